@@ -39,6 +39,7 @@ from polygraphy.domain.errors import PolygraphyException, UnknownNameError, Usag
 from polygraphy.domain.report.document import VERDICTS, Document, Problem, Recorder
 from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import counted, some_of
 from polygraphy.domain.tensors.shapes import format_shape
@@ -75,6 +76,7 @@ def assert_outputs_match(
     inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     shapes: Shapes | None = None,
     seeds: int = 3,
+    steps: int | None = None,
 ) -> None:
     """Assert that a model gives the same in several backends.
 
@@ -89,17 +91,21 @@ def assert_outputs_match(
         inputs: arrays by name, or several such (default: generated data).
         shapes: of inputs, for generated data; where the model leaves them open.
         seeds: how many sets of data are generated.
+        steps: how often a model with states is run, each backend on its own states (default: its
+            states are inputs like others).
 
     Raises:
         OutputsDiffer: they do not.
-        UsageError: there is no such backend, or less than two.
+        UsageError: there is no such backend, or less than two; or the model has no states.
     """
     __tracebackhide__ = True
     if len(backends) < 2:
         raise _short(
-            UsageError("At least two backends are compared.", hint="Choose a different path.")
+            UsageError(
+                "A comparison requires at least two backends.", hint="Choose a different path."
+            )
         )
-    data = _Data(inputs, shapes, 1, seeds)
+    data = _Data(inputs, shapes, 1, seeds, steps)
     with _quietly(), _at_hand(model, data) as path:
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
@@ -150,8 +156,8 @@ def assert_matches_golden(
         is_new = session is not None and session.updates
         if not is_new and not file.exists():
             raise UsageError(
-                f"There is no golden {_brief_path(file)}.",
-                hint="Make it with pytest --polygraphy-update-golden, look at it, and commit it.",
+                f"The golden {_brief_path(file)} does not exist.",
+                hint="Create it with pytest --polygraphy-update-golden, check it, and commit it.",
             )
         golden = None if is_new else golden_in(file)
         runner = _runner(path, backend)
@@ -163,8 +169,8 @@ def assert_matches_golden(
             recorder, verdicts, feeds = _judged([runner], data, (file, golden), *limits)
             if hash_of_inputs(feeds[0]) != golden.inputs:
                 raise UsageError(
-                    f"The golden {_brief_path(file)} was made with other inputs.",
-                    hint="Give the same, or make it again: --polygraphy-update-golden.",
+                    f"The golden {_brief_path(file)} was created with different inputs.",
+                    hint="Use the same inputs, or create it again: --polygraphy-update-golden.",
                 )
             changed = golden.model != file_facts([path])[0].sha256
             if not verdicts:
@@ -172,10 +178,12 @@ def assert_matches_golden(
                 right = {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
                 own = _flags(backend) if isinstance(backend, str) else []
                 command = data.command(path, own, right) if own else ""
-                note = "the model's file is another than that of the golden" if changed else ""
+                note = "the model file differs from the one of the golden" if changed else ""
                 raise _differing(recorder, path, command, note)
             if changed and session is not None:
-                session.remarks.append(f"{_brief_path(file)} still matches, of a changed model")
+                session.remarks.append(
+                    f"{_brief_path(file)} still matches, although the model changed"
+                )
         if session is not None:
             session.used.add(str(file))
 
@@ -218,33 +226,48 @@ def _arrays(side: Any) -> dict[str, Any]:
 class _Data:
     """The input data of an assertion."""
 
-    def __init__(self, inputs: Any, shapes: Shapes | None, seed: int, count: int) -> None:
+    def __init__(
+        self,
+        inputs: Any,
+        shapes: Shapes | None,
+        seed: int,
+        count: int,
+        steps: int | None = None,
+    ) -> None:
         single = isinstance(inputs, Mapping)
         self.inputs = [inputs] if single else None if inputs is None else list(inputs)
         self._shapes = dict(shapes or {})
-        self._seed, self._count = seed, count
-        self.file = ""
+        self._seed, self._count, self._steps = seed, count, steps
+        self.file = self.model = ""
 
     def loader(self) -> Any:
         """Return what makes the data."""
+        if self._steps is None:
+            return self._single_loader(self._count)
+        return StepLoader(self.model, steps=self._steps, data_loader=self._single_loader(1))
+
+    def _single_loader(self, count: int) -> Any:
         if self.inputs is not None:
             return [_arrays(feed) for feed in self.inputs]
         metadata = TensorMetadata()
         for name, shape in self._shapes.items():
             metadata.add(name, dtype=None, shape=tuple(shape))
-        return DataLoader(self._seed, self._count, metadata if self._shapes else None)
+        return DataLoader(self._seed, count, metadata if self._shapes else None)
 
     def command(self, path: str, flags: Sequence[str], *more: Mapping[str, Any]) -> str:
         """Return the command line that runs a model on the same data, in backends with these flags,
         with more options.
         """
         if self.inputs is not None:
-            resolve(ResultStore).save(self.loader(), self.file)
+            resolve(ResultStore).save(self._single_loader(1), self.file)
             data: dict[str, Any] = {"load_inputs": (self.file,)}
         else:
             shapes = {name: (tuple(dims),) for name, dims in self._shapes.items()}
-            data = {"seed": self._seed, "iterations": self._count, "input_shapes": shapes}
+            count = self._count if self._steps is None else 1
+            data = {"seed": self._seed, "iterations": count, "input_shapes": shapes}
             data = {name: value for name, value in data.items() if value != 1}
+        if self._steps is not None:
+            data["steps"] = self._steps
         return command_line("run", {"model_file": path}, flags, data, *more)
 
 
@@ -254,7 +277,8 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
     after a failure, for the command that finds out more.
     """
     if isinstance(model, (str, Path)) and data.inputs is None:
-        yield str(model)
+        data.model = str(model)
+        yield data.model
         return
     folder = Path(tempfile.mkdtemp(prefix="polygraphy-"))
     data.file, path = str(folder / "inputs.json"), str(model)
@@ -263,6 +287,7 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
         if not isinstance(model, (str, Path)):
             path = str(folder / "model.onnx")
             save_model(model, path)
+        data.model = path
         yield path
     except OutputsDiffer:
         is_needed = True
@@ -377,7 +402,7 @@ def _compared(
 def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
     if session is None and (folder is None or not name):
         raise UsageError(
-            "Outside of a test, a golden has no place.", hint="Give its name and its folder."
+            "Outside of a test, a golden has no default path.", hint="Pass its name and its folder."
         )
     name = name or session.name
     place = Path(session.folder if folder is None else folder)
@@ -423,9 +448,9 @@ def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
         now = list(np.shape(outputs[name])) if name in outputs else None
         if now is not None and now != shape:
             raise UsageError(
-                f"Output {name!r} has the shape {format_shape(now)}, and in the golden"
-                f" {_brief_path(file)} {format_shape(shape)}.",
-                hint="If that is meant, make it again: --polygraphy-update-golden.",
+                f"Output {name!r} has shape {format_shape(now)}, but {format_shape(shape)} in"
+                f" the golden {_brief_path(file)}.",
+                hint="If the change is intended, create it again: --polygraphy-update-golden.",
             )
 
 
@@ -496,7 +521,7 @@ def _first_layer(diagnosis: str, budget: float) -> Iterator[str]:
         output, _ = process.communicate(timeout=budget)
         document = json.loads(output)
     except subprocess.TimeoutExpired:
-        yield f"  layer     not found in {budget:g} s; --polygraphy-budget gives it more"
+        yield f"  layer     not found in {budget:g} s; raise --polygraphy-budget"
     except ValueError:  # It has no answer, which is not what failed.
         return
     else:
@@ -553,7 +578,7 @@ def write_report(
         said = f"{counted(len(failed_tests), 'test')} failed: {some_of(failed_tests, _MOST_TESTS)}."
         problems.append(Problem("TestsFailed", said))
     elif exit_status:
-        problems.append(Problem("SessionFailed", f"pytest ended with exit status {exit_status}."))
+        problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))
     document = Document(
         command=command,
         started="",

@@ -77,9 +77,9 @@ few layers at a time, need not be moved to disk.
 
 if ARRAY_SWAP_THRESHOLD_MB >= 0:
     PROBLEMS.append(
-        "POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB in the environment is without effect: nothing is moved"
-        " to disk. Comparator.run(streaming=True) holds one iteration at a time, and --mark-all as"
-        " many layers as fit into --memory-budget."
+        "POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB in the environment has no effect: nothing is moved"
+        " to disk. Comparator.run(streaming=True) keeps one iteration at a time, and --mark-all"
+        " keeps the layers that fit into --memory-budget."
     )
 
 EXPANSION_LIMIT_MB: int = _integer("POLYGRAPHY_EXPANSION_LIMIT_MB", 256)

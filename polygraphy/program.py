@@ -119,8 +119,8 @@ def _answer_arguments(main: Callable[[], Any]) -> None:
 
     def refuse() -> None:
         raise UsageError(
-            f"{sys.argv[0]} takes no arguments: {' '.join(words)}.",
-            hint="Edit it, or give them to its command, which -h shows.",
+            f"{sys.argv[0]} accepts no arguments: {' '.join(words)}.",
+            hint="Edit the script, or pass the arguments to its command (see -h).",
         )
 
     sys.exit(exit_code(refuse))
@@ -240,7 +240,7 @@ def exit_code(main: Callable[[], Any], listen: Listen = _unheard) -> int:
 
 
 def _interrupted(listen: Listen) -> int:
-    G_LOGGER.error("INTERRUPTED | Nothing that was being written is kept.")
+    G_LOGGER.error("INTERRUPTED | Incomplete files were removed.")
     listen("KeyboardInterrupt", "Interrupted.", EXIT_INTERRUPTED)
     return EXIT_INTERRUPTED
 
@@ -284,9 +284,9 @@ def _of_system(error: OSError) -> str:
     or a program, on standard output.
     """
     if error.errno in _FULL and error.filename is None:
-        return f"Could not write: {error.strerror}. Make room where the output goes."
+        return f"Could not write: {error.strerror}. Free some disk space."
     if error.errno in _UNUSABLE_NAMES and error.filename is not None:
-        return f"{error.strerror}: {str(error.filename)!r}. Give another path."
+        return f"{error.strerror}: {str(error.filename)!r}. Choose a different path."
     return _of_unknown(error)
 
 

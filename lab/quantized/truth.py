@@ -167,7 +167,7 @@ def greedy(switches: Switches, target: float) -> tuple[str, ...] | None:
 
 RIVALS: dict[str, Callable[[Switches, float], Found]] = {
     "debugger ranking": debugger,
-    "leave one out": leave_one_out,
+    "remove one": leave_one_out,
     "one at a time": one_at_a_time,
     "greedy": greedy,
 }

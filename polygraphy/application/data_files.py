@@ -63,7 +63,7 @@ def merge(paths: Sequence[str], output: str) -> None:
     sources = {path: resolve(ResultStore).look_into(path) for path in dict.fromkeys(paths)}
     for path, stored in sources.items():
         if stored.kind is AccuracyResults:
-            raise UsageError(f"{path} holds accuracy results, which have no tensors.")
+            raise UsageError(f"{path} contains accuracy results, which have no tensors.")
     runs = [
         (f"{path} ({name})" if name else path, count)
         for path, stored in sources.items()
@@ -72,8 +72,8 @@ def merge(paths: Sequence[str], output: str) -> None:
     if len({count for _, count in runs}) > 1:
         listed = ", ".join(f"{run} has {count}" for run, count in runs)
         raise UsageError(
-            f"Data of different numbers of iterations cannot be merged: {listed}.",
-            hint="data concat puts iterations behind each other.",
+            f"Data with different numbers of iterations cannot be merged: {listed}.",
+            hint="To concatenate iterations, use data concat.",
         )
     noted: set[str] = set()
     with resolve(ResultStore).writer(output, dict) as writer:
@@ -83,8 +83,8 @@ def merge(paths: Sequence[str], output: str) -> None:
                 for name in sorted(feed.keys() & merged.keys() - noted):
                     noted.add(name)
                     resolve(Console).note(
-                        f"{name!r} is also in {run}, which counts. To put iterations behind each"
-                        " other, use data concat."
+                        f"{name!r} is also in {run}, which is used. To concatenate iterations,"
+                        " use data concat."
                     )
                 merged.update(feed)
             writer.add(merged)
@@ -118,11 +118,14 @@ def _looked_into(paths: Sequence[str]) -> list[Source]:
     first_path, first = sources[0]
     for path, stored in sources:
         if stored.kind is AccuracyResults:
-            raise UsageError(f"{path} holds accuracy results, which have no iterations to join.")
+            raise UsageError(
+                f"{path} contains accuracy results, which have no iterations to concatenate."
+            )
         if stored.kind is not first.kind:
             raise UsageError(
-                f"{first_path} holds {_KINDS[first.kind]}, but {path} {_KINDS[stored.kind]}.",
-                hint="Join files of the same kind.",
+                f"{first_path} contains {_KINDS[first.kind]}, but {path} contains"
+                f" {_KINDS[stored.kind]}.",
+                hint="Concatenate files of the same kind.",
             )
     return sources
 
@@ -135,8 +138,9 @@ def _order(first: Source, other: Source) -> list[int]:
     if list(map(kind_of_runner, names)) == list(map(kind_of_runner, others)):
         return list(range(len(names)))
     raise UsageError(
-        f"{first[0]} holds results of {', '.join(names)}, but {other[0]} of {', '.join(others)}.",
-        hint="Join results of the same runners.",
+        f"{first[0]} contains results of {', '.join(names)}, but {other[0]} of"
+        f" {', '.join(others)}.",
+        hint="Concatenate results of the same runners.",
     )
 
 
@@ -161,4 +165,6 @@ class _Tensors:
             self._names = names
         if names != self._names and not self._is_noted:
             self._is_noted = True
-            resolve(Console).note(f"{path} has tensors of other names than the files before it.")
+            resolve(Console).note(
+                f"The tensors in {path} have different names than in the files before it."
+            )

@@ -119,16 +119,16 @@ def find_bad_tactics(
     """
     if dir is not None and good is not None and bad is not None:
         raise UsageError(
-            f"Nothing would be read from {dir}: good and bad replays are both named apart.",
-            hint="Leave out the folder, or one of the two.",
+            f"{dir} would not be read, because good and bad replays are both set.",
+            hint="Remove the folder, or one of the two.",
         )
     good_replays = _replays("good", dir, good)
     bad_replays = _replays("bad", dir, bad)
     if good is None and bad is None and good_replays is None and bad_replays is None:
         raise FileError(
-            f"There is neither a folder good nor a folder bad in {dir or 'the current folder'}.",
+            f"{dir or 'The current folder'} contains neither a folder good nor a folder bad.",
             path=dir,
-            hint="Name the folder that holds them with --dir, or each with --good and --bad.",
+            hint="Set the folder that contains them with --dir, or each with --good and --bad.",
         )
     passed, failed = good_replays or [], bad_replays or []
     resolve(Reports).bad_tactics(len(passed), len(failed), suspicious_tactics(passed, failed))
@@ -146,6 +146,6 @@ def _only(path: str) -> TacticReplay:
     replays = load_tactic_replays(path)
     if len(replays) != 1:
         raise FileError(
-            f"{path} holds {len(replays)} tactic replays.", path=path, hint="Name a single file."
+            f"{path} contains {len(replays)} tactic replays.", path=path, hint="Use a single file."
         )
     return replays[0]

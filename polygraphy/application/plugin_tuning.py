@@ -43,7 +43,7 @@ def save_matches(matches: Sequence[PluginMatch], path: str) -> None:
     Raises:
         FileError: the file cannot be written.
     """
-    G_LOGGER.info(f"Saving what was found to: {Path(path).absolute()}")
+    G_LOGGER.info(f"Saving the matches to: {Path(path).absolute()}")
     write_matches(path, matches)
 
 
@@ -164,12 +164,12 @@ class _Tuning:
         try:
             outputs, cost = self._run(choice)
         except PolygraphyException as error:
-            G_LOGGER.warning(f"{names}: does not run, and is left out. {error}")
+            G_LOGGER.warning(f"{names}: does not run and is skipped. {error}")
             return None
         wrong = [name for name, verdict in self._verdicts(outputs).items() if not verdict]
         if wrong:
             listed = ", ".join(map(repr, wrong))
-            G_LOGGER.warning(f"{names}: computes another output {listed}, and is left out.")
+            G_LOGGER.warning(f"{names}: output {listed} differs; skipped.")
             return None
         G_LOGGER.info(f"{names}: {_formatted(cost)}")
         return cost

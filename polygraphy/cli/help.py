@@ -129,8 +129,8 @@ def main_help(commands: dict[str, str], version: str) -> str:
         "usage: polygraphy [-h] [-v] COMMAND [OPTION ...]",
         "",
         *wrapped(
-            f"Polygraphy {version}: run a model in several inference backends, compare what comes"
-            " out, and find out why it differs.",
+            f"Polygraphy {version}: run a model in several inference backends, compare the"
+            " outputs, and find out why they differ.",
             width,
             0,
         ),
@@ -140,17 +140,17 @@ def main_help(commands: dict[str, str], version: str) -> str:
     for name, text in commands.items():
         lines += _entry(name, text, width)
     lines += ["", "Options:"]
-    lines += _entry("-h, --help", "Show this text and exit; after a command, its own.", width)
+    lines += _entry("-h, --help", "Show this help, or that of a command, and exit.", width)
     lines += _entry("-v, --version", "Show the version and exit.", width)
     lines += _entry(
         "help COMMAND [TOPIC]",
-        "All options of a command, or those of a topic; help --man prints a man page.",
+        "Show all options of a command or topic; help --man prints a man page.",
         width,
     )
     lines += _entry(
         "--completion SHELL",
-        "Print what bash, zsh or fish has to read to complete command lines, as in:"
-        ' eval "$(polygraphy --completion bash)".',
+        'Print a completion script for bash, zsh or fish. Usage: eval "$(polygraphy'
+        ' --completion bash)".',
         width,
     )
     return "\n".join(lines) + "\n"
@@ -164,7 +164,7 @@ def group_help(group: str, text: str, commands: dict[str, str]) -> str:
     for name, explained in commands.items():
         lines += _entry(name, explained, width)
     lines += ["", "Options:"]
-    lines += _entry("-h, --help", "Show this text and exit; after a command, its own.", width)
+    lines += _entry("-h, --help", "Show this help, or that of a command, and exit.", width)
     return "\n".join(lines) + "\n"
 
 

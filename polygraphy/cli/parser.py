@@ -236,13 +236,13 @@ def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[
         taken = [option.kind.metavar for option in declared if option.is_positional]
         if taken == ["MODEL"] and any(format_named(word) for word in words):
             return (
-                f"one MODEL at a time: {' '.join(words)} is another one. To compare two models, use"
-                " polygraphy diagnose MODEL --reference OTHER (outputs) or polygraphy inspect diff"
-                " MODEL OTHER (nodes)."
+                f"only one MODEL is allowed; also found: {' '.join(words)}. To compare two"
+                " models, use polygraphy diagnose MODEL --reference OTHER (outputs) or"
+                " polygraphy inspect diff MODEL OTHER (nodes)."
             )
         return (
-            f"unrecognized arguments: {' '.join(words)}. What is taken without a flag:"
-            f" {', '.join(taken) or 'nothing'}; every flag comes with its dashes."
+            f"unrecognized arguments: {' '.join(words)}. Allowed without a flag:"
+            f" {', '.join(taken) or 'nothing'}. Flags begin with dashes."
         )
     advice: list[str] = []
     for word in dict.fromkeys(wrong):
@@ -251,7 +251,7 @@ def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[
             continue
         flag = word.partition("=")[0]
         if owners := _commands_with(flag):
-            advice.append(f"{flag} does not exist here: it is an option of {enumerated(owners)}.")
+            advice.append(f"{flag} is not an option of this command, but of {enumerated(owners)}.")
             continue
         named = [each for each in chosen if _is_short_for(flag, each)]
         matches = named or get_close_matches(flag, flags, n=2, cutoff=0.6)
@@ -283,37 +283,43 @@ _NETWORKS = ("run", "convert", "inspect model", "template trt-network", "debug")
 _BUILDS = ("run", "convert", "template trt-config", "debug build", "debug precision")
 _DATA = (*_BUILDS, "check lint", "surgeon", "debug reduce", "plugin autotune")
 _PATTERNS = ("plugin match", "plugin list", "plugin replace")
-_NO_DATA = "has no effect: the model is not run here."
+_NO_DATA = "has no effect: this command does not run the model."
 
 _ROWS = (
     # Of older versions of this command line.
     Removed(
         ("--int-min", "--int-max", "--float-min", "--float-max"),
         _DATA,
-        "is --val-range now: --val-range MIN,MAX for all inputs, INPUT:MIN,MAX for one.",
+        "was replaced by --val-range: MIN,MAX for all inputs, INPUT:MIN,MAX for one.",
     ),
     Removed(
         ("--explicit-precision", "--explicit-batch"),
         _NETWORKS,
-        "has no effect: TensorRT takes every network so.",
+        "has no effect: it is always on.",
         0,
     ),
     Removed(
         ("--strict-types", "--obey-precision-constraints"),
         _BUILDS,
-        "is --precision-constraints obey now.",
+        "was replaced by --precision-constraints obey.",
     ),
-    Removed(("--max-workspace-size",), _BUILDS, "is --pool-limit workspace:SIZE now."),
+    Removed(("--max-workspace-size",), _BUILDS, "was replaced by --pool-limit workspace:SIZE."),
     Removed(
         ("--trt-legacy", "--uff-order", "--caffe-model", "--parser", "--preprocessor"),
         ("run",),
-        "is about networks that TensorRT no longer takes. Convert the model to ONNX and use --trt.",
+        "refers to a format that TensorRT no longer supports. Convert the model to ONNX and use"
+        " --trt.",
     ),
     Removed(
-        ("--trtexec",), ("run",), "was an extension's. Use --trt, which runs the engine itself."
+        ("--trtexec",),
+        ("run",),
+        "belonged to an extension. Use --trt, which runs the engine itself.",
     ),
     Removed(
-        ("--save-timing-cache",), ("inspect model",), "has no effect: nothing is built here.", 1
+        ("--save-timing-cache",),
+        ("inspect model",),
+        "has no effect: this command builds no engine.",
+        1,
     ),
     # Of NVIDIA's Polygraphy, where a command has no use for them.
     Removed(
@@ -327,13 +333,13 @@ _ROWS = (
             "template shard-hints",
             "multi-device shard",
         ),
-        "is an option of convert: polygraphy convert MODEL --fp-to-fp16 -o fp16.onnx, and give this"
-        " command that model.",
+        "is an option of convert: run polygraphy convert MODEL --fp-to-fp16 -o fp16.onnx, and"
+        " use that model here.",
     ),
     Removed(
         ("--ckpt", "--tf-outputs", "--freeze-graph", "--opset"),
         ("template trt-network",),
-        "is about TensorFlow. Make an ONNX model of it first, with polygraphy convert.",
+        "requires a TensorFlow model. Convert it to ONNX first, with polygraphy convert.",
     ),
     Removed(
         (
@@ -347,9 +353,7 @@ _ROWS = (
     ),
     Removed(("--val-range", "--load-inputs", "--load-input-data"), _PATTERNS, _NO_DATA, "+"),
     Removed(("--input-shapes", "--inputs"), (*_PATTERNS, "template onnx-gs"), _NO_DATA, "+"),
-    Removed(
-        ("--model-type",), _PATTERNS, "has no effect: these models always are of type onnx.", 1
-    ),
+    Removed(("--model-type",), _PATTERNS, "has no effect: the models are always of type onnx.", 1),
     Removed(
         (
             "--compare-func-script",
@@ -358,8 +362,8 @@ _ROWS = (
             "--error-quantile",
         ),
         ("check accuracy",),
-        "needs the outputs, which are not saved with the verdicts. Compare saved outputs again:"
-        " polygraphy run --load-outputs A.json B.json.",
+        "requires the outputs, which are not saved with the verdicts. Compare saved outputs"
+        " instead: polygraphy run --load-outputs A.json B.json.",
     ),
     Removed(
         (
@@ -375,23 +379,23 @@ _ROWS = (
     Removed(
         ("--fail-fast",),
         ("check accuracy",),
-        "has no effect: no time is to be gained where all verdicts are there.",
+        "has no effect: all verdicts are already available.",
         0,
     ),
     # As data concat and data merge have it.
     Removed(
         ("-o", "--output"),
         ("data convert",),
-        "does not exist: the output stands last, without a flag, as in data convert inputs.json"
+        "does not exist: put the output last, without a flag, as in data convert inputs.json"
         " inputs.safetensors.",
     ),
     # As other tools call them.
     Removed(
         ("--gpu", "--cuda"),
         ("run", "diagnose", "debug reduce"),
-        "does not exist: each backend has its own. ONNX Runtime runs on a GPU with --providers cuda"
-        " (onnxruntime-gpu), PyTorch with --torch-device cuda, OpenVINO with --openvino-device GPU;"
-        " TensorRT always does.",
+        "does not exist: each backend has its own option. For a GPU, use --providers cuda in"
+        " ONNX Runtime (onnxruntime-gpu), --torch-device cuda in PyTorch, and --openvino-device"
+        " GPU in OpenVINO. TensorRT always uses a GPU.",
     ),
     Removed(
         ("--tolerance", "--tol"),
@@ -415,18 +419,26 @@ _ROWS = (
         " first wrong layer.",
     ),
     # Of trtexec.
-    Removed(("--shapes",), ("run", "convert", "debug"), "is --input-shapes here."),
-    Removed(("--minShapes",), _BUILDS, "is --trt-min-shapes here."),
-    Removed(("--optShapes",), _BUILDS, "is --trt-opt-shapes here."),
-    Removed(("--maxShapes",), _BUILDS, "is --trt-max-shapes here."),
-    Removed(("--saveEngine",), ("run", "convert"), "is --save-engine of run, and -o of convert."),
+    Removed(("--shapes",), ("run", "convert", "debug"), "is called --input-shapes."),
+    Removed(("--minShapes",), _BUILDS, "is called --trt-min-shapes."),
+    Removed(("--optShapes",), _BUILDS, "is called --trt-opt-shapes."),
+    Removed(("--maxShapes",), _BUILDS, "is called --trt-max-shapes."),
     Removed(
-        ("--loadEngine",), ("run",), "does not exist: the engine is the model, as in run x.engine."
+        ("--saveEngine",), ("run", "convert"), "is called --save-engine in run, and -o in convert."
     ),
-    Removed(("--timingCacheFile",), _BUILDS, "is --load-timing-cache and --save-timing-cache."),
-    Removed(("--memPoolSize",), _BUILDS, "is --pool-limit here, as in --pool-limit workspace:1G."),
-    Removed(("--builderOptimizationLevel",), _BUILDS, "is --builder-optimization-level here."),
-    Removed(("--best",), _BUILDS, "is --tf32 --fp16 --int8 here."),
+    Removed(
+        ("--loadEngine",),
+        ("run",),
+        "does not exist: pass the engine as the model, as in run x.engine.",
+    ),
+    Removed(
+        ("--timingCacheFile",), _BUILDS, "is called --load-timing-cache and --save-timing-cache."
+    ),
+    Removed(
+        ("--memPoolSize",), _BUILDS, "is called --pool-limit, as in --pool-limit workspace:1G."
+    ),
+    Removed(("--builderOptimizationLevel",), _BUILDS, "is called --builder-optimization-level."),
+    Removed(("--best",), _BUILDS, "is called --tf32 --fp16 --int8."),
     Removed(("--noTF32",), _BUILDS, "has no effect: without --tf32, TF32 is off.", 0),
 )
 """Options that are no longer, or that other tools call so. A row that `takes` words is about

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from polygraphy.cli.help import Description, Entry, Group
 
 _INTRODUCTION = (
-    "Polygraphy runs a model in several inference backends, compares what comes out, and finds out"
-    " why it differs."
+    "Polygraphy runs a model in several inference backends, compares the outputs, and finds out"
+    " why they differ."
 )
 _GLOBAL: tuple[Entry, ...] = (
     ("-h", "Show the most important options of a command, or the commands."),
@@ -26,7 +26,7 @@ _GLOBAL: tuple[Entry, ...] = (
     ("-v, --version", "Show the version."),
     ("help COMMAND [TOPIC]", "Show all options of a command, or those of a topic."),
     ("help --man", "Print this reference as a man page: polygraphy help --man | man -l -"),
-    ("--completion SHELL", "Print what bash, zsh or fish reads to complete command lines."),
+    ("--completion SHELL", "Print a completion script for bash, zsh or fish."),
 )
 
 EXIT_CODES = (
@@ -61,8 +61,7 @@ def markdown(descriptions: Sequence[Description]) -> str:
     lines = [
         "# Commands and options",
         "",
-        f"{_INTRODUCTION} This page is written by `make golden`, from the rows that the command"
-        " line and its help are made of.",
+        f"{_INTRODUCTION} `make golden` writes this page from the declarations of the options.",
         "",
         *_bullets(_GLOBAL),
         "",
@@ -123,7 +122,7 @@ def man(descriptions: Sequence[Description], version: str) -> str:
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES:
         lines += [".TP", rf"\fB{code}\fR", _roff(meaning)]
-    lines += [".SH ENVIRONMENT", _roff("polygraphy doctor lists the variables that are read.")]
+    lines += [".SH ENVIRONMENT", _roff("polygraphy doctor lists the variables.")]
     return "\n".join(lines) + "\n"
 
 

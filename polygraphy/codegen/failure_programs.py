@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.failure import Failure
 
 _SUMMARIES = {
-    "refusal": "{backend} does not run model.onnx",
-    "nan": "model.onnx makes NaN of numbers",
-    "overflow": "model.onnx makes infinity of numbers",
+    "refusal": "{backend} cannot run model.onnx",
+    "nan": "model.onnx returns NaN for finite inputs",
+    "overflow": "model.onnx returns infinity for finite inputs",
 }
 
 
@@ -39,7 +39,7 @@ def failure_program(failure: Failure) -> str:
 
 
 def _summary(failure: Failure, backend: str) -> str:
-    what = _SUMMARIES.get(failure.culprit.cause, "{backend} computes model.onnx wrongly")
+    what = _SUMMARIES.get(failure.culprit.cause, "{backend} computes model.onnx incorrectly")
     if failure.culprit.party == MODEL and failure.culprit.cause not in _SUMMARIES:
-        what = "model.onnx does not compute what it should"
-    return f"Exits with 1 where {what.format(backend=backend)}, with 0 where not."
+        what = "the outputs of model.onnx are incorrect"
+    return f"Exits with 1 if {what.format(backend=backend)}, else with 0."

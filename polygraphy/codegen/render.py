@@ -140,7 +140,7 @@ _WORDS = frozenset((
 def _level(name: str) -> Source:
     """Return the name of a log level as source."""
     if not _LEVELS.fullmatch(name):
-        raise ValueError(f"{name!r} is no log level.")
+        raise ValueError(f"{name!r} is not a log level.")
     return Source(name)
 
 

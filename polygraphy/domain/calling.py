@@ -69,7 +69,7 @@ def check_signature(function: Callable[..., Any], what: str, *arguments: str) ->
         given = " and ".join(arguments) or "no argument"
         raise UsageError(
             f"The {what} {name}{where} is called with {given}: {error}.",
-            hint=f"Let it take {len(arguments) or 'no'} argument{'s' * (len(arguments) > 1)}.",
+            hint=f"It must accept {len(arguments) or 'no'} argument{'s' * (len(arguments) > 1)}.",
         ) from None
 
 
@@ -101,7 +101,7 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
 def _no_verdict(what: str, function: str, output: str, how: str = "") -> UsageError:
     example = f", as in {{{output!r}: found{how}}}" if how else ""
     return UsageError(
-        f"The comparison function {function} answers about output {output!r} with {what}, which"
-        " does not say whether it passed.",
-        hint=f"Answer with True or False{example}, or with an object whose class has __bool__.",
+        f"The comparison function {function} returned {what} for output {output!r}, which is"
+        " not a verdict.",
+        hint=f"Return True or False{example}, or an object whose class has __bool__.",
     )

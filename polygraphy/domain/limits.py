@@ -26,7 +26,7 @@ def joint_reason(absolute: str, relative: str) -> str:
 def _statistics(value: str | Iterable[str]) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value)
     if not names:
-        raise UsageError("At least one error statistic is checked.")
+        raise UsageError("At least one error statistic is required.")
     for name in names:
         if name not in STATISTICS:
             raise UsageError(
@@ -40,9 +40,9 @@ def _number(value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise UsageError(f"A tolerance is a number, not {value!r}.") from None
+        raise UsageError(f"A tolerance must be a number, not {value!r}.") from None
     if isnan(number) or number < 0:
-        raise UsageError(f"A tolerance is a number that is not negative, not {value!r}.")
+        raise UsageError(f"A tolerance must be a number of at least 0, not {value!r}.")
     return number
 
 
@@ -115,7 +115,7 @@ class Tolerance(Threshold):
         """
         if "elemwise" in self.check_error_stat:
             raise UsageError(
-                "Element by element, results can only be judged while the outputs are at hand.",
+                "Single elements can be checked only while the outputs are in memory.",
                 hint="Check max, mean, median or quantile instead.",
             )
         return all(self.allows(statistic, metric_values) for statistic in self.check_error_stat)
@@ -125,7 +125,7 @@ class Tolerance(Threshold):
         absolute = metric_values.get(f"{statistic}_absdiff")
         relative = metric_values.get(f"{statistic}_reldiff")
         if absolute is None or relative is None:
-            raise UsageError(f"The results do not hold the {statistic} difference.")
+            raise UsageError(f"The results do not contain the {statistic} difference.")
         if isnan(absolute) or isnan(relative):
             return False
         return absolute <= self.atol or relative <= self.rtol

@@ -219,7 +219,7 @@ def view(obj: Any, dtype: DataTypeEntry, shape: Sequence[int]) -> Any:
 
         return DeviceView(obj.ptr, shape, dtype, owner=obj)
     if not is_contiguous(obj):
-        raise UsageError("Only an array whose elements lie one after another has a view.")
+        raise UsageError("Only a contiguous array has a view.")
     if is_torch(obj):
         return obj.view(dtype.torch()).reshape(tuple(shape))
     return to_numpy(obj).reshape(-1).view(dtype.numpy()).reshape(tuple(shape))

@@ -184,7 +184,7 @@ def check_sequence_contains(
     for text, wrong in (("not found", missing), ("not expected", extra)):
         if not wrong:
             continue
-        message = f"These {what} were {text} in {where}: {wrong}. It holds: {held}."
+        message = f"These {what} were {text} in {where}: {wrong}. It contains: {held}."
         if log_func is None:
             raise UsageError(message)
         log_func(message)
@@ -376,7 +376,7 @@ def try_match_shape(arr: Any, shape: Shape) -> Any:
     fitted = in_shape(arr, shape)
     if fitted is None or fitted is arr:
         return arr
-    G_LOGGER.info(f"Brought an array of shape {tuple(arr.shape)} to {tuple(fitted.shape)}.")
+    G_LOGGER.info(f"Reshaped an array from {tuple(arr.shape)} to {tuple(fitted.shape)}.")
     return fitted
 
 

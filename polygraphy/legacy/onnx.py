@@ -132,7 +132,7 @@ def mark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
     tensors = GraphTensors(model.graph)
     chosen = [name for word in outputs for name in _in_order(tensors, [word])]
     if not chosen:
-        raise UsageError("No outputs were chosen.", hint="Name at least one tensor.")
+        raise UsageError("No outputs were selected.", hint="Choose at least one tensor.")
     set_outputs(model, list(dict.fromkeys(chosen)))
     return model
 

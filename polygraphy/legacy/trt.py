@@ -110,7 +110,7 @@ def _mark_named(network: Any, names: set[str]) -> None:
 
 def _mark(network: Any, tensors: Sequence[Any]) -> None:
     if not tensors:
-        raise UsageError("No outputs were chosen.", hint="Name at least one tensor.")
+        raise UsageError("No outputs were selected.", hint="Choose at least one tensor.")
     for tensor in _outputs(network):
         network.unmark_output(tensor)
     for tensor in tensors:
@@ -192,7 +192,7 @@ def check_onnx_parser_errors(parser: Any, success: bool) -> None:
     for index in range(parser.num_errors):
         G_LOGGER.error(describe_error(parser.get_error(index)))
     if parser.num_errors or not success:
-        why = "see above" if parser.num_errors else "the file may be missing, or no ONNX model"
+        why = "see above" if parser.num_errors else "the file may be missing, or not an ONNX model"
         raise BackendError(f"TensorRT could not parse the ONNX model: {why}.", backend="tensorrt")
 
 

@@ -121,8 +121,8 @@ class Dependency:
             module = self._import()
         if not self._will_do():
             G_LOGGER.warning(
-                f"{self.name} {self._version()} is in use, but {self._requirement.specifier} is "
-                f"required. Errors may follow. Install it with: {self.install_command()}"
+                f"{self.name} {self._version()} is installed, but {self._requirement.specifier}"
+                f" is required. Errors may follow. Install it with: {self.install_command()}"
             )
         self.module = module
         if self._log:

@@ -55,7 +55,9 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
     script = Path(path).resolve()
     if not script.is_file():
         file_error: Any = errors.named_class(FILE_ERROR)
-        raise file_error(f"Could not import {name!r}: there is no script {script}.", path=script)
+        raise file_error(
+            f"Could not import {name!r}: the script {script} does not exist.", path=script
+        )
     with _importing, _OwnFolder(script.parent):
         doing = "run" if name == _ALL else f"import {name!r} from"
         module = _run(script, f"Could not {doing} the script {script}")
@@ -81,7 +83,7 @@ def run_script(path: str | os.PathLike[str]) -> ModuleType:
     script = Path(path).resolve()
     if not script.is_file():
         file_error: Any = errors.named_class(FILE_ERROR)
-        raise file_error(f"There is no script {script}.", path=script)
+        raise file_error(f"The script {script} does not exist.", path=script)
     with _importing, _OwnFolder(script.parent):
         return _run(script, f"Could not run the script {script}")
 

@@ -144,7 +144,7 @@ def test_a_model_that_passes_is_inconclusive(here: Run, folder: Path) -> None:
     ("command", "said"),
     [
         ("debug reduce model.onnx --check no-such-program", "'no-such-program' does not exist"),
-        ("debug reduce model.onnx --check", "a command has to follow"),
+        ("debug reduce model.onnx --check", "a command must follow"),
         ("debug reduce model.onnx --fail-regex ( --check true", "not a regular expression"),
         ("debug reduce model.onnx --artifacts model.onnx --check false", "same path"),
         ("debug reduce model.onnx --iter-artifact model.onnx --check false", "same path"),
@@ -283,9 +283,13 @@ def test_each_cast_model_can_be_compared_with_saved_outputs(
         (
             "other.onnx",
             "i.json",
-            "g.json holds none of the outputs of the model ('q'): it has 'y'.",
+            "g.json contains none of the outputs of the model ('q'), but {theirs or 'no outputs'}.",
         ),
-        ("m.onnx", "i.json i.json", "g.json holds results of 1 set of data, but there are 2 now."),
+        (
+            "m.onnx",
+            "i.json i.json",
+            "g.json contains results of 1 set of data, but there are 2 now.",
+        ),
     ],
 )
 def test_saved_outputs_of_something_else_are_refused_before_anything_is_cast(
@@ -319,7 +323,7 @@ def test_each_cast_model_can_be_checked_by_a_command(here: Run, folder: Path) ->
     ("words", "said"),
     [
         ("--fp16 --bf16", "--fp16 and --bf16 cannot be combined"),
-        ("--rtol y:0.5", "--rtol is one number with --onnxrt"),
+        ("--rtol y:0.5", "--rtol must be one number"),
         ("--golden-outputs g.json --check true", "--golden-outputs replaces the check"),
     ],
 )

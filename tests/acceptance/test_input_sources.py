@@ -54,9 +54,9 @@ def test_indices_are_legal_and_the_log_says_so(
 
     done = polygraphy(f"polygraphy run embedding.onnx {runner} --save-inputs i.json")
     assert done.code == 0
-    assert "ids | Takes whole numbers from 0 to 49" in done.out
+    assert "ids | Using whole numbers from 0 to 49" in done.out
     assert "50 entries of 'table'" in done.out
-    assert "mask | Takes whole numbers from 0 to 1" in done.out
+    assert "mask | Using whole numbers from 0 to 1" in done.out
     [feed] = load_json("i.json")
     assert 20 < feed["ids"].max() < 50
     assert set(feed["mask"].ravel()) == {0, 1}
@@ -87,7 +87,7 @@ def test_a_mask_of_real_numbers_is_0_or_1(
     run = f"polygraphy run attention.onnx {runner} --save-inputs i.json"
     done = polygraphy(run)
     assert done.code == 0
-    assert "mask | Takes whole numbers from 0 to 1" in done.out
+    assert "mask | Using whole numbers from 0 to 1" in done.out
     assert "scores | Takes" not in done.out
     [feed] = load_json("i.json")
     assert feed["mask"].dtype == np.float32

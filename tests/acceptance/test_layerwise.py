@@ -101,14 +101,17 @@ def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ("--onnxrt --onnx", "only matters where every tensor is compared. Add --mark-all"),
-        ("--onnxrt --mark-all", "takes at least two runners"),
-        ("--onnxrt --onnx --mark-all --load-outputs a.json", "takes at least two runners"),
+        ("--onnxrt --onnx", "requires a comparison of every tensor. Add --mark-all"),
+        ("--onnxrt --mark-all", "requires at least two runners"),
+        ("--onnxrt --onnx --mark-all --load-outputs a.json", "requires at least two runners"),
         ("--onnxrt --pluginref --mark-all", "which are --onnxrt, --onnx, --openvino and --trt"),
-        ("--onnxrt --onnx --mark-all --save-outputs a.json", "--save-outputs has nothing to save"),
+        (
+            "--onnxrt --onnx --mark-all --save-outputs a.json",
+            "cannot be combined with --save-outputs",
+        ),
         ("--onnxrt --onnx --mark-all --warm-up 1", "the runners take turns"),
-        ("--onnxrt --onnx --mark-all --save-onnx a.onnx", "--save-onnx has nothing to save"),
-        ("--onnxrt --trt --mark-all --save-engine a.engine", "an engine of its own"),
+        ("--onnxrt --onnx --mark-all --save-onnx a.onnx", "cannot be combined with --save-onnx"),
+        ("--onnxrt --trt --mark-all --save-engine a.engine", "is a separate engine"),
     ],
 )
 def test_where_a_budget_means_nothing(

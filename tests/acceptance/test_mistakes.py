@@ -80,7 +80,7 @@ def test_a_name_that_no_file_can_have(polygraphy: Run, command: str) -> None:
     done = polygraphy("polygraphy " + command.format("x" * 300))
     assert done.code == 3
     assert critical(done).startswith("[!] File name too long: 'xxx")
-    assert critical(done).endswith("'. Give another path.")
+    assert critical(done).endswith("'. Choose a different path.")
 
 
 def test_a_folder_without_a_model(g2_dir: Path, polygraphy: Run) -> None:
@@ -336,9 +336,7 @@ def test_an_output_that_is_full_is_one_line(g2_dir: Path, words: list[str]) -> N
             [sys.executable, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 3
-    assert done.stderr == (
-        "[!] Could not write: No space left on device. Make room where the output goes.\n"
-    )
+    assert done.stderr == ("[!] Could not write: No space left on device. Free some disk space.\n")
 
 
 def test_what_failed_is_not_summed_up_as_equal(g2_dir: Path, polygraphy: Run) -> None:

@@ -78,7 +78,7 @@ def test_a_folder_of_pictures_is_an_iteration_each_of_one_size(polygraphy: Run) 
     command = "polygraphy run m.onnx --onnxrt --onnx --load-inputs data --preprocess layout=nchw"
     done = polygraphy(command)
     assert done.code == 2
-    assert "1.jpg: the picture has the shape (1, 3, 7, 8)" in done.err
+    assert "1.jpg: the image has shape (1, 3, 7, 8)" in done.err
     assert f"resize={WIDTH}x{HEIGHT}" in done.err
     done = polygraphy(f"{command} resize={WIDTH}x{HEIGHT}")
     assert done.code == 0
@@ -129,7 +129,7 @@ def test_a_model_of_one_channel_takes_pictures_in_grey(
         said = done.out + done.err
         plain = polygraphy(f"polygraphy run m.onnx --onnxrt --load-inputs {name}.png")
         assert plain.code == 2
-        assert f"{name}.png: the picture has the shape (1, 6, 8, 3)" in plain.err
+        assert f"{name}.png: the image has shape (1, 6, 8, 3)" in plain.err
         assert "--preprocess layout=nchw" in plain.err
         assert ("Images of mode RGB are converted to 8-bit gray" in said) == (name == "colour")
         [saved[name]] = [feed["x"] for feed in StreamingDataLoader("in.json")]
@@ -146,7 +146,7 @@ def test_a_model_of_one_channel_takes_pictures_in_grey(
         " --preprocess layout=nchw mean=0.4:0.5:0.6"
     )
     assert done.code != 0
-    assert "grey.png: the picture has 1 channel, but mean has 3 numbers." in done.err
+    assert "grey.png: the image has 1 channel, but mean has 3 numbers." in done.err
 
 
 def test_a_picture_is_turned_as_its_camera_was() -> None:
@@ -198,7 +198,7 @@ def test_a_step_that_cannot_be_meant_is_refused(words: str, polygraphy: Run) -> 
 def test_other_channels_than_numbers_are_named() -> None:
     picture("a.png")
     with pytest.raises(
-        PolygraphyException, match=r"a\.png: the picture has 3 channels, but mean has 2"
+        PolygraphyException, match=r"a\.png: the image has 3 channels, but mean has 2"
     ):
         list(StreamingDataLoader("a.png", preprocess={"mean": [0.1, 0.2]}))
     with pytest.raises(PolygraphyException, match="is not a preprocessing step"):

@@ -56,7 +56,7 @@ def test_samples_that_flip_are_named_with_their_labels(
     assert (found["total"], found["agreed"]) == (40, 40 - len(flipped))
     assert flipped["circle/000.png"]["answers"] == ["cross", "circle"]
     assert flipped["circle/000.png"]["right"] == [False, True]
-    assert f"{40 - len(flipped)} of 40 samples have one answer in 'logits'" in done.out
+    assert f"{40 - len(flipped)} of 40 samples have the same prediction in 'logits'" in done.out
     assert "x circle/000.png" in done.out
     assert "McNemar" in done.out
     page = (folder / "r.html").read_text()

@@ -219,7 +219,7 @@ def test_what_cannot_be_compared(polygraphy: Run) -> None:
     for files, message in (
         ("inputs.json two.json", "inputs.json holds input data, but two.json holds inference"),
         ("two.json three.json", "two.json holds results of 2 runners, three.json of 3"),
-        ("verdicts.json two.json", "verdicts.json holds accuracy results, which cannot be"),
+        ("verdicts.json two.json", "verdicts.json contains accuracy results, which cannot be"),
     ):
         done = polygraphy(f"polygraphy inspect diff {files}")
         assert done.code == 2
@@ -261,10 +261,10 @@ def test_what_cannot_be_judged_anew(polygraphy: Run) -> None:
     path = f"{NVIDIA}/accuracy_fail.json"
     done = polygraphy(f"polygraphy check accuracy {path} --rtol 1")
     assert done.code == 2
-    assert "was judged element by element, which cannot be done again" in critical(done)
+    assert "was checked element by element. It cannot be checked again" in critical(done)
     other = polygraphy(f"polygraphy check accuracy {path} --rtol 1 --check-error-stat max")
     assert other.code == 1  # The other functions' verdicts stay, and some said no.
-    assert "The results of the comparison function l2 keep the verdicts" in other.out
+    assert "The results of the comparison function l2 keep their saved verdicts" in other.out
     unknown = polygraphy(f"polygraphy check accuracy {path} --rtol z:1 --check-error-stat max")
     assert unknown.code == 2
     assert "Output 'z' does not exist. Available: 'y'." in critical(unknown)
@@ -299,10 +299,10 @@ def test_thresholds_that_nothing_is_for(polygraphy: Run) -> None:
     path = f"{NVIDIA}/accuracy_quantile.json"
     done = polygraphy(f"polygraphy check accuracy {path} --l2-threshold 1")
     assert done.code == 2
-    assert "holds no metrics of the comparison function l2" in critical(done)
+    assert "contains no metrics of the comparison function l2" in critical(done)
     indices = polygraphy(f"polygraphy check accuracy {path} --index-tolerance 1")
     assert indices.code == 2
-    assert "lists of indices cannot be judged again" in indices.err
+    assert "indices are not saved with the verdicts" in indices.err
 
 
 def test_nothing_is_no_pass(polygraphy: Run) -> None:
@@ -346,7 +346,7 @@ def test_what_cannot_be_joined(polygraphy: Run) -> None:
     for files, message in (
         ("inputs.json results.json", "inputs.json holds input data, but results.json inference"),
         ("results.json other.json", "but other.json of other"),
-        ("verdicts.json verdicts.json", "verdicts.json holds accuracy results"),
+        ("verdicts.json verdicts.json", "verdicts.json contains accuracy results"),
     ):
         done = polygraphy(f"polygraphy data concat {files} -o out.json")
         assert done.code == 2
@@ -359,7 +359,7 @@ def test_different_tensors_are_reported_about_once(polygraphy: Run) -> None:
     save_json([{"z": X}, {"z": X}], "b.json")
     done = polygraphy("polygraphy data concat a.json b.json -o joined.json")
     assert done.code == 0
-    assert done.out.count("b.json has tensors of other names") == 1
+    assert done.out.count("b.json have different names") == 1
 
 
 @pytest.mark.parametrize("command", ["merge", "to-input"])

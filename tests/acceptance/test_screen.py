@@ -580,10 +580,10 @@ def test_a_note_is_shown_once_without_runners(
     command = "polygraphy run m.onnx --onnxrt --onnx --load-inputs in.npz"
     done = polygraphy(command)
     [note] = [line for line in done.lines if line.startswith("note")]
-    assert "Input 'x' was brought from shape (1, 2, 3) to (2, 3)." in note
+    assert "Input 'x' was reshaped from (1, 2, 3) to (2, 3)." in note
     assert "-N0-" not in done.out
     [said] = json.loads(polygraphy(f"{command} --format json").out)["notes"]
-    assert said.startswith("Input 'x' was brought from")
+    assert said.startswith("Input 'x' was reshaped from")
 
 
 def test_a_side_has_one_name_everywhere(

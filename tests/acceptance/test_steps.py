@@ -57,6 +57,7 @@ def test_steps_that_agree_are_one_line(folder: Path, polygraphy: Callable[..., A
     [
         ("--steps 99", "table 'pos_table' of positions has 24"),
         ("--steps --state now:past", "has no output 'now'"),
+        ("--steps --state a:b c:b", "input 'b' is in two states"),
         ("--steps --tokens none.txt", "none.txt"),
         ("--steps 0", "0 is less than 1"),
         ("--steps --iterations 3", "--iterations"),

@@ -155,7 +155,7 @@ MISTAKES = {
     "surgeon insert model.onnx --inputs input -o old.onnx": (2, "--outputs is missing"),
     "surgeon sanitize model.onnx -o model.onnx": (2, "name the same path"),
     "surgeon sanitize model.onnx --no-shape-inference --force-fallback-shape-inference": (2, "cannot be combined"),
-    "surgeon extract model.onnx --outputs -o old.onnx": (2, "--outputs names no tensor"),
+    "surgeon extract model.onnx --outputs -o old.onnx": (2, "--outputs does not contain a tensor name"),
 }  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def test_two_replays_are_compared(folder: Path, polygraphy: Run) -> None:
         ("inspect tactics missing.json", 2, "does not exist"),
         ("inspect tactics replays/nothing.json", 2, "does not exist"),
         ("inspect diff-tactics a.json", 2, "two replays can be compared, not 1"),
-        ("inspect diff-tactics a b --dir c", 2, "--dir: two replays are compared"),
+        ("inspect diff-tactics a b --dir c", 2, "--dir: cannot be combined with two replays"),
         ("inspect diff-tactics --dir a --good b --bad c", 2, "nothing would be read"),
         ("inspect diff-tactics", 3, "neither a folder good nor a folder bad"),
         ("template trt-network", 2, "-o PATH"),

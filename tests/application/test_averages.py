@@ -60,10 +60,10 @@ def test_every_iteration_is_reported_without_a_verdict(console: RecordingConsole
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fail_fast": True, "compare_func": L2CompareFunc()}, "no stopping at the first"),
-        ({}, "cannot be judged element by element"),
-        ({"compare_func": IndicesCompareFunc()}, "no metric of which there is an average"),
-        ({"compare_func": lambda a, b: {"y": True}}, "no average of verdicts without metrics"),
+        ({"fail_fast": True, "compare_func": L2CompareFunc()}, "it cannot stop at the first"),
+        ({}, "cannot be checked element by element"),
+        ({"compare_func": IndicesCompareFunc()}, "no metric that can be averaged"),
+        ({"compare_func": lambda a, b: {"y": True}}, "Verdicts without metrics have no average"),
     ],
 )
 def test_what_has_no_average_is_refused(settings: Any, message: str) -> None:
@@ -152,7 +152,7 @@ def test_a_stream_is_closed_with_what_it_reads() -> None:
 
 
 def test_a_function_that_answers_with_something_else_is_refused() -> None:
-    with pytest.raises(UsageError, match="doubled_wrongly answers with a list"):
+    with pytest.raises(UsageError, match="doubled_wrongly returned a list"):
 
         def doubled_wrongly(outputs: IterationResult) -> list[Any]:
             return list(outputs)

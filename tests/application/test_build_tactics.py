@@ -98,7 +98,7 @@ def test_one_of_the_two_folders_is_enough(folder: Path, reports: Recorded) -> No
 
 
 def test_a_folder_that_nothing_is_read_from_is_refused(folder: Path) -> None:
-    with pytest.raises(UsageError, match="Nothing would be read"):
+    with pytest.raises(UsageError, match="would not be read"):
         find_bad_tactics("x", good=str(folder / "good"), bad=str(folder / "bad"))
 
 

@@ -100,7 +100,7 @@ def test_warming_up() -> None:
 @pytest.mark.parametrize("wish", [{"warm_up": 1}, {"use_subprocess": True}])
 def test_streaming_runners_are_not_warmed_up_and_share_a_process(wish: Any) -> None:
     runner = doubler("a")
-    with pytest.raises(UsageError, match="they are not warmed up, and share a process"):
+    with pytest.raises(UsageError, match="cannot be warmed up"):
         Comparator.run([runner], [feed(1)], streaming=True, **wish)
     assert runner.events == []
 

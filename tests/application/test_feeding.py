@@ -46,7 +46,7 @@ def test_data_that_do_not_fit_are_fitted_and_that_is_reported_once(
         assert fitted["x"].tolist() == [number]
     notes = [text for (text,) in console.arguments_of("note")]
     assert notes == [
-        "a | Input 'x' is fed with the data called 'data'.",
+        "a | Input 'x' uses the data named 'data'.",
         "a | Input 'x' was cast from float64 to float32.",
     ]
 
@@ -241,7 +241,7 @@ def test_an_error_says_which_shapes_nobody_gave(streaming: bool) -> None:
         runner = FakeRunner({"y": np.ones(1)}, inputs, fail_at=0, error=error)
         list(Comparator.run([runner], DataLoader(**how), streaming=streaming or None))
 
-    with pytest.raises(BackendError, match=r"chosen here, x:1x1x1: .*--input-shapes"):
+    with pytest.raises(BackendError, match=r"The shapes of the data are x:1x1x1, .*--input-shapes"):
         run()
     with pytest.raises(BackendError) as caught:
         run(input_metadata=TensorMetadata().add("x", np.float32, [1, 4, 5]))

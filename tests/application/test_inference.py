@@ -118,7 +118,7 @@ def test_data_are_fitted_to_every_model(run: Run, console: RecordingConsole) -> 
     assert values(made)["half"] == values(made)["full"] == [[2, 4], [6, 8]]
     notes = [text for (text,) in console.arguments_of("note")]
     assert notes == [
-        "half | Input 'X' is fed with the data called 'x'.",
+        "half | Input 'X' uses the data named 'x'.",
         "half | Input 'X' was cast from float32 to float16.",
     ]
 

@@ -85,7 +85,7 @@ def test_a_plugin_that_computes_something_else_is_left_out(
 ) -> None:
     make = _maker({"out0": -0.5, "out2": -0.1}, errors={"out0": 0.1, "out2": 1e-4})
     assert _chosen(autotune_plugins(make, MATCHES, DATA)) == [("b", ["out2"])]
-    assert "a: computes another output 'y', and is left out" in capsys.readouterr().out
+    assert "a: output 'y' differs; skipped" in capsys.readouterr().out
 
 
 def test_outputs_that_are_gone_are_something_else() -> None:
@@ -101,7 +101,7 @@ def test_a_plugin_that_cannot_be_built_is_left_out(capsys: pytest.CaptureFixture
     make = _maker({"out0": -0.5, "out1": -0.1, "out2": -0.1}, broken=["out0"])
     found = autotune_plugins(make, MATCHES, DATA)
     assert _chosen(found) == [("a", ["out1"]), ("b", ["out2"])]
-    assert "does not run, and is left out. It cannot be built." in capsys.readouterr().out
+    assert "does not run and is skipped. It cannot be built." in capsys.readouterr().out
 
 
 def test_a_model_that_does_not_run_without_plugins_is_an_error() -> None:

@@ -58,7 +58,7 @@ def test_the_output_is_the_first_or_the_one_that_is_named() -> None:
     assert (named.output, named.total) == ("z", 1)
     with pytest.raises(UnknownNameError, match="zz"):
         compared(runs(outputs), Samples("inputs.json", output="zz"))
-    with pytest.raises(InputError, match="No output of both runs is an array"):
+    with pytest.raises(InputError, match="The runs have no common output"):
         compared(runs({"y": ["a", "b"]}), Samples("inputs.json"))
     with pytest.raises(UsageError, match="no samples"):
         Samples()

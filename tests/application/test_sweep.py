@@ -339,7 +339,9 @@ def test_another_machine_counts_unless_the_plan_says_otherwise(run: Sweeps) -> N
 
 def test_cells_may_be_chosen_and_listed(run: Sweeps) -> None:
     assert [row.name for row in run(only="b*fp16").rows] == ["b.onnx onnxrt/fp16"]
-    with pytest.raises(UsageError, match=r"No cell matches 'zzz'\. One is 'a.onnx onnxrt/fp32'"):
+    with pytest.raises(
+        UsageError, match=r"No cell matches 'zzz'\. For example, one cell is 'a.onnx onnxrt/fp32'"
+    ):
         run(only=["zzz"], resume=True)
     outcome = run(dry_run=True)
     assert (run.ran, len(outcome.rows)) == ([], 4)
@@ -355,14 +357,17 @@ def test_no_cell_could_be_run(run: Sweeps) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns start at"),
+        ({"models": ["c*.onnx"]}, "No model matches 'c.\\.onnx'. Patterns are relative to"),
         (
             {"environments": {"e": "nowhere"}},
             "Environment 'e': .*nowhere is not an executable interpreter",
         ),
         ({"environments": {"e": "."}}, "Environment 'e': .* is not a virtual environment"),
         ({"environments": {"e": {"requirements": "r.txt"}}}, "Environment 'e': .*r.txt does not"),
-        ({"reference": {"outputs": "o.json", "inputs": "i"}}, "The plan names .*o.json does not"),
+        (
+            {"reference": {"outputs": "o.json", "inputs": "i"}},
+            "The plan refers to .*o.json does not",
+        ),
         ({"reference": {"runner": "onnx", "models": {"*": "m.onnx"}}}, ".*m.onnx does not exist"),
     ],
 )

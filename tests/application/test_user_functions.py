@@ -51,7 +51,7 @@ def test_a_script_is_named_that_cannot_be_called(name: str, message: str, tmp_pa
     with pytest.raises(UsageError, match=message):
         InvokeFromScript(str(path), name)()
     assert InvokeFromScript(str(path), "load_data")("a folder") == []
-    with pytest.raises(UsageError, match=r"a str and a int.*Let it take 2 arguments"):
+    with pytest.raises(UsageError, match=r"a str and a int.*It must accept 2 arguments"):
         InvokeFromScript(str(path), "load_data")("a folder", 1)
 
 
@@ -65,7 +65,7 @@ def test_an_error_inside_a_function_is_its_own() -> None:
 
 def test_a_function_that_answers_about_nothing_checks_nothing() -> None:
     for given in (results(a=[1], b=[1]), iter([results(a=[1], b=[1])])):
-        with pytest.raises(InconclusiveError, match="answered about no output"):
+        with pytest.raises(InconclusiveError, match="returned no verdicts"):
             Comparator.compare_accuracy(given, compare_func=lambda first, second: {})
 
 
@@ -75,4 +75,4 @@ def test_sequences_are_not_compared() -> None:
     verdicts = Comparator.compare_accuracy(runs)
     assert not verdicts
     reason = verdicts[0][0][1][0]["y"].reason
-    assert "is a sequence of tensors of different shapes" in reason
+    assert "is a sequence of tensors whose shapes differ" in reason

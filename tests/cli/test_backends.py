@@ -170,9 +170,9 @@ def test_other_commands_work_without_a_backend(without: Tree, name: str) -> None
 def test_what_needs_tensorrt_says_so_without_its_backend(without: Tree) -> None:
     tree = without("trt")
     for words, said in (
-        (["run", "graph.pb", "--tf", "--tftrt"], "needs the backend of TensorRT"),
+        (["run", "graph.pb", "--tf", "--tftrt"], "requires the TensorRT backend"),
         (["convert", "m.onnx", "--convert-to", "trt"], "--convert-to"),
-        (["convert", "m.onnx", "-o", "m.engine"], "does not tell what to convert to"),
+        (["convert", "m.onnx", "-o", "m.engine"], "does not select a format"),
         (["debug", "precision", "m.onnx", "--fp16"], "unknown command"),
         (["template", "trt-config", "-o", "-"], "unknown command"),
         (["diagnose", "m.onnx", "--onnxrt", "--trt"], "--trt"),

@@ -37,10 +37,10 @@ def test_a_function_may_be_named_apart_from_its_script() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (DataOptions(data_loader_func_name="f"), "needs --data-loader-script"),
+        (DataOptions(data_loader_func_name="f"), "requires --data-loader-script"),
         (
             DataOptions(data_loader_script=("a.py", "f"), data_loader_func_name="g"),
-            "called 'f' by --data-loader-script and 'g' by --data-loader-func-name",
+            "--data-loader-script selects the function 'f', but --data-loader-func-name selects 'g'",
         ),
     ],
 )
@@ -55,7 +55,7 @@ def test_settings_of_generated_data_are_said_to_be_unused(
 ) -> None:
     data_of(DataOptions(**source, seed=1), {"x": ((1,),)})  # type: ignore[arg-type]
     assert capsys.readouterr().err == (
-        "[W] --seed, --input-shapes: only used for generated data, but the data are given.\n"
+        "[W] --seed, --input-shapes: only used for generated data, but the data are loaded.\n"
     )
     data_of(DataOptions(**source), None)  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""
@@ -64,7 +64,7 @@ def test_settings_of_generated_data_are_said_to_be_unused(
 def test_a_command_that_takes_the_first_data_only_says_what_it_leaves_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    reason = "without effect, because the model is run on the first data only.\n"
+    reason = "without effect, because the model runs on the first data only.\n"
     several = DataOptions(load_inputs=("a.json", "b.json", "c.json"))
     assert data_of(several, None, only_first=True) == Call("StreamingDataLoader", [["a.json"]])
     assert capsys.readouterr().err == f"[W] --load-inputs b.json c.json: {reason}"

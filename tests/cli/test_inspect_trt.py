@@ -68,8 +68,8 @@ def test_each_flag_reaches_the_program(command: str) -> None:
     ("command", "reason"),
     [
         ("inspect model m.onnx --trt-outputs a", "Add --convert-to trt"),
-        ("inspect model a.plan b.plan --plugins a.so", "there are 2 models"),
-        (f"{_NETWORK} --trt-outputs a --save-visual p.html", "Leave --visual"),
+        ("inspect model a.plan b.plan --plugins a.so", "requires a single model, but there are 2"),
+        (f"{_NETWORK} --trt-outputs a --save-visual p.html", "Remove --visual"),
     ],
 )
 def test_what_cannot_be_meant(command: str, reason: str) -> None:

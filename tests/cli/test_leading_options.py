@@ -90,8 +90,8 @@ def test_v_alone_is_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["inspect", "--show", "layers", "model", "m.onnx"], "--show cannot stand before"),
-        (["--onnxrt", "run", "m.onnx"], "--onnxrt cannot stand before the command"),
+        (["inspect", "--show", "layers", "model", "m.onnx"], "--show must follow the command"),
+        (["--onnxrt", "run", "m.onnx"], "--onnxrt must follow the command"),
         (["inspect", "-v", "modle"], "unknown command 'inspect modle'. Did you mean inspect model"),
         (["inspect", "-v"], "missing subcommand"),
         (["-vv"], "missing command"),

@@ -126,7 +126,7 @@ def test_without_a_runner_no_model_is_loaded() -> None:
         ("--no-onnxruntime-shape-inference", "without effect without --shape-inference"),
         ("--save-external-data w", "--save-external-data: without effect"),
         ("--external-data-size-threshold 1", "without effect, because no model is saved"),
-        ("--save-onnx n.onnx --external-data-size-threshold 1", "only matters with"),
+        ("--save-onnx n.onnx --external-data-size-threshold 1", "has no effect without"),
     ],
 )
 def test_options_without_effect_are_named(

@@ -41,7 +41,7 @@ def test_what_was_edited_stays(
     edited = Path("made.py").read_text() + change
     Path("made.py").write_text(edited)
     assert main([*words, "made.py"]) == 2
-    assert "made.py exists and is not what its command line generates" in capsys.readouterr().err
+    assert "made.py exists and would be overwritten" in capsys.readouterr().err
     assert Path("made.py").read_text() == edited
 
 

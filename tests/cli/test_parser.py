@@ -135,7 +135,7 @@ def test_groups_survive_the_way_to_a_command_line_and_back(
     ("words", "message"),
     [
         (["--rtl", "3"], "--rtl does not exist; did you mean --rtol"),
-        (["--onnxrt", "a.onnx", "b.onnx"], "b.onnx is another one. To compare two models"),
+        (["--onnxrt", "a.onnx", "b.onnx"], "b.onnx. To compare two models"),
         (["--onnxrt", "a.onnx", "b"], "unrecognized arguments: b"),
         (["--rtol"], "expected at least one argument"),
         (["--rtol", "x"], "argument --rtol/--rel-tol: 'x' is not a number."),

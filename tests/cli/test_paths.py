@@ -27,9 +27,9 @@ def test_different_paths_and_missing_ones_are_fine() -> None:
 
 @pytest.mark.parametrize("path", ["a/b", "./a/b", "a//b", "a/c/../b"])
 def test_the_same_place_under_another_name_is_seen(path: str) -> None:
-    with pytest.raises(CommandLineError, match="--load and --save name the same path"):
+    with pytest.raises(CommandLineError, match="--load and --save have the same path"):
         check_paths([("--load", "a/b")], [("--save", path)])
-    with pytest.raises(CommandLineError, match="--one and --two name the same path"):
+    with pytest.raises(CommandLineError, match="--one and --two have the same path"):
         check_paths([], [("--one", "a/b"), ("--two", path)])
 
 
@@ -37,7 +37,7 @@ def test_a_link_to_what_is_read_is_seen(tmp_path: Path) -> None:
     model, link = tmp_path / "model.onnx", tmp_path / "link.onnx"
     model.touch()
     link.symlink_to(model)
-    with pytest.raises(CommandLineError, match="MODEL and --output name the same path"):
+    with pytest.raises(CommandLineError, match="MODEL and --output have the same path"):
         check_paths([("MODEL", str(model))], [("--output", str(link))])
 
 
@@ -151,7 +151,7 @@ def parsed(words: str) -> None:
     ],
 )
 def test_rows_say_what_is_overwritten(words: str, flags: str) -> None:
-    with pytest.raises(CommandLineError, match=f"{flags}.* name the same path"):
+    with pytest.raises(CommandLineError, match=f"{flags}.* have the same path"):
         parsed(words)
 
 

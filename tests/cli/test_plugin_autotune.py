@@ -58,12 +58,12 @@ def test_the_usual_output_is_named_after_the_model() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("plugin autotune m.onnx", "--plugin-dir is missing"),
+        ("plugin autotune m.onnx", "missing --plugin-dir"),
         (f"{COMMAND} --include a --exclude b", "cannot be combined"),
         (f"{COMMAND} --timing-cache t --no-timing-cache", "cannot be combined"),
         (f"{COMMAND} --save-timing-cache t --no-timing-cache", "cannot be combined"),
-        (f"{COMMAND} -o t --timing-cache t", "name the same path"),
-        (f"{COMMAND} --skip-autotuning --load-config-yaml c", "Leave one of them out"),
+        (f"{COMMAND} -o t --timing-cache t", "have the same path"),
+        (f"{COMMAND} --skip-autotuning --load-config-yaml c", "Remove one of the two"),
         (f"{COMMAND} -o m.onnx", "m.onnx"),
     ],
 )

@@ -152,7 +152,7 @@ def test_help_and_completion_list_it(mine: Install, capsys: pytest.CaptureFixtur
 def test_its_options_ask_for_its_flag(mine: Install, capsys: pytest.CaptureFixture[str]) -> None:
     mine()
     assert main(["run", "m.onnx", "--onnxrt", "--mine-level=3"]) == 2
-    assert "--mine-level=3 is about --mine, which is not given." in capsys.readouterr().err
+    assert "--mine-level=3 requires --mine." in capsys.readouterr().err
 
 
 def test_a_wrong_value_is_reported_as_for_any_option(
@@ -204,7 +204,7 @@ BROKEN = {
     ),
     "taken option": (
         {"text": WITH_OPTIONS.replace("--mine-level", "--seed")},
-        "--seed means something else already.",
+        "--seed already has a different meaning.",
     ),
     "no options": (
         {"text": BACKEND.replace('help="Runs it."', 'help="Runs it.", options=dict')},
@@ -267,7 +267,7 @@ def test_a_broken_partial_is_reported_in_a_line(
     mine(partial=partial)
     assert main(["run", "m.onnx", "--mine"]) == 3
     said = capsys.readouterr().err
-    assert "what the package mine 1.0 contributes to the program is wrong: " in said
+    assert "the package mine 1.0 adds invalid code to the program: " in said
     assert "Traceback" not in said
 
 
@@ -291,7 +291,7 @@ def test_a_package_has_names_for_data_types(
     assert DataType.from_dtype("FLOAT16", "mine") is DataType.FLOAT16
     with pytest.raises(DataTypeConversionException, match="mine has no data type int8"):
         DataType.to_dtype(DataType.INT8, "mine")
-    with pytest.raises(DataTypeConversionException, match="'theirs' are not known here"):
+    with pytest.raises(DataTypeConversionException, match="'theirs' are unknown"):
         DataType.to_dtype(DataType.INT8, "theirs")
 
 

@@ -67,7 +67,7 @@ def test_a_row_does_what_it_says(
 def test_each_of_several_is_named() -> None:
     with pytest.raises(CommandLineError) as error:
         parse(load("run"), ["m.onnx", "--onnxrt", "--int-min", "0", "--trtexec", "--int-max=9"])
-    for flag in ("--int-min is", "--trtexec was", "--int-max is"):
+    for flag in ("--int-min was", "--trtexec belonged", "--int-max was"):
         assert flag in str(error.value)
 
 

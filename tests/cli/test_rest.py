@@ -36,7 +36,7 @@ def test_the_other_spelling_and_help_in_front_of_it() -> None:
 
 
 def test_a_command_has_to_follow() -> None:
-    with pytest.raises(CommandLineError, match="a command has to follow"):
+    with pytest.raises(CommandLineError, match="a command must follow"):
         parse(REPEAT, ["--until", "3", "--check"])
 
 

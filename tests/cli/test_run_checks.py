@@ -9,7 +9,7 @@ from polygraphy.cli.main import main
 ONNX = ["run", "m.onnx", "--onnx"]
 COMPARED = ["run", "m.onnx", "--onnx", "--onnxrt"]
 NOT_ORT = "nothing runs in ONNX Runtime: see --onnxrt"
-NOT_COMPARED = "nothing is compared: a single runner is"
+NOT_COMPARED = "nothing is compared: there is a single runner"
 
 
 def warnings(words: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -94,4 +94,4 @@ def test_an_output_flag_that_convert_does_not_have_is_explained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["data", "convert", "a.json", "-o", "b.json"]) == 2
-    assert "-o does not exist: the output stands last, without a flag" in capsys.readouterr().err
+    assert "-o does not exist: put the output last, without a flag" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.main import main
 
-REASON = "without effect, because nothing in this program takes it."
+REASON = "without effect, because nothing in this program uses it."
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_was_named_with_a_better_reason_is_not_named_again(
     assert main(["run", "m.onnx", "--onnxrt", "--rtol", "1", "--gen-script", "-"]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if "--rtol" in line]
     assert len(warnings) == 1
-    assert "a single runner is" in warnings[0]
+    assert "there is a single runner" in warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_job_that_crashes_has_a_record(engine: SweepEngine, tmp_path: Path) ->
     row = row_of(ROW, [found["one"]])
     assert (row.state, row.summary) == (
         "crashed",
-        "It was ended by signal 11. Its last line: before",
+        "Stopped by signal 11. Last line: before",
     )
     assert found["two"]["code"] == 0
 

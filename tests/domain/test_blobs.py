@@ -31,9 +31,9 @@ def test_what_was_written_is_read(dtype: np.dtype[Any], shape: list[int], open_a
     ("data", "shape", "word"),
     [
         (b"123", [1], "elements of 4 bytes, but the data have 3"),
-        (b"12345678", [3], "which 2 elements do not fill"),
-        (b"12345678", ["n", 3], "which 2 elements do not fill"),
-        (b"12345678", ["n", "m"], "do not tell its 2 open dimensions"),
+        (b"12345678", [3], "which does not fit 2 elements"),
+        (b"12345678", ["n", 3], "which does not fit 2 elements"),
+        (b"12345678", ["n", "m"], "do not determine its 2 dynamic dimensions"),
     ],
 )
 def test_what_does_not_fit_is_reported(data: bytes, shape: Any, word: str) -> None:
@@ -46,5 +46,5 @@ def test_names_are_matched_and_text_is_refused() -> None:
     assert list(arrays_of({"IMAGE_0": bytes(4)}, metadata)) == ["image"]
     with pytest.raises(InputError, match="No data for input 'image'"):
         arrays_of({}, metadata)
-    with pytest.raises(InputError, match="which bytes are not"):
+    with pytest.raises(InputError, match="cannot be read from raw bytes"):
         arrays_of({"x": b""}, TensorMetadata().add("x", DataType.STRING, [1]))

@@ -72,15 +72,15 @@ def test_one_threshold_is_for_all_outputs() -> None:
 @pytest.mark.parametrize(
     ("thresholds", "message"),
     [
-        ({"y": L2Threshold(9)}, "No threshold is given for the output 'z'"),
-        ({}, "No threshold is given for the output 'y'"),
-        (None, "No threshold is given for the output 'y'"),
-        ({"": 3.0}, "No threshold is given for the output 'y'"),
+        ({"y": L2Threshold(9)}, "Output 'z' has no threshold"),
+        ({}, "Output 'y' has no threshold"),
+        (None, "Output 'y' has no threshold"),
+        ({"": 3.0}, "Output 'y' has no threshold"),
         (
             PsnrThreshold(1),
-            "'y' do not hold psnr, which a PsnrThreshold is for. They hold: l2_norm",
+            "'y' lack psnr, which a PsnrThreshold checks. They contain: l2_norm",
         ),
-        (SimpleThreshold("max", 1, 1), "do not hold max_absdiff, max_reldiff"),
+        (SimpleThreshold("max", 1, 1), "lack max_absdiff, max_reldiff"),
     ],
 )
 def test_thresholds_that_do_not_fit_change_nothing(thresholds: Any, message: str) -> None:
@@ -97,7 +97,7 @@ def test_how_verdicts_are_aggregated_can_change() -> None:
     assert not result
     assert result.reevaluate(L2Threshold(1.0), aggregation="average")
     assert result.stats(AB) == (2, 0, 2)
-    with pytest.raises(PolygraphyException, match="not judged by 'median'"):
+    with pytest.raises(PolygraphyException, match="'median' is not an aggregation"):
         result.reevaluate(L2Threshold(1.0), aggregation="median")
 
 
@@ -108,7 +108,7 @@ def test_what_could_not_be_compared_keeps_failing() -> None:
 
 def test_a_verdict_alone_cannot_be_judged_anew() -> None:
     result = AccuracyResult([(AB, [{"y": False}])])
-    with pytest.raises(PolygraphyException, match="They hold: a verdict only"):
+    with pytest.raises(PolygraphyException, match="They contain: a verdict only"):
         result.reevaluate(L2Threshold(1))
 
 

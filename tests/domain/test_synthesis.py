@@ -282,7 +282,7 @@ def test_infinite_ranges(ends: tuple[float, float]) -> None:
     drawn = sample(F32, (100,), val_range=ends)
     assert np.isinf(drawn).all()
     assert set(np.unique(drawn).tolist()) == {end for end in ends if math.isinf(end)}
-    with pytest.raises(InputError, match="'x' holds integers"):
+    with pytest.raises(InputError, match="'x' contains integers"):
         sample(I32, val_range=ends)
 
 
@@ -419,7 +419,7 @@ def test_a_shape_that_can_only_be_the_value_of_a_shape_tensor_is() -> None:
     assert data["s"].dtype == np.int32
     np.testing.assert_allclose(data["x"], UNIT[:2], rtol=1e-6)
     (note,) = loader.notes
-    assert "s | Takes [3, 4] as its value" in note
+    assert "s | Using [3, 4] as its value" in note
 
 
 # What is refused.
@@ -522,7 +522,7 @@ def test_inputs_without_a_range_take_their_legal_values_from_the_model() -> None
     assert set(feed["f"].tolist()) == {0.0, 1.0}
     assert feed["f"].dtype == np.float16
     assert len(notes) == 2
-    assert "Input tensor: f | Takes whole numbers from 0 to 1: the model uses it as" in notes[1]
+    assert "Input tensor: f | Using whole numbers from 0 to 1: the model uses it as" in notes[1]
     assert "from 0 to 127: the model uses it as indices" in notes[0]
     for val_range in ((0, 5), {"i": (0, 5), "f": (0, 5)}, {"": (0, 5)}):
         feed, notes = generated(val_range)
@@ -537,7 +537,10 @@ def test_whole_numbers_that_nobody_limits_are_said_to_be_few() -> None:
     loader = DataLoader(input_metadata=asked)
     assert set(loader[0]["i"]) <= {0, 1}
     (note,) = loader.notes
-    assert "Input tensor: i | Takes whole numbers from 0 to 1" in note and "Give a range" in note
+    assert (
+        "Input tensor: i | Using whole numbers from 0 to 1" in note
+        and "Set a different range" in note
+    )
     given = DataLoader(input_metadata=asked, val_range={"i": (0, 1)})
     assert given[0] and not given.notes
 
@@ -547,7 +550,7 @@ def test_a_single_legal_value_is_taken() -> None:
     loader.model_facts = ModelFacts(input_hints={"sr": InputHint(16000, 16000, "a rate")})
     assert loader[0]["sr"] == 16000
     assert loader.notes == [
-        "Input tensor: sr | Takes 16000: the model uses it as a rate. Give a range for others."
+        "Input tensor: sr | Using 16000: the model uses it as a rate. Set a different range with --val-range."
     ]
 
 
@@ -585,7 +588,7 @@ def test_dimensions_of_one_name_are_as_long_as_those_that_were_given() -> None:
         "mask": (1, 4),
     }  # fmt: skip
     assert set(loader.assumed) == {"pos", "length", "mask"}
-    [note] = [note for note in loader.notes if "kind" in note and "names of those" in note]
+    [note] = [note for note in loader.notes if "kind" in note and "names of dimensions" in note]
     assert "Will use shape: [12]" in note
 
 

@@ -82,13 +82,13 @@ def test_the_metrics_that_decide() -> None:
 
 def test_metrics_cannot_answer_for_every_element() -> None:
     for checked in ("elemwise", ["max", "elemwise"]):
-        with pytest.raises(UsageError, match="lement by element"):
+        with pytest.raises(UsageError, match="Single elements can be checked only"):
             Tolerance(checked).passed(metrics("max", 0.0, 0.0))
 
 
 @pytest.mark.parametrize("found", [{}, metrics("max", None, 0.0), metrics("max", 0.0, None)])
 def test_a_metric_that_is_missing_is_reported(found: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="do not hold the max difference"):
+    with pytest.raises(UsageError, match="do not contain the max difference"):
         Tolerance("max").passed(found)
 
 
@@ -96,7 +96,7 @@ def test_a_metric_that_is_missing_is_reported(found: dict[str, Any]) -> None:
     ("field", "value"), list(product(["atol", "rtol"], [-1, -1e-300, math.nan, "a lot", None, [1]]))
 )
 def test_what_is_no_tolerance_is_refused(field: str, value: Any) -> None:
-    with pytest.raises(UsageError, match="tolerance is a number"):
+    with pytest.raises(UsageError, match="tolerance must be a number"):
         Tolerance(**{field: value})
 
 

@@ -346,7 +346,7 @@ class TestWrongVersion:
         name = write("a", "__version__ = '1.0'; value = 3")
         assert mod.lazy_import(name + ">=2.0").value == 3
         assert capsys.readouterr().out == (
-            f"[W] {name} 1.0 is in use, but >=2.0 is required. Errors may follow. "
+            f"[W] {name} 1.0 is installed, but >=2.0 is required. Errors may follow. "
             f"Install it with: python -m pip install '{name}>=2.0'\n"
         )
 
@@ -355,13 +355,13 @@ class TestWrongVersion:
         assert mod.lazy_import(name + ">=0.9").value == 3
         assert capsys.readouterr().out == ""
         assert mod.lazy_import(name + ">=2.0").value == 3
-        assert f"{name} 1.0 is in use" in capsys.readouterr().out
+        assert f"{name} 1.0 is installed" in capsys.readouterr().out
 
     def test_version_of_the_parent(self, write: Write, capsys: Capture) -> None:
         write("pack.__init__", "__version__ = '1.0'")
         name = write("pack.sub", "value = 3")
         assert mod.lazy_import(name + ">=2.0").value == 3
-        assert f"{name} 1.0 is in use" in capsys.readouterr().out
+        assert f"{name} 1.0 is installed" in capsys.readouterr().out
 
     def test_an_unknown_version_will_do(self, write: Write, capsys: Capture) -> None:
         assert mod.lazy_import(write("a", "value = 3") + ">=2.0").value == 3
@@ -423,7 +423,7 @@ class TestAutomaticInstallation:
         assert mod.lazy_import(_PREFIX + "a").value == "old"
         assert mod.lazy_import(_PREFIX + "a>=2").value == "old"
         assert installed.read_text() == f"{_PREFIX}a>=2\n"
-        assert f"{_PREFIX}a 1.0 is in use, but >=2 is required" in capsys.readouterr().out
+        assert f"{_PREFIX}a 1.0 is installed, but >=2 is required" in capsys.readouterr().out
 
     def test_an_installed_version_that_still_will_not_do(
         self, write: Write, installed: Path, capsys: Capture
@@ -431,7 +431,7 @@ class TestAutomaticInstallation:
         write("a", "value = 'old'", metadata="1.0")
         assert mod.lazy_import(_PREFIX + "a>=3").value == "installed"
         assert installed.read_text() == f"{_PREFIX}a>=3\n"
-        assert f"{_PREFIX}a 2.0 is in use, but >=3 is required" in capsys.readouterr().out
+        assert f"{_PREFIX}a 2.0 is installed, but >=3 is required" in capsys.readouterr().out
 
     def test_the_latest_version(self, write: Write, installed: Path) -> None:
         write("a", "value = 'old'")

@@ -243,7 +243,7 @@ class TestErrors:
         with pytest.raises(FileError) as raised:
             import_from_script(tmp_path / "s.py", "load")
         path = str(tmp_path / "s.py")
-        assert str(raised.value) == f"Could not import 'load': there is no script {path}."
+        assert str(raised.value) == f"Could not import 'load': the script {path} does not exist."
         assert str(raised.value.path) == path
 
     def test_a_folder_is_no_script(self, tmp_path: Path) -> None:
@@ -327,5 +327,5 @@ def test_a_script_that_is_run_for_what_it_does(tmp_path: Path) -> None:
     bad = write(tmp_path / "bad.py", "x = 1\ndef f(a b):\n    pass\n")
     with pytest.raises(PolygraphyException, match=r"Could not run the script .*bad\.py:\nline 2: "):
         run_script(bad)
-    with pytest.raises(FileError, match=r"There is no script .*gone\.py"):
+    with pytest.raises(FileError, match=r"The script .*gone\.py does not exist"):
         run_script(tmp_path / "gone.py")

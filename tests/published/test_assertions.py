@@ -24,6 +24,7 @@ from polygraphy.assertions import (
 from polygraphy.comparator import IterationResult, RunResults
 from polygraphy.exception import PolygraphyException
 from polygraphy.logger import G_LOGGER
+from tests.support.decoders import decoder
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MODEL = str(DIGITS / "digits.onnx")
@@ -88,13 +89,20 @@ def test_settings_of_one_backend_have_names_and_the_next_command_keeps_them_apar
     assert [*chain(*_flags_of_all(["onnxrt", "onnx"]))] == ["--onnxrt", "--onnx"]
 
 
+def test_each_backend_runs_the_steps_of_a_decoder_on_its_own_states() -> None:
+    assert_outputs_match(decoder(), steps=4)
+    with pytest.raises(OutputsDiffer) as caught:
+        assert_outputs_match(decoder(), ["onnxrt", "onnx"], steps=4, rtol=0, atol=0)
+    assert "Step 0 is the first that differs" in str(caught.value)
+
+
 def test_a_golden_holds_later_outputs_to_those_that_were_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(PolygraphyException, match="There is no golden") as caught:
+    with pytest.raises(PolygraphyException, match=r"The golden .* does not exist") as caught:
         assert_matches_golden(MODEL, "digits", folder=tmp_path)
     assert "--polygraphy-update-golden" in str(caught.value)
-    with pytest.raises(PolygraphyException, match="Give its name and its folder"):
+    with pytest.raises(PolygraphyException, match="Pass its name and its folder"):
         assert_matches_golden(MODEL)
     with _updating(monkeypatch, sample=4) as current:
         assert_matches_golden(MODEL, "digits", folder=tmp_path, shapes={"image": (3, 1, 8, 8)})
@@ -156,7 +164,7 @@ def test_a_sample_is_of_the_output_and_always_the_same(size: int, count: int) ->
     ("backends", "said"),
     [
         (["onnxrt", "nope"], "Backend 'nope' does not exist. Available: 'onnxrt'"),
-        (["onnxrt"], "At least two backends are compared."),
+        (["onnxrt"], "A comparison requires at least two backends."),
         (["onnxrt --nonsense", "onnx"], "--nonsense"),
     ],
 )

@@ -35,7 +35,7 @@ def tensor_from(name: str, data: Any, device: Any) -> pytorch.Tensor:
         dtype = entry.torch()
     except DataTypeConversionException as error:
         raise InputError(
-            f"PyTorch has no tensors of {entry}, as input {name!r} is given."
+            f"Input {name!r} has the data type {entry}, which PyTorch does not support."
         ) from error
     # PyTorch takes what lies in memory in order, and warns of what it must not write to.
     array = numpy.array(data, order="C")
@@ -92,8 +92,8 @@ class TorchTensors:
         if not torch.is_installed():
             install = torch.install_command()
             raise MissingDependencyError(
-                "Data are generated as tensors with PyTorch, which is not installed."
-                f" Install it with: {install}",
+                "Generating PyTorch tensors requires PyTorch, which is not installed. Install"
+                f" it with: {install}",
                 module="torch",
                 install=install,
             )

@@ -22,7 +22,7 @@ def deciding(path: str, line: int) -> str:
     if found is None:
         return ""
     text = " ".join(ast.unparse(found.test).split())[:_LONGEST]
-    return f"line {found.lineno} asks `{text}`"
+    return f"line {found.lineno} tests `{text}`"
 
 
 @lru_cache(maxsize=32)

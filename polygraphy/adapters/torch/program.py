@@ -60,10 +60,10 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
             raise ModelError(
                 f"PyTorch cannot load {model or 'the model'}: {said}",
                 path=model or None,
-                hint="Files of torch.export.save (.pt2) and torch.jit.save (.pt) can be loaded.",
+                hint="Use a file from torch.export.save (.pt2) or torch.jit.save (.pt).",
             ) from error
         if doing == "run" and isinstance(error, TypeError):
-            raise InputError(f"The PyTorch model does not take these inputs: {said}") from error
+            raise InputError(f"The PyTorch model rejected the inputs: {said}") from error
         hint = "Out of memory: use a smaller batch." if kind == "OutOfMemoryError" else ""
         raise BackendError(
             f"PyTorch could not {doing} the model: {said}", backend="torch", hint=hint
@@ -103,8 +103,8 @@ def check_compiler() -> None:
         raise BackendError(
             "PyTorch cannot load its compiler after TensorFlow in the same process.",
             backend="torch",
-            hint="Let PyTorch come first (--torch before --tf), or run each runner in a process of"
-            " its own (--use-subprocess).",
+            hint="Put PyTorch first (--torch before --tf), or run each runner in its own process"
+            " (--use-subprocess).",
         )
 
 
@@ -291,7 +291,7 @@ class Module:
         if key not in self._exported:
             if isinstance(self.model, torch.jit.ScriptModule):
                 raise UsageError(
-                    "TorchScript does not name the tensors inside it, so they cannot be outputs.",
+                    "Tensors inside TorchScript have no names, so they cannot be outputs.",
                     hint="Export the module with torch.export.export.",
                 )
             try:
@@ -300,8 +300,8 @@ class Module:
             except Exception as error:  # Whatever the code of the module, or the exporter, raises.
                 said = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 raise UsageError(
-                    "torch.export cannot take the module, so the tensors inside it have no names:"
-                    f" {said[:200]}"
+                    "torch.export does not support the module, so the tensors inside it have no"
+                    f" names: {said[:200]}"
                 ) from error
             self._exported[key] = Exported(made)
         return self._exported[key]
@@ -335,8 +335,8 @@ def program_of(model: Any) -> Program:
     if isinstance(model, torch.nn.Module):  # So is TorchScript.
         return Module(model)
     raise UsageError(
-        "A PyTorch model must be a torch.nn.Module, TorchScript or a torch.export.ExportedProgram,"
-        f" not a {type(model).__name__}."
+        "A PyTorch model must be a torch.nn.Module, TorchScript or a"
+        f" torch.export.ExportedProgram, not a {type(model).__name__}."
     )
 
 
@@ -379,7 +379,8 @@ class TorchFromPath(BaseLoader):
                     f"{path} was saved by PyTorch {release}, and {torch.__version__} cannot read"
                     " it.",
                     path=path,
-                    hint="Save it with this release, or pip install -U torch.",
+                    hint="Save it with the installed release, or update PyTorch: pip install -U"
+                    " torch.",
                 ) from error
 
 
@@ -398,13 +399,13 @@ def _kind(path: Path) -> str:
         return "exported"
     if path.suffix == ".safetensors" or _is_state(path):
         raise ModelError(
-            f"{path} is a state of PyTorch: weights, without the program that computes with them.",
+            f"{path} is a PyTorch checkpoint: it contains weights, but no program.",
             path=path,
-            hint="Give the module that takes it: a script whose function makes that and calls"
-            " load_state_dict (--torch script.py:function), or what torch.export.save saves of it.",
+            hint="Use a script whose function creates the module and calls load_state_dict (--torch"
+            " script.py:function), or a file from torch.export.save.",
         )
     raise ModelError(
-        f"{path} holds neither an exported program of PyTorch nor TorchScript.",
+        f"{path} contains neither an exported PyTorch program nor TorchScript.",
         path=path,
         hint="Save it with torch.export.save, or load it in a script (--torch script.py:function).",
     )

@@ -47,7 +47,9 @@ if hasattr(os, "register_at_fork"):
 def _use_one_thread_after_a_fork() -> None:
     """Keep PyTorch from waiting forever for its parent's threads, which a fork does not copy."""
     if _is_inherited and torch.get_num_threads() > 1:
-        G_LOGGER.verbose("PyTorch computes with one thread: it was loaded before this fork.")
+        G_LOGGER.verbose(
+            "PyTorch uses one thread, because it was loaded before this process was forked."
+        )
         torch.set_num_threads(1)
 
 
@@ -114,8 +116,8 @@ class PytRunner(BaseRunner):
         inputs = self._input_metadata or metadata or program.inputs()
         if inputs is None:
             raise UsageError(
-                f"{self.name}: the PyTorch model does not tell its inputs.",
-                hint="Give input_metadata, or return a tuple of the model and its TensorMetadata.",
+                f"{self.name}: the PyTorch model does not declare its inputs.",
+                hint="Pass input_metadata, or return a tuple of the model and its TensorMetadata.",
             )
         with translate_errors("start"):
             if self._device is not None and is_model(self._model):
@@ -194,8 +196,8 @@ class PytRunner(BaseRunner):
             names = [f"output_{index}" for index in range(len(values))]
         if len(names) != len(values):
             raise BackendError(
-                f"The PyTorch model returned {len(values)} tensors, but {len(names)} names are"
-                f" given for its outputs: {list(names)}.",
+                f"The PyTorch model returned {len(values)} tensors, but its outputs have"
+                f" {len(names)} names: {list(names)}.",
                 backend="torch",
             )
         return dict(zip(names, values))

@@ -145,7 +145,8 @@ class TorchProgram:
                 recording = record_call(self._model, [name for name in names if names[name]], args)
         except Exception:  # Whatever a module, or TorchScript, raises where it is watched.
             return OpenedTorch(program, names, notes=["Only outputs were compared.", *notes])
-        said = "torch.export cannot take the module: what it does was written down as it ran."
+        said = "torch.export does not support the module, so its operations were recorded while it"
+        " ran."
         return OpenedModule(program, names, recording, [*notes[:-1], said])
 
 
@@ -466,7 +467,7 @@ def _drawing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: 
     name = str(schema.name).replace("::", ".")
     if trains is True and "norm" in name and given.get("running_mean") is not None:
         return (
-            f"The program was exported in training mode: {name}{where} computes with the mean of"
+            f"The program was exported in training mode: {name}{where} uses the statistics of"
             " its data. Export it again after model.eval()."
         )
     tags = getattr(target, "tags", ())
@@ -474,7 +475,8 @@ def _drawing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: 
         return ""
     eval_said = " Export it again after model.eval()." if share is not None else ""
     return (
-        f"The program draws random numbers in {name}{where}: no two runs are the same.{eval_said}"
+        f"The program uses random numbers in {name}{where}, so its results differ in each"
+        f" run.{eval_said}"
     )
 
 
@@ -507,11 +509,12 @@ def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
             f"{name} {_describe_type(array.dtype, array.shape)}" for name, array in feed.items()
         )
         raise InputError(
-            f"The program takes {theirs or 'nothing'}, and the model {mine or 'nothing'}:"
-            f" {', '.join(map(repr, lost or left))} of the {'program' if lost else 'model'} has no"
-            " counterpart.",
-            hint="Give the program that the model was exported from; where inputs are nested, as"
-            " torch.export.save writes it.",
+            f"The inputs of the program ({theirs or 'none'}) and of the model"
+            f" ({mine or 'none'}) differ: {', '.join(map(repr, lost or left))} of the"
+            f" {'program' if lost else 'model'} has no counterpart.",
+            hint="Pass the program from which the model was exported. If its inputs are nested,"
+            " save"
+            " it with torch.export.save.",
         )
     return {name: named[name] for name in wanted}
 

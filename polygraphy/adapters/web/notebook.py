@@ -88,7 +88,7 @@ def diagnosis_html(result: DiagnosisResult) -> str:
     """Return a row for each culprit."""
     rows = [
         (
-            ", ".join(one.nodes) or "the model as a whole",
+            ", ".join(one.nodes) or "the whole model",
             one.op,
             one.cause,
             one.rewrite or one.party,
@@ -99,7 +99,7 @@ def diagnosis_html(result: DiagnosisResult) -> str:
     ]
     steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
     caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
-    title = ("nodes", "operator", "cause", "who", "evidence", "what helps")
+    title = ("nodes", "operator", "cause", "who", "evidence", "fix")
     return _table(caption, title, rows, longest=300)
 
 

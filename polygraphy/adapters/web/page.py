@@ -75,7 +75,7 @@ def page_server(page: str, port: int) -> ThreadingHTTPServer:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"The page cannot be served on port {port}: {reason.rstrip('.')}.",
-            hint="Choose another with --visual-port; 0 is any that is free.",
+            hint="Choose a different port with --visual-port; 0 means any free port.",
         ) from error
     return server
 

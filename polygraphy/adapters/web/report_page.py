@@ -204,9 +204,9 @@ _SAMPLES = "samples"
 _STEPS = "steps"
 """The kind of result that has a table of its own: the steps of a model with states."""
 _CURVES = {
-    "cumulative": "computed from the inputs, nothing rewritten",
-    "isolated": "each node alone",
-    "rewritten": "each node of the graph that is run, alone",
+    "cumulative": "computed from the inputs, without rewrites",
+    "isolated": "each node by itself",
+    "rewritten": "each node of the executed graph, by itself",
 }
 _AROUND = 16
 """Nodes that are drawn around a culprit: it should be seen at once."""
@@ -348,7 +348,7 @@ def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
     why = [f"{each[0].upper()}{each[1:]}." for each in (*row["changes"], row["known"]) if each]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
-        why += [row["summary"], "Run on another machine." if row["is_foreign"] else ""]
+        why += [row["summary"], "Run on a different machine." if row["is_foreign"] else ""]
     return [
         "failed" if row["state"] in FAILURES else "passed",
         str(number),

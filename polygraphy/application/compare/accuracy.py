@@ -65,7 +65,9 @@ class WorstTensors:
             FileError: nothing can be saved there.
         """
         if count < 1:
-            raise UsageError(f"At least one of the worst outputs is saved, not {count}.")
+            raise UsageError(
+                f"The number of worst outputs to save must be at least 1, not {count}."
+            )
         self._count = count
         self._path = path or DEFAULT_PATH
         self._kept: dict[str, _Kept] = {}
@@ -126,8 +128,8 @@ def _answers(
     results = compare(outputs0, outputs1)
     if not isinstance(results, Mapping):
         raise UsageError(
-            f"The comparison function {label} answers with a {type(results).__name__}, not with one"
-            " verdict per output.",
+            f"The comparison function {label} returned a {type(results).__name__} instead of"
+            " one verdict per output.",
             hint="Return {'output_name': verdict, ...}.",
         )
     return {
@@ -169,8 +171,8 @@ def _ended_early(
     names = label_of_runner(name0), label_of_runner(name1)
     longer, shorter = names if outputs1 is None else reversed(names)
     reason = (
-        f"Iteration {iteration} exists only in {longer}: {shorter} ended after {iteration}"
-        " iteration(s). Runs of different lengths are not the same experiment."
+        f"Iteration {iteration} exists only in {longer}: {shorter} has {iteration}"
+        " iteration(s). Compare runs with the same number of iterations."
     )
     outputs = outputs0 if outputs1 is None else outputs1
     return {name: UncomparedResult(reason) for name in outputs or ()}
@@ -309,7 +311,7 @@ def compare_accuracy(
     )
     plot = None if save_error_by_depth is None else DepthPlot(save_error_by_depth)
     if check_average and fail_fast:
-        raise UsageError("An average is of all iterations, so there is no stopping at the first.")
+        raise UsageError("An average requires all iterations, so it cannot stop at the first.")
     is_whole, held_back = _take_all(comparison, iterations_of(run_results), fail_fast=fail_fast)
     verdicts = comparison.verdicts if comparison.pairs else None
     if add_to_outputs_path is not None and comparison.record is not None and verdicts is not None:
@@ -334,7 +336,7 @@ def compare_accuracy(
         raise held_back
     if verdicts is None:
         raise InconclusiveError(
-            "There is nothing to compare: that takes at least two runs with an iteration each."
+            "Nothing to compare: at least two runs with one iteration each are required."
         )
     _refuse_unanswered(verdicts)
     results = _save(verdicts, save_accuracy_path)
@@ -349,7 +351,7 @@ def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:
             continue
         if not any(True for _ in verdict.scan()):
             raise InconclusiveError(
-                f"The comparison function {verdict.label} answered about no output, so nothing was"
+                f"The comparison function {verdict.label} returned no verdicts, so nothing was"
                 " checked."
             )
 
@@ -592,7 +594,7 @@ def _checked_pairs(
     for pair in comparisons:
         if not all(-len(names) <= index < len(names) for index in pair):
             raise UsageError(
-                f"Comparison {tuple(pair)} is of a run that there is not: there are {len(names)},"
-                " from 0."
+                f"Comparison {tuple(pair)} refers to a run that does not exist: there are"
+                f" {len(names)} runs, counted from 0."
             )
     return [(i % len(names), j % len(names)) for i, j in comparisons]

@@ -111,7 +111,7 @@ class Comparator:
                 )
         if warm_up or use_subprocess:
             raise UsageError(
-                "Runners that stream take turns: they are not warmed up, and share a process.",
+                "Streaming runners take turns in one process and cannot be warmed up.",
                 hint="Run them in sequence.",
             )
         return _telling(data, inference.stream(runners, data, **saving))
@@ -370,7 +370,7 @@ def _answer(changed: Any, outputs: IterationResult, apply: Postprocess) -> Itera
         return IterationResult(changed, outputs.runtime, outputs.runner_name)
     name = name_of(apply)
     raise UsageError(
-        f"The post-processing function {name} answers with a {type(changed).__name__}, not with"
+        f"The post-processing function {name} returned a {type(changed).__name__} instead of"
         " outputs by name.",
         hint="Return {'output_name': array, ...}.",
     )

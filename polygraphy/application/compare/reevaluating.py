@@ -69,14 +69,14 @@ def _check_kinds(paths: tuple[str, str], stored: tuple[Stored, Stored]) -> None:
     for path, one in zip(paths, stored):
         if one.kind not in kinds:
             raise UsageError(
-                f"{path} holds accuracy results, which cannot be compared.",
-                hint="Name files of saved outputs, or of saved inputs.",
+                f"{path} contains accuracy results, which cannot be compared.",
+                hint="Use files of saved outputs, or of saved inputs.",
             )
     if stored[0].kind is not stored[1].kind:
         first, second = (f"{path} holds {kinds[one.kind]}" for path, one in zip(paths, stored))
         raise UsageError(
             f"{first}, but {second}: only data of the same kind can be compared.",
-            hint="Name two files of saved outputs, or two of saved inputs.",
+            hint="Use two files of saved outputs, or two of saved inputs.",
         )
 
 
@@ -93,9 +93,10 @@ def _pairs(
         return [(count + index, 0) for index in range(len(found))]
     if count != len(found):
         raise UsageError(
-            f"{paths[0]} holds results of {count} runners, {paths[1]} of {len(found)}: it is not"
-            " clear which belong together.",
-            hint="Compare files of as many runners, or with a reference of a single one.",
+            f"{paths[0]} contains results of {count} runners, but {paths[1]} of {len(found)}:"
+            " they cannot be paired.",
+            hint="Compare files with the same number of runners, or use a reference with a single"
+            " runner.",
         )
     for ours, theirs in (
         (expected, found),
@@ -130,8 +131,8 @@ def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
     """Describe which settings the results are for."""
     there = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
     if any(isinstance(answer, OutputCompareResult) for answer in answers):
-        there.append("differences (function simple), which tolerances are for (--rtol, --atol)")
-    return f"There are {' and '.join(there) or 'verdicts without metrics'}."
+        there.append("differences of the function simple, for --rtol and --atol")
+    return f"It contains {' and '.join(there) or 'verdicts without metrics'}."
 
 
 def check_accuracy(
@@ -170,7 +171,7 @@ def check_accuracy(
     """
     results = AccuracyResults.load(path)
     if not any(len(iterations) for result in results for _, iterations in result.read()):
-        raise InconclusiveError(f"{path} holds no verdicts, so nothing was checked.")
+        raise InconclusiveError(f"{path} contains no verdicts, so nothing was checked.")
     if functions:
         functions = [name for each in functions for name in GROUPS.get(each, (each,))]
         results = _of_functions(path, results, functions)
@@ -209,13 +210,13 @@ def _of_functions(
     for function in functions:
         if function not in there:
             raise UsageError(
-                f"{path} holds no results of the comparison function {function}.",
-                hint=f"It holds those of {', '.join(sorted(there)) or 'none by name'}.",
+                f"{path} contains no results of the comparison function {function}.",
+                hint=f"It contains results of: {', '.join(sorted(there)) or 'none'}.",
             )
     kept = [result for names, result in by_function if names & set(functions)]
     left_out = [result.label for names, result in by_function if not names & set(functions)]
     if left_out:
-        resolve(Console).note(f"Not judged, as not selected: {', '.join(left_out)}.")
+        resolve(Console).note(f"Skipped, because not selected: {', '.join(left_out)}.")
     return AccuracyResults(kept)
 
 
@@ -228,7 +229,7 @@ def _judge_average(path: str, result: AccuracyResult) -> None:
             "elemwise" in answer.tolerance.check_error_stat
         ):
             raise UsageError(
-                f"{path} was judged element by element, which has no average.",
+                f"{path} was checked element by element, and single elements have no average.",
                 hint="Check a statistic, with --check-error-stat max, mean or median.",
             )
     result.aggregation = "average"
@@ -264,15 +265,15 @@ class _Judge:
         if self._judges_differences and not any(
             isinstance(answer, OutputCompareResult) for answer in answers
         ):
-            raise UsageError(f"{path} holds no differences, which tolerances could be for.")
+            raise UsageError(f"{path} contains no differences, so tolerances cannot be checked.")
         functions = {
             answer.metric.function for answer in answers if isinstance(answer, MetricResult)
         }
         for function in self._thresholds:
             if function not in functions:
                 raise UsageError(
-                    f"{path} holds no metrics of the comparison function {function}, which the"
-                    " threshold could be for.",
+                    f"{path} contains no metrics of the comparison function {function}, so its"
+                    " threshold cannot be checked.",
                     hint=_what_there_is(functions, answers),
                 )
 
@@ -291,8 +292,8 @@ class _Judge:
                 judged = True
         if not judged:
             resolve(Console).note(
-                f"The results of the comparison function {result.label} keep the verdicts with"
-                " which they were saved."
+                f"The results of the comparison function {result.label} keep their saved"
+                " verdicts."
             )
 
     def _tolerance(self, path: str, name: str, saved: Tolerance) -> Tolerance:
@@ -310,8 +311,8 @@ class _Judge:
         )
         if "elemwise" in tolerance.check_error_stat:
             raise UsageError(
-                f"Output {name!r} in {path} was judged element by element, which cannot be done"
-                " again: the elements were not saved.",
-                hint="Check a statistic that was, with --check-error-stat max, mean or median.",
+                f"Output {name!r} in {path} was checked element by element. It cannot be"
+                " checked again, because the elements were not saved.",
+                hint="Check a saved statistic: --check-error-stat max, mean or median.",
             )
         return tolerance

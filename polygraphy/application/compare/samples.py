@@ -53,7 +53,7 @@ class Samples:
         """
         listed = [paths] if isinstance(paths, str) else list(paths)
         if not listed:
-            raise UsageError("There are no samples: no path of data is given.")
+            raise UsageError("There are no samples: set a path of data.")
         found = {path: sample_files(path) for path in listed}
         self.names: list[str] | None = None
         if all(files is not None for files in found.values()):
@@ -77,8 +77,9 @@ class Samples:
         empty = [name for name, count in classes.items() if not count]
         if empty and labels.classes:
             resolve(Console).note(
-                f"{folder}: {len(empty)} of {len(classes)} classes without a picture, such as"
-                f" {empty[0]!r}. They count: classes are numbered in the order of all folders."
+                f"{folder}: {len(empty)} of {len(classes)} classes have no image, such as"
+                f" {empty[0]!r}. They keep their numbers, because classes are numbered in the"
+                " order of all folders."
             )
         return labels
 
@@ -119,12 +120,14 @@ class SampleComparison:
         shared = [name for name, value in outputs0.items() if name in outputs1 and _is_array(value)]
         if not self._output:
             if not shared:
-                raise InputError("No output of both runs is an array that answers can be read off.")
+                raise InputError(
+                    "The runs have no common output from which predictions can be read."
+                )
             self._output = shared[0]
             if len(shared) > 1:
                 resolve(Console).note(
-                    f"Answers of samples are those of {shared[0]!r}, the first of"
-                    f" {len(shared)} outputs."
+                    f"Predictions are read from {shared[0]!r}, the first of {len(shared)}"
+                    " outputs."
                 )
         if self._output not in shared:
             raise UnknownNameError("Output", self._output, shared)
@@ -133,7 +136,8 @@ class SampleComparison:
                    for run in (outputs0, outputs1)]  # fmt: skip
         if len(answers[0]) != len(answers[1]):
             raise InputError(
-                f"{name}: the runs answer about {len(answers[0])} and {len(answers[1])} samples."
+                f"{name}: the runs have predictions for {len(answers[0])} and {len(answers[1])}"
+                " samples."
             )
         for at, (answer0, answer1) in enumerate(zip(*answers)):
             counts.add(name if len(answers[0]) == 1 else f"{name}[{at}]", answer0, answer1)

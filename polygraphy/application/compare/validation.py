@@ -76,6 +76,6 @@ def validated_stream(
     if failed:
         iteration, complaint = next(iter(failed.items()))
         raise CheckFailedError(
-            f"Output validation failed in iteration(s) {', '.join(map(str, failed))}. First output"
-            f" that fails, in the order of the model: in iteration {iteration} {complaint}."
+            f"Output validation failed in iteration(s) {', '.join(map(str, failed))}. First"
+            f" failure, in order of computation: in iteration {iteration} {complaint}."
         )

@@ -73,7 +73,7 @@ class CheckCommand:
                 other.
         """
         if not command:
-            raise UsageError("The check command is empty.", hint="Name a program.")
+            raise UsageError("The check command is empty.", hint="Add a command.")
         self._command = list(command)
         self._rules = CheckRules(
             fail_codes, ignored_codes, fail_regex, skip_codes, is_ours=_is_ours(self._command)
@@ -173,7 +173,7 @@ class CheckCommand:
             failure = Failure.of(finished, is_ours=self._rules.is_ours, outputs=outputs)
             reason = reason_of(finished, failure)
             if self._is_other(failure):
-                outcome, reason = Outcome.UNRESOLVED, f"another failure: {reason}"
+                outcome, reason = Outcome.UNRESOLVED, f"different failure: {reason}"
                 if self._first is not None and failure.is_of_names(self._first):
                     outcome, reason = Outcome.GOOD, ""
         if finished.output and not (self._hides and outcome is not Outcome.GOOD):
@@ -194,7 +194,8 @@ class CheckCommand:
             return Checked(Outcome.UNRESOLVED, words, finished.output)
         raise UsageError(
             f"{text}{reason}",
-            hint=f"Mend the command, or say that it is one with --fail-code {finished.code}.",
+            hint="Fix the command, or count this exit code as a failure with --fail-code"
+            f" {finished.code}.",
         )
 
     def _is_other(self, failure: Failure) -> bool:
@@ -213,8 +214,8 @@ class CheckCommand:
         first = self._failed_with[0]
         if code != first and not self._is_held:
             G_LOGGER.warning(
-                f"This failure ended with exit code {code}, the first one with {first}: it may be"
-                " another failure. --fail-code or --fail-regex tell which one counts."
+                f"This failure exited with code {code}, the first one with {first}, so it may"
+                " be a different failure. Choose with --fail-code or --fail-regex."
             )
 
     def _ending(self, finished: Finished) -> str:
@@ -324,7 +325,7 @@ class AskUser:
             return self._otherwise()
         question = "Did this iteration [p]ass or [f]ail? ([s]kip if you do not know)"
         if self.artifact is not None:
-            question = f"Look at {self.artifact}. {question}"
+            question = f"Check {self.artifact}. {question}"
         while True:
             answer = ask(question)
             if answer.lower() in _ANSWERS:

@@ -63,7 +63,7 @@ def _shortened(text: str) -> str:
     left_out = len(text) - 2 * _KEPT
     if left_out <= 0:
         return text
-    return f"{text[:_KEPT]}\n[... {left_out} characters are left out ...]\n{text[-_KEPT:]}"
+    return f"{text[:_KEPT]}\n[... {left_out} characters omitted ...]\n{text[-_KEPT:]}"
 
 
 def _are(count: int) -> str:
@@ -123,8 +123,8 @@ class Iterations:
         """
         if jobs > 1 and iter_info is not None:
             raise UsageError(
-                "The number of an iteration is not known where several checks run side by side.",
-                hint="Leave out one of --jobs and --iter-info.",
+                "Iterations that run in parallel have no number.",
+                hint="Use only one of --jobs and --iter-info.",
             )
         self.counts = dict.fromkeys(Outcome, 0)
         self.unmade: list[PolygraphyException] = []
@@ -207,7 +207,7 @@ class Iterations:
             except BaseException as error:
                 self.close()
                 if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
-                    G_LOGGER.info(f"To go on from here: --load-debug-replay {self._save}")
+                    G_LOGGER.info(f"To continue from here: --load-debug-replay {self._save}")
                 raise
             finally:
                 self._clean_up()
@@ -250,20 +250,19 @@ class Iterations:
         if found.outcome is Outcome.BAD:
             seconds = time.perf_counter() - start
             G_LOGGER.info(
-                f"Proven: {what} also fails the check in a new process ({seconds:.1f} s)."
+                f"Verified: {what} also fails the check in a new process ({seconds:.1f} s)."
             )
             return
         said = "passes the check" if found.outcome is Outcome.GOOD else found.reason
         raise InconclusiveError(
-            f"Not proven: {what}, loaded in a new process: {said}. See {log}.",
-            hint="A failure that comes and goes needs a check that is run several times:"
-            " --check-runs N.",
+            f"Not verified: {what}, loaded in a new process: {said}. See {log}.",
+            hint="For an intermittent failure, run the check several times: --check-runs N.",
         )
 
     @property
     def check(self) -> str:
         """What decides, in words: a command line, where it is one."""
-        return "you are asked" if self._command is None else str(self._command)
+        return "you decide" if self._command is None else str(self._command)
 
     @property
     def compares_with_saved_outputs(self) -> bool:
@@ -287,17 +286,17 @@ class Iterations:
             if held.isdisjoint(outputs):
                 theirs, mine = (", ".join(map(repr, names)) for names in (sorted(held), outputs))
                 raise UsageError(
-                    f"{path} holds none of the outputs of the model ({mine}): it has"
-                    f" {theirs or 'none'}.",
-                    hint="Save what the model computes in fp32 (polygraphy run MODEL --onnxrt"
+                    f"{path} contains none of the outputs of the model ({mine}), but"
+                    f" {theirs or 'no outputs'}.",
+                    hint="Save the outputs of the fp32 model (polygraphy run MODEL --onnxrt"
                     " --save-outputs FILE).",
                 )
             lengths = {len(sets) for _, sets in saved}
             if count is not None and count not in lengths:
                 said = counted(max(lengths), "set")
                 raise UsageError(
-                    f"{path} holds results of {said} of data, but there {_are(count)} now.",
-                    hint="Give the data of these results (--load-inputs, --iterations).",
+                    f"{path} contains results of {said} of data, but there {_are(count)} now.",
+                    hint="Use the data of these results (--load-inputs, --iterations).",
                 )
 
     @property
@@ -341,8 +340,8 @@ class Iterations:
         for path in (self._artifact, self._info):
             if path is not None and path_exists(path):
                 raise UsageError(
-                    f"{path} exists, and would be overwritten and removed by each iteration.",
-                    hint="Move it away, or name another path with --iter-artifact or --iter-info.",
+                    f"{path} exists. Each iteration would overwrite and remove it.",
+                    hint="Move it, or choose a different path with --iter-artifact or --iter-info.",
                 )
         for path in self._results:
             check_writable(path)
@@ -355,15 +354,15 @@ class Iterations:
             return None
         if not record.is_about(state):
             G_LOGGER.warning(
-                f"{key} of {self._load} is about something else, {dict(record.state)}: it is"
-                " checked again."
+                f"{key} of {self._load} belongs to a different state, {dict(record.state)}, and"
+                " is checked again."
             )
             return None
         first = record.state.get(_FAILURE)
         if self._command is not None and first is not None:
             self._command.hold_to_first_failure(first)
-        G_LOGGER.verbose(f"The debug replay knows the answer: {_WORDS[record.outcome]}")
-        return Checked(record.outcome, "known from the debug replay")
+        G_LOGGER.verbose(f"From the debug replay: {_WORDS[record.outcome]}")
+        return Checked(record.outcome, "from the debug replay")
 
     def _ended(self, started: Started, unmade: Outcome) -> Checked:
         """Return what comes of a check."""
@@ -414,7 +413,7 @@ class Iterations:
         for path in self._artifacts:
             moved = sort_away(place.path(path), folder, label)
             if moved is None:
-                G_LOGGER.warning(f"There is no {path} to sort.")
+                G_LOGGER.warning(f"{path} does not exist and was not moved.")
             else:
                 G_LOGGER.verbose(f"Moved {path} to {moved}")
 
@@ -471,7 +470,7 @@ def repeat(
     """
     if until not in ("good", "bad") and not (isinstance(until, int) and until > 0):
         raise UsageError(
-            f"until={until!r} means nothing.", hint="Give 'good', 'bad', or a number from 1 on."
+            f"until={until!r} is invalid.", hint="Use 'good', 'bad', or a number of at least 1."
         )
     while True:
         left = until - iterations.count - 1 if isinstance(until, int) else None

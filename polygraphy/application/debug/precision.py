@@ -10,7 +10,7 @@ from typing import Any
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
-    casting,
+    half_type,
     rank_nodes,
     try_half_precision,
 )
@@ -68,7 +68,7 @@ def find_layers_to_raise(
         if name not in known:
             raise UnknownNameError(what, name, known)
     if not layers:
-        raise UsageError("The network has no layer whose precision can be chosen.")
+        raise UsageError("The network has no layer whose precision can be set.")
     ordered = list(layers) if direction == "forward" else list(reversed(layers))
     about = {"bisect": round(log2(len(layers) + 1)) + 1, "linear": len(layers) + 1}.get(mode)
 
@@ -114,7 +114,9 @@ def _tell(names: Sequence[str], total: int) -> None:
         G_LOGGER.info("The check passes without any layer in the higher precision.")
         return
     listed = "\n".join(f"    {name}" for name in names)
-    G_LOGGER.info(f"The check passes with {len(names)} of {total} layer(s) in it:\n{listed}")
+    G_LOGGER.info(
+        f"The check passes with {len(names)} of {total} layer(s) in higher precision:\n{listed}"
+    )
 
 
 def find_nodes_to_keep(
@@ -163,7 +165,7 @@ def find_nodes_to_keep(
 
 def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -> list[str]:
     """Find them by a check of each cast model."""
-    entry, loaded = casting(dtype), model() if callable(model) else model
+    entry, loaded = half_type(dtype), model() if callable(model) else model
     again = None if data_loader is None or isinstance(data_loader, Iterator) else data_loader
     count = None if again is None else sum(1 for _ in again)
     iterations.expect_saved(open_model(loaded).outputs, count)
@@ -182,12 +184,12 @@ def _check(found: HalfPrecision) -> None:
         raise InconclusiveError(
             "The model is sensitive to rounding (ill-conditioned): rounding only its inputs"
             f" changes {found.before.name!r} by {found.before.excess:.3g} times the tolerance.",
-            hint="Allow more with --rtol and --atol, or give other data with --load-inputs.",
+            hint="Raise --rtol and --atol, or use different data (--load-inputs).",
         )
     if found.verdict == "inconclusive" or (found.verdict == "fault" and not found.kept):
         raise InconclusiveError(
-            "No set of nodes is found with which the outputs are close enough.",
-            hint="See polygraphy diagnose for what is wrong with the model in fp32.",
+            "No set of nodes in fp32 makes the outputs close enough.",
+            hint="Check the fp32 model with polygraphy diagnose.",
         )
 
 
@@ -200,8 +202,7 @@ def _tell_kept(found: HalfPrecision) -> None:
     findings.conclude(summary=f"{counted(len(found.kept), 'node')} cannot be cast to fp16.")
     lines = "\n".join(f"    {name}" for name in found.kept)
     G_LOGGER.info(
-        f"{len(found.kept)} node(s) have to stay in fp32 ({found.checks} sets were tried):\n"
-        f"{lines}"
+        f"{len(found.kept)} node(s) must stay in fp32 ({found.checks} sets tried):\n{lines}"
     )
     for culprit in found.culprits:
         names = ", ".join(map(repr, culprit.nodes))

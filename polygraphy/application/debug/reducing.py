@@ -310,11 +310,9 @@ def reduce_model(
     if mode not in _SEARCHES:
         raise UnknownNameError("Mode", mode, _SEARCHES)
     if not (reduce_outputs or reduce_inputs):
-        raise UsageError("Neither the inputs nor the outputs are to be reduced: nothing is left.")
+        raise UsageError("Nothing to reduce: both the inputs and the outputs are kept.")
     if mode == "ddmin" and not (reduce_outputs and reduce_inputs):
-        raise UsageError(
-            "Mode ddmin leaves out nodes anywhere: it keeps neither inputs nor outputs."
-        )
+        raise UsageError("Mode ddmin removes nodes anywhere, so it cannot keep inputs or outputs.")
     way = _Way(mode, reduce_outputs, reduce_inputs, save_inputs)
     try:
         parts = _failing(model, iterations, data_loader, save_inputs)
@@ -381,13 +379,13 @@ def _failing(
             raise iterations.unmade[-1]
         if outcome is Outcome.BAD:
             if number:
-                G_LOGGER.info(f"The model fails with sample {number} of the data: that is used.")
+                G_LOGGER.info(f"The model fails with sample {number} of the data, which is used.")
             return parts
     said = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
-    how = "as it is" if number < 1 else f"with each of {number + 1} samples"
+    how = "as is" if number < 1 else f"with each of {number + 1} samples"
     raise InconclusiveError(
         f"Nothing to reduce: the whole model {said} {how}.",
-        hint="Its log says how it was checked; --check-runs N checks several times.",
+        hint="See its log for the check. For an intermittent failure, use --check-runs N.",
     )
 
 
@@ -420,8 +418,8 @@ def _reduced(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
     good = parts.good_beside(len(left.nodes))
     if good is None and len(whole) > 1:
         G_LOGGER.warning(
-            "None of the parts that were checked has passed: perhaps they fail for another reason"
-            " than the model. --fail-code or --fail-regex tell which failure counts."
+            "No checked part passed, so the parts may fail for a different reason than the"
+            " model. Choose the failure with --fail-code or --fail-regex."
         )
     made = None if good is None else parts.made(good)
     return Reduction(bad, made, names, feed, way.save_inputs), left
@@ -446,14 +444,14 @@ def _inside(parts: Parts, node: int) -> tuple[Any, Parts] | None:
         model, feed = found
         opened = open_reducible(model, [feed])
     except PolygraphyException as error:
-        G_LOGGER.verbose(f"What {parts.opened.name(node)!r} computes inside is unknown: {error}")
+        G_LOGGER.verbose(f"The subgraph of {parts.opened.name(node)!r} cannot be reduced: {error}")
         return None
     count = len(opened.dependencies)
     inner = Parts(opened, parts.iterations, parts.save_inputs)
     if inner.test_whole(model) is not Outcome.BAD:
-        G_LOGGER.info(f"What it computes inside, {count} node(s), does not fail on its own.")
+        G_LOGGER.info(f"Its subgraph ({count} node(s)) does not fail by itself.")
         return None
-    G_LOGGER.info(f"What it computes inside, {count} node(s), fails on its own.")
+    G_LOGGER.info(f"Its subgraph ({count} node(s)) fails by itself.")
     return model, inner
 
 
@@ -473,7 +471,7 @@ def _others(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
         if outcome is not Outcome.BAD or is_other:
             said = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
             count = len(parts.opened.dependencies)
-            G_LOGGER.info(f"The rest of the model, {count} node(s), {said}.")
+            G_LOGGER.info(f"The rest of the model ({count} node(s)) {said}.")
             break
         found, left = _reduced(model, parts, way)
         if found.feed is not None:

@@ -234,7 +234,7 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         MissingDependencyError: a backend is not installed, which says nothing about the model.
     """
     if not runners:
-        raise UsageError("No backend is there to be tried.")
+        raise UsageError("No backend is installed.")
     reports = resolve(ModelReports)
     results = []
     seen: set[str] = set()

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy import config
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.subprocesses import run_in_subprocess
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
@@ -85,7 +85,7 @@ def check_lint(
     """
     paths = [path] if isinstance(path, str) else list(path)
     if output is not None and len(paths) > 1:
-        raise UsageError("A report of this form is about one model.", hint="See --report.")
+        raise UsageError("A report in this format describes one model.", hint="Use --report.")
     reports = resolve(ModelReports)
     trial = resolve(ModelTrial, "onnxrt").configured(
         providers, graph_optimization_level, provider_libraries
@@ -160,7 +160,9 @@ class _CarefulTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> Mapping[str, TrialValue]:
-        made = alone(lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True)
+        made = run_in_subprocess(
+            lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True
+        )
         return {name: value for name, value in made.items() if value.raw is not None}
 
 
@@ -171,7 +173,7 @@ def _contained(checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial)
     if feed is None:
         return checked(None, None)
     try:
-        return alone(lambda: checked(feed, trial), "The backend", is_silent=True)
+        return run_in_subprocess(lambda: checked(feed, trial), "The backend", is_silent=True)
     except UnavailableError:
         raise
     except BackendError:
@@ -202,8 +204,8 @@ def _with_other_lengths(
                 if meta.shape is not None
             )
             message = (
-                f"The model was tried with {shapes}. It fails where dynamic dimensions are 1;"
-                " --input-shapes chooses others."
+                f"The model was run with {shapes}. It fails if dynamic dimensions are 1; choose"
+                " shapes with --input-shapes."
             )
             entry = LintEntry(INFO, Source.RUNTIME, message)
             best, failures = evolve(found, entries=(*found.entries, entry)), _failures(found)
@@ -240,9 +242,10 @@ def _too_large(inputs: TensorMetadata) -> str:
         return ""
     largest = max(shapes, key=lambda name: prod(shapes[name]))
     return (
-        f"data for its inputs would take {nbytes:,} bytes, more than {limit * 2**20:,}; the shape"
-        f" of {largest!r} is {format_shape(shapes[largest])}. Choose another with --input-shapes,"
-        " or set POLYGRAPHY_EXPANSION_LIMIT_MB to a larger number, or to -1 for no limit."
+        f"data for its inputs would take {nbytes:,} bytes, more than the limit of"
+        f" {limit * 2 ** 20:,}; the shape of {largest!r} is {format_shape(shapes[largest])}."
+        " Choose a smaller shape with --input-shapes, or set POLYGRAPHY_EXPANSION_LIMIT_MB to a"
+        " larger number, or to -1 for no limit."
     )
 
 
@@ -268,7 +271,7 @@ def _feed(
         feeds = iter(loader)
         feed = next(feeds, None)
         if feed is None:
-            more.append(LintEntry(INFO, Source.RUNTIME, "There are no input data to run it with."))
+            more.append(LintEntry(INFO, Source.RUNTIME, "There are no input data."))
             return None
         for note in notes_of(loader) if notes else ():
             resolve(Console).note(note)

@@ -256,8 +256,8 @@ def _is_silent(source: ModelSource, model_type: str | None) -> bool:
 def _onnx(description: Any, source: ModelSource) -> Model:
     if not isinstance(description, Model):
         raise UsageError(
-            f"{source.path}: data-dependent shapes and statistics of this kind are only known of"
-            " ONNX models."
+            f"{source.path}: data-dependent shapes and these statistics are available for ONNX"
+            " models only."
         )
     return description
 

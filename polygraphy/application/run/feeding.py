@@ -78,9 +78,8 @@ def assumptions_noted(data_loader: Any) -> Iterator[None]:
         if assumed and not isinstance(error, MissingDependencyError):
             shapes = " ".join(f"{name}:{typed_shape(shape)}" for name, shape in assumed.items())
             chosen = (
-                f"The data have shapes that were chosen here, {one_line(shapes)}: dimensions that"
-                " the model leaves open became 1. If it cannot be run with these, give others"
-                " (--input-shapes)."
+                f"The shapes of the data are {one_line(shapes)}, with 1 for each dynamic"
+                " dimension. If the model cannot run with these shapes, set --input-shapes."
             )
             is_sentence = str(error).rstrip().endswith((".", "?", "!"))
             error.hint = f"{error.hint} {chosen}".strip() if is_sentence else f"| {chosen}"
@@ -172,7 +171,7 @@ class Feeds:
         if not any(hasattr(data_loader, name) for name in ("__iter__", "__getitem__")):
             raise UsageError(
                 f"The data loader is not an iterable, but a {type(data_loader).__name__}.",
-                hint="Give a list, or a function that yields dictionaries.",
+                hint="Pass a list, or a function that yields dictionaries.",
             )
         self._loader = data_loader
         self._console = console
@@ -184,7 +183,7 @@ class Feeds:
     def __getstate__(self) -> dict[str, Any]:
         """Let another process take the data, as long as none were taken here."""
         if self._current is not None:
-            raise TypeError("Some of the data were taken already.")
+            raise TypeError("Some of the data were already used.")
         return {"_loader": self._loader, "_seen": self._seen}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -246,7 +245,7 @@ class Feeds:
 
     def tell_none(self) -> None:
         """Note that nothing was run, after all that was made."""
-        self._tell("Nothing was run: 0 iterations were asked for.")
+        self._tell("Nothing was run: iterations is 0.")
 
     def _take_first(self, may_be_none: bool) -> None:
         if not self.advance() and not (may_be_none and self.none_wanted):
@@ -274,8 +273,8 @@ class Feeds:
             self._tell(note)
         if feed is not None and not isinstance(feed, Mapping):
             raise UsageError(
-                "A data loader yields one dictionary from input names to arrays per iteration, not"
-                f" {type(feed).__name__}.",
+                "A data loader must yield one dictionary from input names to arrays per"
+                f" iteration, not {type(feed).__name__}.",
                 hint="Yield {'input_name': array, ...}.",
             )
         self._current = feed

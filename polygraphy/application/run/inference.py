@@ -81,8 +81,8 @@ def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> St
             found = [run[0] for run in part]
             if names and names != found and _kinds(names) != _kinds(found):
                 raise UsageError(
-                    "The iterations of a stream have different runs: one has"
-                    f" {', '.join(found) or 'none'}, those before it {', '.join(names)}.",
+                    "The iterations of a stream have different runners: one has"
+                    f" {', '.join(found) or 'none'}, earlier ones {', '.join(names)}.",
                     hint="Compare iterations of the same runners, in the same order.",
                 )
             names[:] = names or found
@@ -341,7 +341,7 @@ def run_sequentially(
 def _of_runners(failed: Sequence[str], count: int) -> BackendError:
     return BackendError(
         f"{len(failed)} of {count} runners failed: {', '.join(failed)}.",
-        hint="The others ran to their end." if len(failed) < count else "",
+        hint="The others completed." if len(failed) < count else "",
     )
 
 

@@ -70,15 +70,15 @@ class MarkingEffect:
             if not found:
                 self._noted.add(name)
                 resolve(Console).note(
-                    f"{runner} | Marking tensors as outputs changes {name!r}{_by(found)}. It is"
-                    " taken from a run with nothing marked; the other tensors do not show what the"
-                    " backend does there."
+                    f"{runner} | Marking tensors as outputs changes {name!r}{_by(found)}. Its"
+                    " value comes from a run of the unmodified model; the other tensors may"
+                    " differ from that run."
                 )
 
 
 def _by(found: Any) -> str:
     if isinstance(found, OutputCompareResult):
-        rounding = ", which rounding may explain" if found.is_rounding else ""
+        rounding = ", which may be rounding" if found.is_rounding else ""
         return f" by up to {found.max_absdiff:.4g}{rounding}"
     return f": {found.reason.rstrip('.')}" if isinstance(found, UncomparedResult) else ""
 
@@ -263,7 +263,7 @@ def stream_layerwise(
     console = resolve(Console)
     feeds = Feeds(data_loader, console)
     if not make_runners:
-        raise UsageError("There is no runner to run the model.")
+        raise UsageError("No runner runs the model.")
     layered = open_layered(model, exclude_outputs)
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
@@ -401,7 +401,7 @@ class _Run:
         self._segments = list(filter(self._outputs_of, segments))  # Constants are in other parts.
         if not self._segments:
             raise ModelError(
-                "No node of the model makes a tensor that could be compared.",
+                "No node of the model computes a tensor that can be compared.",
                 hint="Run it without --mark-all.",
             )
         self._keeps_loaded = (len(self._states) + 1) * total <= nbytes

@@ -133,7 +133,7 @@ class Planned:
             matches = matching_files(self._root, pattern)
             if not matches:
                 raise UsageError(
-                    f"No model matches {pattern!r}.", hint=f"Patterns start at {self._root}."
+                    f"No model matches {pattern!r}.", hint=f"Patterns are relative to {self._root}."
                 )
             found.update(dict.fromkeys(matches))
         return list(found)
@@ -158,7 +158,7 @@ class Planned:
             try:
                 self._digests[path] = digest_of(self._whole(path))
             except MissingFileError as error:
-                raise UsageError(f"The plan names a missing item: {error}") from error
+                raise UsageError(f"The plan refers to a missing item: {error}") from error
         return self._digests[path]
 
     def _contents(self, flags: Words) -> Iterator[str]:
@@ -341,7 +341,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     if holds_sweep(folder) and not (resume or shard or dry_run):
         raise UsageError(
             f"The folder {folder} has results of an earlier sweep.",
-            hint="Go on with --resume, or name another one with --folder.",
+            hint="Continue with --resume, or choose a different folder with --folder.",
         )
     claim_folder(folder)
     planned = Planned(checked, folder, root)
@@ -379,7 +379,7 @@ def _told(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
     """Report what came of it; see `sweep` for what is returned and raised."""
     if outcome.merged:
         same = "is" if outcome.merged == 1 else "are"
-        text = f"{counted(outcome.merged, 'combination')} {same} the same as others by content."
+        text = f"{counted(outcome.merged, 'combination')} {same} identical to others."
         resolve(Console).note(text)
     for note in outcome.notes:
         resolve(Console).note(note)
@@ -431,7 +431,8 @@ def _chosen(
         if cells and not meant:
             example = cells[0].cell.name
             raise UsageError(
-                f"No cell matches {' or '.join(map(repr, only))}.", hint=f"One is {example!r}."
+                f"No cell matches {' or '.join(map(repr, only))}.",
+                hint=f"For example, one cell is {example!r}.",
             )
         return meant
     return cells
@@ -486,7 +487,7 @@ class _Sweep:
         try:
             found = read_record(job.result)
         except DamagedFileError as error:
-            self.notes.append(f"{error} It was run again.")
+            self.notes.append(f"{error} The cell was run again.")
             found = None
         else:
             if found is None or not (self._same_machine and self._is_foreign(found)):
@@ -592,6 +593,6 @@ class _Sweep:
             foreign = bool(self._machine) and any(map(self._is_foreign, records))
             return evolve(made, is_foreign=foreign, report=report)
         if cell.shared_key in self._no_reference:
-            why = f"What it is compared with failed: {self._no_reference[cell.shared_key]}"
+            why = f"Its reference failed: {self._no_reference[cell.shared_key]}"
             return evolve(row, state=NO_REFERENCE, summary=why)
         return evolve(row, state=MISSING)

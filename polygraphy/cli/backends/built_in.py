@@ -315,8 +315,8 @@ def check_model_type(
     """
     if kind in _REMOVED:
         raise CommandLineError(
-            f"{model.model_file} is a model of type {kind}, which no TensorRT of today reads."
-            " Convert it to ONNX with the tools of its framework, and give that."
+            f"{model.model_file} is a model of type {kind}, which TensorRT no longer supports."
+            " Convert it to ONNX with the tools of its framework, and use the ONNX model."
         )
     unable = [
         each.flag
@@ -330,6 +330,6 @@ def check_model_type(
             if kind in each.model_types
         ]
         raise CommandLineError(
-            f"{model.model_file} is a model of type {kind}, which {' and '.join(unable)}"
-            f" cannot run; {' and '.join(able)} can. --model-type tells if the type is another."
+            f"{model.model_file} is a model of type {kind}, which {' and '.join(unable)} cannot"
+            f" run; {' and '.join(able)} can. If the type is wrong, set --model-type."
         )

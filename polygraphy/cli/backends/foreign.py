@@ -158,7 +158,7 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
             )
     clashes = [flag for flag in (flag_of(name), *_flags_of(options)) if flag in taken]
     if clashes:
-        raise ValueError(f"{', '.join(clashes)} means something else already")
+        raise ValueError(f"{', '.join(clashes)} already has a different meaning")
 
 
 def _given(options: Options | None) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _check_tensorrt(values: Values) -> None:
         raise CommandLineError(f"{given[0]} requires --tftrt.")
     if given and "trt" not in built_in():
         raise CommandLineError(
-            "--tftrt needs the backend of TensorRT, which is not there. Leave --tftrt out."
+            "--tftrt requires the TensorRT backend, which is not available. Remove --tftrt."
         )
 
 

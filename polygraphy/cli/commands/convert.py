@@ -206,8 +206,8 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
     verifies = values[VerifyOptions].verify
     if verifies and (kind != "onnx" or target != "onnx"):
         raise CommandLineError(
-            "--verify compares an ONNX model with what it is converted to, another ONNX model. Use"
-            " polygraphy run to compare backends."
+            "--verify compares ONNX models before and after the conversion. To compare"
+            " backends, use polygraphy run."
         )
     data = (ModelOptions, DataOptions)
     if target == "onnx" and not verifies:
@@ -233,8 +233,8 @@ def _target(options: ConvertOptions) -> str:
     extension = PurePath(options.output).suffix.lower()
     if extension not in _BY_EXTENSION:
         raise CommandLineError(
-            f"the extension of {options.output} does not tell what to convert to. Add --convert-to,"
-            f" or end it in one of {', '.join(_BY_EXTENSION)}."
+            f"the extension of {options.output} does not select a format. Add --convert-to, or"
+            f" use one of {', '.join(_BY_EXTENSION)}."
         )
     return _BY_EXTENSION[extension]
 
@@ -244,8 +244,8 @@ def _check_extension(target: str, output: str | None) -> None:
     said = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
     if said is not None and TARGETS[said].format != TARGETS[target].format:
         raise CommandLineError(
-            f"--convert-to {target} contradicts the name of --output, {output}, which is that of"
-            f" {TARGETS[said].becomes}. Name another file, or leave --convert-to out."
+            f"--convert-to {target} contradicts --output {output}, whose extension means"
+            f" {TARGETS[said].becomes}. Use a different extension, or remove --convert-to."
         )
 
 
@@ -253,14 +253,14 @@ def _check_conversion(model: ModelOptions, kind: str, target: str) -> None:
     """Refuse what cannot be converted."""
     if kind == "engine":
         raise CommandLineError(
-            f"{model.model_file} is a TensorRT engine, which cannot be converted to anything."
-            " Give the model that it was built from."
+            f"{model.model_file} is a TensorRT engine, which cannot be converted. Use the model"
+            " from which it was built."
         )
     check_model_type(model, kind, ())
     if target == "onnx" and kind not in formats_of("onnx", "tensorflow"):
         raise CommandLineError(
-            f"{model.model_file} is a model of type {kind}, of which no ONNX model can be made."
-            " --model-type tells if the type is another."
+            f"{model.model_file} is a model of type {kind}, which cannot be converted to ONNX."
+            " If the type is wrong, set --model-type."
         )
 
 
@@ -281,6 +281,8 @@ def _for_target(values: Values, target: str, output: str) -> Values:
 def _warn_about_unused(values: Values, target: str) -> None:
     """Log in one line each which options are about another target."""
     if target == "onnx" and values[OnnxSaveOptions].save_onnx is not None:
-        raise CommandLineError("--save-onnx: --output says where the model is saved.")
+        raise CommandLineError(
+            "--save-onnx: has no effect, because --output sets the path of the model."
+        )
     for each in CONVERSIONS:
         each.warn(values, target)

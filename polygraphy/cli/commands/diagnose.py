@@ -87,7 +87,7 @@ class DiagnoseCommand(Command):
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(
-                f"missing backend: add one of {flags}; or ask about half precision with"
+                f"missing backend: add one of {flags}; or check half precision with"
                 " --fp-to-fp16 or --to-bf16."
             )
         self._warn_of_unused(values)
@@ -95,7 +95,7 @@ class DiagnoseCommand(Command):
         data = with_steps(values, data, RunnerModel.path)
         return Program(
             "check.py.j2",
-            f"Find out why the outputs of {quoted(path)} are wrong.",
+            f"Find the cause of wrong outputs of {quoted(path)}.",
             model=path,
             before=[Step("parties", parties)],
             call=call_of(

@@ -76,8 +76,8 @@ def render_half(values: Values, dtype: str) -> Program:
     """Return the program that tries half precision."""
     parties = parties_of(values)
     reasons: list[tuple[Sequence[type[Options]], str]] = [
-        ([HandoverOptions], "what half precision loses is no fault of a backend to be reported"),
-        ([MemoryOptions], "one node is computed at a time, and what no other reads is let go"),
+        ([HandoverOptions], "precision loss is not a backend fault to report"),
+        ([MemoryOptions], "nodes are computed one at a time, and unused tensors are released"),
     ]
     for groups, why in reasons:
         warn_idle(flags_given(values, groups), f", because {why}")
@@ -85,7 +85,7 @@ def render_half(values: Values, dtype: str) -> Program:
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(
         "check.py.j2",
-        f"Find out whether {quoted(diagnosed.path)} would work in {dtype}.",
+        f"Check whether {quoted(diagnosed.path)} works in {dtype}.",
         model=diagnosed.path,
         before=[Step("parties", parties)] if parties else [],
         call=call_of(

@@ -17,90 +17,93 @@ if TYPE_CHECKING:
 _ALL = {
     "run": ("run.run", "Run a model in several backends and compare the outputs."),
     "convert": ("convert", "Convert a model to ONNX, or to a TensorRT engine."),
-    "inspect data": ("inspect.data", "Show what saved inputs, outputs or accuracy results hold."),
+    "inspect data": (
+        "inspect.data",
+        "Show the contents of saved inputs, outputs or accuracy results.",
+    ),
     "inspect diff": (
         "inspect.diff",
         "Compare two files of saved outputs or inputs, or two ONNX models.",
     ),
-    "inspect model": ("inspect.model", "Show what models consist of."),
+    "inspect model": ("inspect.model", "Show the contents of models."),
     "inspect outputs": ("inspect.model_options", "List the tensors of an ONNX model."),
     "inspect sparsity": (
         "inspect.model_options",
-        "Tell which weights of an ONNX model are 2:4 sparse.",
+        "List the weights of an ONNX model that are 2:4 sparse.",
     ),
     "inspect capability": (
         "inspect.capability",
-        "Tell which parts of an ONNX model TensorRT supports.",
+        "List the parts of an ONNX model that TensorRT supports.",
     ),
     "inspect tactics": (
         "inspect.tactics",
-        "Show which tactic a TensorRT build chose for each layer.",
+        "Show the tactic that a TensorRT build chose for each layer.",
     ),
     "inspect diff-tactics": (
         "inspect.tactics",
-        "Find TensorRT tactics that may be bad, or compare two replays.",
+        "Find bad TensorRT tactics, or compare two replays.",
     ),
-    "debug build": ("trt.engine", "Build a TensorRT engine again and again, and check each."),
-    "debug precision": ("trt.engine", "Find the layers that need a higher precision in TensorRT."),
+    "debug build": ("trt.engine", "Build a TensorRT engine repeatedly, and check each one."),
+    "debug precision": ("trt.engine", "Find the layers that need higher precision in TensorRT."),
     "debug reduce": ("debug.reduce", "Reduce an ONNX model to a part that still fails."),
-    "debug repeat": ("debug.repeat", "Run a check again and again, and sort files by its answer."),
-    "debug diff-tactics": ("inspect.tactics", "The old name of inspect diff-tactics."),
-    "template trt-network": ("trt.template", "Write a script that makes a TensorRT network."),
+    "debug repeat": ("debug.repeat", "Run a check repeatedly, and sort files by its result."),
+    "debug diff-tactics": ("inspect.tactics", "Old name of inspect diff-tactics."),
+    "template trt-network": ("trt.template", "Write a script that creates a TensorRT network."),
     "template trt-config": (
         "trt.template",
-        "Write a script that makes a TensorRT builder configuration.",
+        "Write a script that creates a TensorRT builder configuration.",
     ),
     "template onnx-gs": (
         "template.onnx",
-        "Write a script to edit an ONNX model with onnx-graphsurgeon.",
+        "Write a script that edits an ONNX model with onnx-graphsurgeon.",
     ),
     "plugin autotune": (
         "trt.autotune",
-        "Find the plugins that make an ONNX model quicker in TensorRT.",
+        "Find plugins that make an ONNX model faster in TensorRT.",
     ),
     "template shard-hints": (
         "template.shard",
-        "Write down how an ONNX model can be split over several devices.",
+        "Compute how to split an ONNX model over several devices.",
     ),
     "multi-device shard": ("template.shard", "Split an ONNX model over several devices."),
-    "plugin list": ("plugin.patterns", "Say which plugins could compute parts of an ONNX model."),
+    "plugin list": ("plugin.patterns", "List plugins that match parts of an ONNX model."),
     "plugin match": (
         "plugin.patterns",
-        "Find the parts of an ONNX model that plugins could compute.",
+        "Save the parts of an ONNX model that match plugins.",
     ),
-    "plugin replace": ("plugin.patterns", "Put plugins in place of parts of an ONNX model."),
+    "plugin replace": ("plugin.patterns", "Replace parts of an ONNX model by plugins."),
     "check accuracy": (
         "check.accuracy",
-        "Judge saved accuracy results again, under other tolerances.",
+        "Check saved accuracy results against new tolerances.",
     ),
-    "check compatibility": ("check.model", "Tell which backends can run a model."),
-    "check lint": ("check.model", "Find out what is wrong with an ONNX model."),
-    "data concat": ("data", "Put the iterations of several files behind each other."),
-    "data merge": ("data", "Put the tensors of several files beside each other, as input data."),
-    "data to-input": ("data", "The old name of merge."),
-    "data convert": ("data", "Write a file, or a folder, in another format."),
+    "check compatibility": ("check.model", "Check which backends can run a model."),
+    "check lint": ("check.model", "Find problems in an ONNX model."),
+    "data concat": ("data", "Concatenate the iterations of several files."),
+    "data merge": ("data", "Merge the tensors of several files into input data."),
+    "data to-input": ("data", "Old name of data merge."),
+    "data convert": ("data", "Convert saved data to another format."),
     "surgeon copy": (
         "surgeon.surgeon",
-        "Copy nodes, with their weights, from a model that is right.",
+        "Copy nodes with their weights from a correct model.",
     ),
-    "surgeon extract": ("surgeon.surgeon", "Cut a part out of an ONNX model."),
-    "surgeon insert": ("surgeon.surgeon", "Put a node into an ONNX model."),
+    "surgeon extract": ("surgeon.surgeon", "Extract a part of an ONNX model."),
+    "surgeon insert": ("surgeon.surgeon", "Insert a node into an ONNX model."),
     "surgeon prune": (
         "surgeon.surgeon",
-        "Make weights 2:4 sparse, or take nodes of some types out.",
+        "Make weights 2:4 sparse, or remove nodes by type.",
     ),
     "surgeon sanitize": (
         "surgeon.surgeon",
-        "Simplify an ONNX model: fold constants, infer shapes, tidy up.",
+        "Simplify an ONNX model: fold constants, infer shapes, clean up.",
     ),
     "surgeon weight-reconstruct": (
         "surgeon.surgeon",
-        "Put random weights into an ONNX model without weights.",
+        "Fill a stripped ONNX model with random weights.",
     ),
-    "surgeon weight-strip": ("surgeon.surgeon", "Take the weights out of an ONNX model."),
-    "sweep": ("sweep", "Run models in all combinations of a plan, each in a process, and compare."),
+    "surgeon weight-strip": ("surgeon.surgeon", "Remove the weights from an ONNX model."),
+    "sweep": ("sweep", "Run and compare models in all combinations of a plan."),
     "diagnose": ("diagnose", "Find out why the outputs of a model are wrong."),
-    "doctor": ("doctor", "Show which backends, devices and settings there are."),
+    "doctor": ("doctor", "Show backends, devices and settings."),
 }
 
 # pathlib costs more than the look.
@@ -113,10 +116,10 @@ COMMANDS = {name: row for name, row in _ALL.items() if _ROOMS.get(row[0].partiti
 GROUPS = {
     "check": "Check models and saved results.",
     "data": "Work with saved inputs and outputs.",
-    "debug": "Find out why a model, or an engine, goes wrong.",
-    "inspect": "Look into models and saved data.",
+    "debug": "Find the cause of a wrong model or engine.",
+    "inspect": "Inspect models and saved data.",
     "multi-device": "Split models over several devices.",
-    "plugin": "Put plugins into ONNX models.",
+    "plugin": "Use plugins in ONNX models.",
     "surgeon": "Edit ONNX models.",
     "template": "Write scripts to start from.",
 }
@@ -177,8 +180,7 @@ def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str
             if not any(word in commands for word in words[end:]):
                 break
             raise CommandLineError(
-                f"{flag} cannot stand before the command, as options of logging may. Write it after"
-                " the command."
+                f"{flag} must follow the command; only logging options may precede it."
             )
         end += 1
         if equals or is_bundle or takes[flag] == 0:

@@ -295,7 +295,7 @@ class Rest(Texts):
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         if not words:
-            raise BadValue("a command has to follow")
+            raise BadValue("a command must follow")
         return tuple(words)
 
     def command_line(self, flags: tuple[str, ...], words: list[str]) -> list[str]:

@@ -269,8 +269,8 @@ FunctionOptions = attr.make_class(
     frozen=True,
 )
 FunctionOptions.__doc__ = (
-    "Other Comparison Functions: what --compare indices, l2, ... hold outputs to, for all outputs"
-    " or per output."
+    "Other Comparison Functions: thresholds of --compare indices, l2, ..., for all outputs or"
+    " per output."
 )
 
 
@@ -355,17 +355,17 @@ def check_average(values: Values, functions: list[Call]) -> None:
     names = [call.name for call in functions]
     if values[JudgeOptions].fail_fast:
         raise CommandLineError(
-            "--check-average and --fail-fast cannot be combined: an average is of all iterations."
+            "--check-average and --fail-fast cannot be combined: an average requires all"
+            " iterations."
         )
     if "IndicesCompareFunc" in names:
         raise CommandLineError(
-            "--check-average and --compare indices cannot be combined: places in a list have no"
-            " average."
+            "--check-average and --compare indices cannot be combined: indices have no average."
         )
     if _SIMPLE in names and "elemwise" in _statistics(values[SimpleOptions], "elemwise"):
         raise CommandLineError(
-            "--check-average cannot judge element by element. Choose --check-error-stat max, mean,"
-            " median or quantile."
+            "--check-average requires a statistic. Set --check-error-stat to max, mean, median"
+            " or quantile."
         )
 
 
@@ -407,14 +407,11 @@ def _warn_about_unused(values: Values, used: list[str]) -> None:
     if judge.compare_func_script is not None:
         unused = [*(["--compare"] if judge.compare else []), *unused]
         if unused:
-            warn(f"{', '.join(unused)}: not used, because --compare-func-script compares instead.")
+            warn(f"{', '.join(unused)}: not used, because --compare-func-script is used instead.")
     elif unused:
         names = {each: name for name, each in _CLASSES.items()}
         chosen = ", ".join(names[each] for each in used)
-        warn(
-            f"{', '.join(unused)}: not used, because --compare selects {chosen}, of which none"
-            " takes it."
-        )
+        warn(f"{', '.join(unused)}: not used by the functions that --compare selects: {chosen}.")
 
 
 def _statistics(simple: SimpleOptions, usual: str = "") -> set[str]:

@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 USUAL = Call("DataLoader")
 """What makes the data where nothing is said about them."""
 
-_ONLY_FIRST = "because the model is run on the first data only"
+_ONLY_FIRST = "because the model runs on the first data only"
 _NOTE = Source("Random numbers. For accurate int8, calibrate on real inputs: --load-inputs.")
 """The comment for generated data that calibrate."""
 
@@ -157,12 +157,12 @@ def _script_of(options: DataOptions) -> tuple[str, str] | None:
     if name is None:
         return script
     if script is None:
-        message = "--data-loader-func-name needs --data-loader-script, the script that has it."
+        message = "--data-loader-func-name requires --data-loader-script."
         raise CommandLineError(message)
     if script[1] not in (name, "load_data"):
         raise CommandLineError(
-            f"the data loader is called {script[1]!r} by --data-loader-script and {name!r} by"
-            " --data-loader-func-name. Give one name."
+            f"--data-loader-script selects the function {script[1]!r}, but"
+            f" --data-loader-func-name selects {name!r}. Use one of them."
         )
     return script[0], name
 
@@ -172,7 +172,7 @@ def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape
     if shapes is not None:
         unused.append("--input-shapes")
     if unused:
-        warn(f"{', '.join(unused)}: only used for generated data, but the data are given.")
+        warn(f"{', '.join(unused)}: only used for generated data, but the data are loaded.")
 
 
 def turns_of(shapes: Mapping[str, Sequence[Shape]]) -> tuple[dict[str, list[int]], ...]:

@@ -141,7 +141,7 @@ class ReportPath(Text):
     def parse(self, words: Sequence[str]) -> str:
         if format_of_report(words[0]) is None:
             raise BadValue(
-                f"no report can be written to {words[0]!r}: its extension must be one of"
+                f"cannot write a report to {words[0]!r}: the extension must be one of"
                 f" {', '.join(REPORTS)}"
             )
         return words[0]
@@ -212,8 +212,8 @@ def log_of(values: Values) -> Log:
     unknown = [path for path in chosen if path and not _is_known(path)]
     if unknown:
         warn(
-            f"--verbosity {', '.join(unknown)}: the package has no such file or folder; a script"
-            " goes by its name alone, as in --verbosity compare.py:VERBOSE."
+            f"--verbosity {', '.join(unknown)}: the package has no such file or folder. For a"
+            " script, use its name alone, as in --verbosity compare.py:VERBOSE."
         )
     everything = file = console = chosen.get("", "INFO")
     if options.log_file is not None:

@@ -164,8 +164,8 @@ def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
     load = values[TfLoadOptions]
     if load.ckpt is not None and kind != "ckpt":
         raise CommandLineError(
-            f"--ckpt names a checkpoint, but the model is of type {kind}. Give the folder of the"
-            " checkpoint as MODEL."
+            f"--ckpt requires a checkpoint, but the model is of type {kind}. Use the folder of"
+            " the checkpoint as MODEL."
         )
     outputs = call_of("ModifyGraphOutputs", values)
     if values[OutputOptions].mark_all:

@@ -323,8 +323,8 @@ def onnx_of(
     made = OnnxModel(steps)
     if not is_loaded and not made.is_as_saved:
         raise CommandLineError(
-            "no selected runner loads the ONNX model, so it can neither be changed nor saved."
-            " Choose one that does, such as --onnxrt or --onnx."
+            "no selected runner loads the ONNX model, so it cannot be changed or saved. Add a"
+            " runner that does, such as --onnxrt or --onnx."
         )
     if every.mark_all and load.onnx_outputs not in ((), EVERY_TENSOR):
         warn("--onnx-outputs: has no effect, because --mark-all makes every tensor an output.")
@@ -372,6 +372,6 @@ def warn_about_saving(values: Values, *, is_saved: bool = True) -> None:
         warn_idle(unused, ", because no model is saved: see --save-onnx")
     elif unused and "--save-external-data" not in unused:
         warn(
-            f"{', '.join(unused)}: only matters with --save-external-data, or for models of 2 GB or"
-            " more."
+            f"{', '.join(unused)}: has no effect without --save-external-data, except for"
+            " models of 2 GB or more."
         )

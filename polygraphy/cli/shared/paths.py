@@ -42,7 +42,7 @@ def check_paths(read: Named, written: Named) -> None:
         other = taken.setdefault(_place(path), flag)
         if other != flag:
             raise CommandLineError(
-                f"{other} and {flag} name the same path, {path}. Save to another one."
+                f"{other} and {flag} have the same path, {path}. Choose a different path."
             )
 
 
@@ -108,8 +108,8 @@ def check_log_and_program(values: Values) -> None:
         others.add(place)
         if is_taken:
             raise CommandLineError(
-                f"{flag} would overwrite {path}, which the command line also names elsewhere. Name"
-                " another file."
+                f"{flag} would overwrite {path}, which is also used elsewhere on the command"
+                " line. Choose a different file."
             )
 
 

@@ -146,9 +146,9 @@ def _fitting(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None
     lacking = [field for field in threshold.metric_fields() if known.get(field) is None]
     if lacking or not known:
         raise UsageError(
-            f"The results of output {name!r} do not hold {', '.join(lacking) or 'metrics'}, which"
-            f" a {type(threshold).__name__} is for.",
-            hint=f"They hold: {', '.join(known) or 'a verdict only'}.",
+            f"The results of output {name!r} lack {', '.join(lacking) or 'metrics'}, which a"
+            f" {type(threshold).__name__} checks.",
+            hint=f"They contain: {', '.join(known) or 'a verdict only'}.",
         )
     return threshold
 
@@ -159,8 +159,8 @@ def _of(name: str, thresholds: Thresholds) -> Threshold:
     found = thresholds.get(name, thresholds.get("")) if isinstance(thresholds, Mapping) else None
     if not isinstance(found, Threshold):
         raise UsageError(
-            f"No threshold is given for the output {name!r}.",
-            hint='Name it, or give one for all others as "".',
+            f"Output {name!r} has no threshold.",
+            hint='Add it, or set a default with the key "".',
         )
     return found
 
@@ -173,7 +173,8 @@ def check_aggregation(aggregation: str) -> str:
     """
     if aggregation not in AGGREGATIONS:
         raise UsageError(
-            f"Verdicts are not judged by {aggregation!r}.", hint=f"By {' or '.join(AGGREGATIONS)}."
+            f"{aggregation!r} is not an aggregation of verdicts.",
+            hint=f"By {' or '.join(AGGREGATIONS)}.",
         )
     return aggregation
 
@@ -267,7 +268,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         if len(found) > 1:
             raise UsageError(
                 f"{len(found)} pairs of runs have the names {runner_pair}.",
-                hint=f"Ask by position: {', '.join(map(str, found))}.",
+                hint=f"Select by position: {', '.join(map(str, found))}.",
             )
         return found[0]
 
@@ -510,7 +511,7 @@ class AccuracyResults(list[AccuracyResult], Storable):
         if len(listed) != len(self):
             raise UsageError(
                 f"There are {len(self)} comparison functions, and thresholds for {len(listed)}.",
-                hint="Give a list with one entry for each.",
+                hint="Pass a list with one entry for each.",
             )
         for result, each in zip(self, listed, strict=True):
             result.reevaluate(each, aggregation)

@@ -54,13 +54,13 @@ def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
     if is_one and array.ndim == 2 and array.shape[0] > 1:
         raise InputError(
             f"Output {name!r} has {array.shape[0]} rows of scores for one sample.",
-            hint="Save one sample in each file, or say what the answer is with"
+            hint="Save one sample in each file, or compute the prediction with"
             " --postprocess-func-script.",
         )
     if rows.shape[1] < 2:
         raise InputError(
-            f"Output {name!r} has one number per sample, so no element is the largest.",
-            hint="Say what the answer is with --postprocess-func-script.",
+            f"Output {name!r} has one number per sample, so it has no largest element.",
+            hint="Compute the prediction with --postprocess-func-script.",
         )
     wide = rows.astype(np.float64)
     places = np.where(np.isnan(wide).any(axis=1), -1, wide.argmax(axis=1))
@@ -97,9 +97,9 @@ class Labels:
         if any(numeric):
             number, name = names[numeric.index(True)], names[numeric.index(False)]
             raise InputError(
-                f"Some classes are numbers, such as {number!r}, and others names, such as {name!r}:"
-                " their order is unknown.",
-                hint="Name the number of each sample's class in a file of labels.",
+                f"Some classes are numbers, such as {number!r}, and some are names, such as"
+                f" {name!r}, so their order is unknown.",
+                hint="List the class number of each sample in a file of labels.",
             )
         classes = sorted({*names, *every})
         numbers = {name: str(number) for number, name in enumerate(classes)}
@@ -129,11 +129,11 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
     odd = next((row for row in rows if len(row) != 2), None)
     if samples is None:
         raise InputError(f"{path}: it names samples, but the data have no names.",
-                         hint="Write a label a line, in the order of the data.")  # fmt: skip
+                         hint="Write one label per line, in the order of the data.")  # fmt: skip
     if odd is not None:
         raise InputError(
             f"{path}: {','.join(odd)!r} is not a labeled sample.",
-            hint="Write a label a line, or the name of a sample, a comma and its label.",
+            hint="Write one label per line, or lines of the form NAME,LABEL.",
         )
     known: dict[str, str] = {}
     for name, label in rows:
@@ -150,8 +150,8 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
             )
     if missing:
         raise InputError(
-            f"{path}: {counted(len(missing), 'sample')} of {len(samples)} without a label, such as"
-            f" {missing[0]!r}."
+            f"{path}: {counted(len(missing), 'sample')} of {len(samples)} have no label, such"
+            f" as {missing[0]!r}."
         )
     return Labels.of([known[key] for key in keys if key is not None], known.values())
 

@@ -111,10 +111,10 @@ def stream_histogram(
 
 def _edges(bounds: tuple[float, float], bins: int) -> Floats:
     if bins < 1:
-        raise ValueError(f"a histogram needs at least one bin, not {bins}")
+        raise ValueError(f"a histogram requires at least one bin, not {bins}")
     low, high = (float(bound) for bound in bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise ValueError(f"a histogram needs a finite, ascending range, not {bounds}")
+        raise ValueError(f"a histogram requires a finite, ascending range, not {bounds}")
     if low == high:
         low, high = low - 0.5, high + 0.5
     if math.isinf(high - low):

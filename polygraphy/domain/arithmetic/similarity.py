@@ -68,7 +68,7 @@ def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetri
     pair = Pair(value, reference)
     if Kind.OTHER in (pair.value.kind, pair.reference.kind):
         raise TypeError(
-            f"a similarity needs arrays of numbers, not {value.dtype} and {reference.dtype}"
+            f"a similarity requires arrays of numbers, not {value.dtype} and {reference.dtype}"
         )
     rows = blocks.scan(pair.size, lambda scratch: _measurer(pair, scratch), threads)
     value_length = _join([row.value for row in rows])
@@ -296,7 +296,7 @@ def mean_signed_error(value: Array, reference: Array, *, threads: int = 1) -> fl
     """
     pair = Pair(value, reference)
     if {Kind.OTHER, Kind.COMPLEX} & {pair.value.kind, pair.reference.kind}:
-        raise TypeError(f"a bias is of real numbers, not {value.dtype}, {reference.dtype}")
+        raise TypeError(f"a bias requires real numbers, not {value.dtype} and {reference.dtype}")
     if not pair.size:
         return 0.0
     sums = blocks.scan(pair.size, lambda scratch: _summer(pair, scratch), threads)
@@ -377,7 +377,9 @@ def compare_non_finite(value: Array, reference: Array, *, threads: int = 1) -> N
     """
     pair = Pair(value, reference)
     if {Kind.OTHER, Kind.COMPLEX} & {pair.value.kind, pair.reference.kind}:
-        raise TypeError(f"only real numbers are looked at, not {value.dtype}, {reference.dtype}")
+        raise TypeError(
+            f"only real numbers can be checked, not {value.dtype} and {reference.dtype}"
+        )
     rows = blocks.scan(pair.size, lambda scratch: _finder(pair, scratch), threads)
     first = next((row.first for row in rows if row.far), None)
     return NonFinite(
@@ -459,7 +461,7 @@ def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -
     """
     flats = Flat(value), Flat(reference)
     if {Kind.OTHER, Kind.COMPLEX} & {flat.kind for flat in flats}:
-        raise TypeError(f"real numbers have ranks, unlike {value.dtype}, {reference.dtype}")
+        raise TypeError(f"ranking requires real numbers, not {value.dtype} and {reference.dtype}")
     length = value.shape[-1]
     lists = math.prod(value.shape[:-1])
     rows = max(blocks.BLOCK // length, 1)
@@ -532,7 +534,9 @@ def ulp_distances(
     """
     pair = Pair(value, reference, infinities_equal=True)
     if Kind.OTHER in (pair.value.kind, pair.reference.kind):
-        raise TypeError(f"a distance in ulps is of numbers, not {value.dtype}, {reference.dtype}")
+        raise TypeError(
+            f"a distance in ULPs requires numbers, not {value.dtype} and {reference.dtype}"
+        )
     return summarize_stream(_UlpStream(pair, precision), quantiles, threads)[0]
 
 

@@ -301,7 +301,7 @@ def checked(quantiles: Iterable[float]) -> tuple[float, ...]:
     probabilities = tuple(quantiles)
     for probability in probabilities:
         if not 0 <= probability <= 1:
-            raise ValueError(f"a quantile needs a probability from 0 to 1, not {probability!r}")
+            raise ValueError(f"a quantile requires a probability from 0 to 1, not {probability!r}")
     return probabilities
 
 

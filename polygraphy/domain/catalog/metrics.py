@@ -130,11 +130,9 @@ THRESHOLDS = {
             flags=("--l2-threshold", "--l2-tolerance"),
             minimum=0,
             group="distance_metrics",
-            threshold_doc="The largest tolerable length of the difference, in the output's own"
-            " unit.",
-            result_doc="The Euclidean length of the difference; it grows with the number of"
-            " elements.",
-            function_doc="Holds the Euclidean length of the difference to a largest value.",
+            threshold_doc="Largest acceptable length of the difference, in the unit of the output.",
+            result_doc="Euclidean length of the difference; grows with the number of elements.",
+            function_doc="Limit the Euclidean length of the difference.",
         ),
         _row(
             function="normalized_l2",
@@ -144,12 +142,13 @@ THRESHOLDS = {
             limit="largest Euclidean length of the difference, relative to the second run's output",
             default=1e-5,
             minimum=0,
-            threshold_doc="The largest tolerable length of the difference, by that of the"
-            " second run's output.",
-            result_doc="The Euclidean length of the difference by that of the second run's"
-            " output: no scale and no size matters.",
-            function_doc="Holds the length of the difference, relative to that of the second"
-            " run's output, to a largest value.",
+            threshold_doc="Largest acceptable length of the difference, relative to the second"
+            " run's output.",
+            result_doc="Euclidean length of the difference, relative to that of the second"
+            " run's output;"
+            " independent of scale and size.",
+            function_doc="Limit the length of the difference, relative to that of the second"
+            " run's output.",
         ),
         _row(
             function="cosine_similarity",
@@ -161,11 +160,10 @@ THRESHOLDS = {
             minimum=-1,
             maximum=1,
             group="distance_metrics",
-            threshold_doc="The smallest tolerable cosine, from -1 to 1.",
-            result_doc="The cosine of the angle between the outputs, from -1 to 1: blind to a"
-            " factor between them.",
-            function_doc="Holds the cosine of the angle between the outputs to a smallest"
-            " value.",
+            threshold_doc="Smallest acceptable cosine, from -1 to 1.",
+            result_doc="Cosine of the angle between the outputs, from -1 to 1; ignores a common"
+            " factor.",
+            function_doc="Require a smallest cosine of the angle between the outputs.",
         ),
         _row(
             function="psnr",
@@ -176,10 +174,11 @@ THRESHOLDS = {
             default=30.0,
             flags=("--psnr-threshold", "--psnr-tolerance"),
             group="quality_metrics",
-            threshold_doc="The smallest tolerable peak signal to noise ratio, in dB.",
-            result_doc="The peak signal to noise ratio in dB, the peak being the first run's"
-            " greatest element.",
-            function_doc="Holds the peak signal to noise ratio to a smallest value; for images.",
+            threshold_doc="Smallest acceptable peak signal-to-noise ratio, in dB.",
+            result_doc="Peak signal-to-noise ratio in dB; the peak is the largest element of"
+            " the first"
+            " run.",
+            function_doc="Require a smallest peak signal-to-noise ratio; for images.",
         ),
         _row(
             function="snr",
@@ -190,10 +189,9 @@ THRESHOLDS = {
             default=20.0,
             flags=("--snr-threshold", "--snr-tolerance"),
             group="quality_metrics",
-            threshold_doc="The smallest tolerable signal to noise ratio, in dB.",
-            result_doc="The signal to noise ratio in dB, the first run being the signal.",
-            function_doc="Holds the signal to noise ratio to a smallest value; the first run is"
-            " the signal.",
+            threshold_doc="Smallest acceptable signal-to-noise ratio, in dB.",
+            result_doc="Signal-to-noise ratio in dB; the first run is the signal.",
+            function_doc="Require a smallest signal-to-noise ratio; the first run is the signal.",
         ),
         _row(
             function="sqnr",
@@ -202,11 +200,13 @@ THRESHOLDS = {
             scale="decibels",
             limit="smallest ratio of the second run's output to the difference in dB",
             default=20.0,
-            threshold_doc="The smallest tolerable signal to quantization noise ratio, in dB.",
-            result_doc="The signal to quantization noise ratio in dB, the second run being the"
-            " signal; some 6 dB for each bit that is right.",
-            function_doc="Holds the signal to quantization noise ratio to a smallest value; the"
-            " second run is the signal.",
+            threshold_doc="Smallest acceptable signal-to-quantization-noise ratio, in dB.",
+            result_doc="Signal-to-quantization-noise ratio in dB; the second run is the signal."
+            " About 6 dB"
+            " for each correct bit.",
+            function_doc="Require a smallest signal-to-quantization-noise ratio; the second run"
+            " is the"
+            " signal.",
         ),
         _row(
             function="perceptual_metrics",
@@ -220,9 +220,10 @@ THRESHOLDS = {
             threshold_name="LpipsThreshold",
             flags=("--lpips-threshold", "--lpips-tolerance"),
             minimum=0,
-            threshold_doc="The largest tolerable perceptual distance.",
-            result_doc="How different two images look: LPIPS (Zhang et al., 2018), 0 for the"
-            " same image.",
+            threshold_doc="Largest acceptable perceptual distance.",
+            result_doc="Perceptual distance of two images: LPIPS (Zhang et al., 2018), 0 for"
+            " identical"
+            " images.",
             function_doc="Holds how different two images look to a largest value.\n\nWhere"
             " nothing is bound to the port `PerceptualDistance` it cannot be made"
             " (BackendError): what was not compared has not passed.",
@@ -237,7 +238,7 @@ THRESHOLDS = {
             " output was computed",
             default=16.0,
             minimum=0,
-            threshold_doc="The largest tolerable distance, in units in the last place.",
+            threshold_doc="Largest acceptable distance, in units in the last place.",
             result_doc="The largest distance in units in the last place of the data type in"
             " which the output was computed.\n\nDetails: ``p99_ulp``, ``mean_ulp``, and the"
             " data type as ``computed_in``.",
@@ -257,7 +258,7 @@ THRESHOLDS = {
             argument="agreement_threshold",
             minimum=0,
             maximum=1,
-            threshold_doc="The smallest tolerable share of lists that agree, from 0 to 1.",
+            threshold_doc="Smallest acceptable share of lists that agree, from 0 to 1.",
             result_doc="The share of lists of scores whose highest entries are the same, or as"
             " good.\n\nDetails: ``k``, the ``margin`` that was allowed, the ``needed_margin``"
             " with which all would agree, ``lists``, and ``first_disagreement``, the position"
@@ -275,7 +276,7 @@ THRESHOLDS = {
             " second run's values",
             default=1e-5,
             minimum=0,
-            threshold_doc="The largest tolerable bias in either direction.",
+            threshold_doc="Largest acceptable bias in either direction.",
             result_doc="The mean signed error by the root of the mean square of the second"
             " run's output.\n\nDetails: ``mean_signed_error`` in the output's own unit.",
             function_doc="Holds the mean signed error, by the root of the mean square of the"
@@ -289,11 +290,12 @@ THRESHOLDS = {
             title="Non-Finite Mismatches",
             scale="error",
             field="non_finite_mismatches",
-            limit="how many elements may be NaN or infinite on one side only",
+            limit="largest number of elements that are NaN or infinite on one side only",
             default=0.0,
             minimum=0,
             is_whole=True,
-            threshold_doc="How many elements may be NaN or infinite on one side only.",
+            threshold_doc="Largest acceptable number of elements that are NaN or infinite on"
+            " one side only.",
             result_doc="How many elements are NaN, +inf or -inf on one side and something else"
             " on the other.\n\nDetails: how many of each kind (``nan``, ``posinf``,"
             " ``neginf``), and the index of the ``first``.",
@@ -310,8 +312,9 @@ THRESHOLDS = {
             limit="largest 99th percentile of the absolute error",
             default=1e-5,
             minimum=0,
-            threshold_doc="The largest tolerable 99th percentile of the absolute error, in the"
-            " output's own unit.",
+            threshold_doc="Largest acceptable 99th percentile of the absolute error, in the"
+            " unit of the"
+            " output.",
             result_doc="The 99th percentile of the absolute error.\n\nDetails: ``min``,"
             " ``max``, ``mean``, ``std``, ``median``, ``p90`` and ``p95`` of the absolute"
             " error, how many errors are ``nan``, and their ``histogram`` (``bin_edges`` and"

@@ -156,7 +156,7 @@ class LintReport:
         ]
         entries = [_judged(entry, findings) for entry in reported]
         if findings.skipped:
-            message = "Not run, because what they need could not be computed."
+            message = "Not run, because their inputs could not be computed."
             skipped = with_rule(LintEntry(INFO, Source.RUNTIME, message, findings.skipped))
             entries.append(skipped)
         kept = _most_serious(entries, findings.nodes)
@@ -323,7 +323,7 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
     if cyclic:
         nodes = tuple(labels[index] for index in sorted(cyclic))
-        yield _entry("graph/cycle", EXCEPTION, "The nodes wait for each other: a cycle.", nodes)
+        yield _entry("graph/cycle", EXCEPTION, "The nodes form a cycle.", nodes)
     for index, node in enumerate(graph.nodes):
         missing = sorted(name for name in reads[index] if name not in available)
         for name in missing:
@@ -429,12 +429,12 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
         # The largest numbers stand for "to the end" in Slice, and are no sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
-            message = f"{what} holds int64 values from {low} to {high}, which do not fit int32."
+            message = f"{what} has int64 values from {low} to {high}, which do not fit int32."
             yield _entry("weights/int32-range", WARNING, message)
     elif weight.dtype in ("float32", "float64", "bfloat16"):
         largest = _largest_finite(weight.values)
         if largest > _LARGEST_FLOAT16:
-            message = f"{what} holds {largest:.6g}, which does not fit float16."
+            message = f"{what} contains {largest:.6g}, which does not fit float16."
             yield _entry("weights/fp16-range", WARNING, message)
         yield from _not_finite(what, weight)
     elif weight.dtype == "float16":
@@ -472,7 +472,5 @@ def _not_finite(what: str, weight: Weight) -> Iterator[LintEntry]:
         start += block.size
     if count:
         index = tuple(map(int, np.unravel_index(first, weight.values.shape)))
-        message = (
-            f"{what} holds {count} value(s) that are NaN or infinite; the" f" first is at {index}."
-        )
+        message = f"{what} has {count} NaN or infinite value(s), the first at {index}."
         yield _entry("weights/non-finite", WARNING, message)

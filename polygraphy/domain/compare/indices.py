@@ -98,14 +98,16 @@ class IndicesCompareFunc(PairwiseCompareFunc):
     def check_averages(self) -> None:
         """Refuse: places have no mean."""
         raise UsageError(
-            "The comparison function indices has no metric of which there is an average.",
-            hint="Compare with another function, or judge each iteration.",
+            "The comparison function indices has no metric that can be averaged.",
+            hint="Use a different function, or check each iteration.",
         )
 
     def _tolerance_for(self, name: str) -> int:
         given = value_for(self.index_tolerance, name, 0)
         if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
-            raise UsageError(f"An index tolerance is a whole number from 0, not {given!r}.")
+            raise UsageError(
+                f"An index tolerance must be a whole number of at least 0, not {given!r}."
+            )
         return int(given)
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
@@ -116,8 +118,8 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         checked = shape[-1] - tolerance
         if shape[-1] and checked <= 0:
             return UncomparedResult(
-                f"An index tolerance of {tolerance} leaves nothing to compare of lists of"
-                f" {shape[-1]} entries."
+                f"An index tolerance of {tolerance} is too large for lists of {shape[-1]}"
+                " entries: nothing would be compared."
             )
         rows, columns = _misplaced(lists, others, tolerance)
         first = None

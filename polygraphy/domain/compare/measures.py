@@ -151,13 +151,15 @@ class _TopK(MetricCompareFunc):
     def _k_for(self, name: str) -> int:
         k = value_for(self.k, name, 1)
         if isinstance(k, bool) or int(k) != k or k < 1:
-            raise UsageError(f"The number of highest entries is a whole number from 1, not {k!r}.")
+            raise UsageError(
+                f"The number of top entries must be a whole number of at least 1, not {k!r}."
+            )
         return int(k)
 
     def _margin_for(self, name: str) -> float:
         margin = float(value_for(self.margin, name, 0.0))
         if not margin >= 0:
-            raise UsageError(f"A margin is a number that is not negative, not {margin!r}.")
+            raise UsageError(f"A margin must be a number of at least 0, not {margin!r}.")
         return margin
 
     def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
@@ -165,8 +167,8 @@ class _TopK(MetricCompareFunc):
         k, shape = self._k_for(setting), value.array.shape or (1,)
         if shape[-1] <= k:
             return UncomparedResult(
-                f"All entries of lists of {shape[-1]} are among the {k} highest, so there is"
-                " nothing to compare."
+                f"Lists of {shape[-1]} entries have no entries beyond the top {k}, so nothing"
+                " would be compared."
             )
         return super().result_of(value, reference, setting)
 
@@ -211,7 +213,7 @@ def _distribution(
 ) -> Measured:
     """Return the 99th percentile, and the distribution."""
     if Kind.OTHER in (kind_of(value.array.dtype), kind_of(reference.array.dtype)):
-        raise TypeError("errors are of numbers")
+        raise TypeError("errors require numbers")
     difference = Difference(value.array, reference.array, threads=function.threads)
     details = distribution_of(difference)
     p99 = details.pop("p99")

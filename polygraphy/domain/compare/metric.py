@@ -30,9 +30,9 @@ def _limit(value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise UsageError(f"A threshold is a number, not {value!r}.") from None
+        raise UsageError(f"A threshold must be a number, not {value!r}.") from None
     if math.isnan(number):
-        raise UsageError("A threshold is a number, not NaN: nothing could pass it.")
+        raise UsageError("A threshold must not be NaN: nothing could pass it.")
     return value if type(value) is int else number  # Files keep what was written.
 
 
@@ -226,7 +226,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
             return self.result_of(value, reference, setting)
         except TypeError:
             return UncomparedResult(
-                f"{self.result_type.metric.title} is of numbers, unlike {value.tensor}, which is"
+                f"{self.result_type.metric.title} requires numbers: {value.tensor} cannot be"
                 f" compared with {reference.tensor}."
             )
 

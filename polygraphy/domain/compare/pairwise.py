@@ -126,8 +126,8 @@ def _compared(
     if value is None or reference is None:
         name, run = (pair.name0, result0) if value is None else (pair.name1, result1)
         return UncomparedResult(
-            f"Output {name!r} of {label_of_runner(run.runner_name)} is a sequence of"
-            " tensors of different shapes, and those of the other run have others."
+            f"Output {name!r} of {label_of_runner(run.runner_name)} is a sequence of tensors"
+            " whose shapes differ from those of the other run."
         )
     tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
     fitted = aligned(value, reference, check_shapes=function.check_shapes)

@@ -101,7 +101,7 @@ class CompareResult:
         Raises:
             UsageError: there are no metrics that tell.
         """
-        raise UsageError(f"A {type(self).__name__} has no metrics that could be averaged.")
+        raise UsageError(f"A {type(self).__name__} has no metrics that can be averaged.")
 
     def describe(self) -> tuple[str, bool] | None:
         """Return the verdict in a line, and whether it passed; None where a line cannot tell."""
@@ -224,9 +224,8 @@ def check_metrics(answers: Iterable[Any]) -> None:
             continue
         if not isinstance(answer, CompareResult) or not answer.metric_fields():
             raise UsageError(
-                "There is no average of verdicts without metrics, as this comparison function gives"
-                f" them: {answer!r}.",
-                hint="Judge each iteration.",
+                f"Verdicts without metrics have no average: {answer!r}.",
+                hint="Check each iteration.",
             )
 
 

@@ -139,7 +139,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         """Return which quantile of the output `name` may be checked, from 0 to 1."""
         quantile = float(value_for(self.error_quantile, name, DEFAULT_ERROR_QUANTILE))
         if not 0 <= quantile <= 1:
-            raise UsageError(f"A quantile lies between 0 and 1, unlike {quantile}.")
+            raise UsageError(f"A quantile must be between 0 and 1, not {quantile}.")
         return quantile
 
     def per_output_settings(self) -> tuple[Any, ...]:
@@ -155,7 +155,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         exact = Rounding.none("any")
         if any("elemwise" in self.tolerance_for(name, exact).check_error_stat for name in names):
             raise UsageError(
-                "The average over iterations cannot be judged element by element.",
+                "The average over iterations cannot be checked element by element.",
                 hint="Check max, mean, median or quantile for every output.",
             )
 

@@ -131,9 +131,9 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
     """
     if not isinstance(feed_dict, Mapping):
         raise InputError(
-            "The data for an inference are a dictionary from input names to arrays, not a"
+            "The data for an inference must be a dictionary from input names to arrays, not a"
             f" {type(feed_dict).__name__}.",
-            hint=f"Give {{{', '.join(f'{name!r}: ...' for name in metadata)}}}.",
+            hint=f"Pass {{{', '.join(f'{name!r}: ...' for name in metadata)}}}.",
         )
     _check_names(feed_dict, metadata)
     for name, array in feed_dict.items():
@@ -156,7 +156,7 @@ def _check_array(name: str, array: Any) -> None:
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise InputError(
             f"The data for input {name!r} must be an array, not a {type(array).__name__}.",
-            hint="Make it one with numpy.asarray.",
+            hint="Convert it with numpy.asarray.",
         )
     if not getattr(array.dtype, "isnative", True):
         raise InputError(
@@ -179,12 +179,12 @@ def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None
     if extra:
         facts.append(f"Extra inputs in the data: {', '.join(map(repr, extra))}.")
     hints = [
-        f"Is {name!r} meant to be {matches[0]!r}?"
+        f"Did you mean {matches[0]!r} instead of {name!r}?"
         for name in extra
         if (matches := close_matches(name, missing))
     ]
     raise InputError(
-        f"The data do not fit the model, which takes {list(metadata)}. {' '.join(facts)}",
+        f"The data do not fit the model, which expects {list(metadata)}. {' '.join(facts)}",
         hint=" ".join(hints),
     )
 
@@ -222,7 +222,7 @@ def fit_feed(
             _check_names(feed_dict, metadata)
             raise InputError(f"No data for input {name!r}.")
         if source != name:
-            notes.append(f"Input {name!r} is fed with the data called {source!r}.")
+            notes.append(f"Input {name!r} uses the data named {source!r}.")
         array = feed_dict[source]
         if isinstance(array, int):
             fitted[name] = array
@@ -269,13 +269,12 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
     is_open = bool(shape) and is_dynamic_dim(shape[0]) and array.ndim == len(shape)
     if is_open and array.shape[0] == 1 < fitted.shape[0]:
         raise InputError(
-            f"Input {name!r} must have shape {format_shape(shape)}, and the data have"
-            f" {format_shape(array.shape)}: that is one sample, and would become"
-            f" {fitted.shape[0]}.",
-            hint="Give data of that shape, or reshape them if several are meant.",
+            f"Input {name!r} must have shape {format_shape(shape)}, but the data have"
+            f" {format_shape(array.shape)}, which would turn one sample into {fitted.shape[0]}.",
+            hint="Use data of that shape. If the data contain several samples, reshape them.",
         )
     if fitted is not array:
-        notes.append(f"Input {name!r} was brought from shape {array.shape} to {fitted.shape}.")
+        notes.append(f"Input {name!r} was reshaped from {array.shape} to {fitted.shape}.")
     return fitted
 
 
@@ -333,12 +332,12 @@ def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str,
         source = partners[name]
         if source is None:
             raise InputError(
-                f"No data for input {name!r}: there is {', '.join(map(repr, blobs)) or 'nothing'}."
+                f"No data for input {name!r}; found {', '.join(map(repr, blobs)) or 'nothing'}."
             )
         native = _native(name, dtype)
         if len(blobs[source]) % native.itemsize:
             raise InputError(
-                f"Input {name!r} takes elements of {native.itemsize} bytes, but the data have"
+                f"Input {name!r} has elements of {native.itemsize} bytes, but the data have"
                 f" {len(blobs[source])} bytes."
             )
         elements = np.frombuffer(blobs[source], native)
@@ -349,7 +348,9 @@ def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str,
 def _native(name: str, dtype: Any) -> np.dtype[Any]:
     entry = DataType.from_dtype(dtype)
     if entry is None or entry == DataType.STRING:
-        raise InputError(f"Input {name!r} is of {entry or 'an unknown type'}, which bytes are not.")
+        raise InputError(
+            f"Input {name!r} has {entry or 'an unknown type'}, which cannot be read from raw bytes."
+        )
     native: np.dtype[Any] = entry.numpy()
     return native
 
@@ -364,12 +365,12 @@ def _static(name: str, shape: Shape | None, size: int) -> list[int]:
     fits = size == volume if not open_dims else volume and size % volume == 0
     if not fits:
         raise InputError(
-            f"Input {name!r} has shape {format_shape(shape)}, which {size} elements do not fill."
+            f"Input {name!r} has shape {format_shape(shape)}, which does not fit {size} elements."
         )
     if open_dims > 1 and size != volume:
         raise InputError(
-            f"Input {name!r} has shape {format_shape(shape)}: the bytes do not tell its"
-            f" {open_dims} open dimensions.",
+            f"Input {name!r} has shape {format_shape(shape)}: raw bytes do not determine its"
+            f" {open_dims} dynamic dimensions.",
             hint="Save the data as .json or .npy, which keep shapes.",
         )
     filled = size // volume if volume else 0
@@ -377,8 +378,7 @@ def _static(name: str, shape: Shape | None, size: int) -> list[int]:
 
 
 ONLY_FIRST = (
-    "There are several iterations of input data: only the first is used, because the model is run"
-    " on the first data only."
+    "Only the first of several iterations is used, because the model runs on the first data only."
 )
 
 
@@ -425,11 +425,11 @@ class StreamingDataLoader:
         self._preprocess = Preprocess.of(self.preprocess)
         self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
         if not self.paths:
-            raise UsageError("There is no path to load input data from.")
+            raise UsageError("No path to load input data from.")
         self.input_metadata: TensorMetadata | None = None
         for path in self.paths:
             if not allow_dirs and Path(path).is_dir():
-                raise UsageError(f"{path} is a folder; a file is needed here.")
+                raise UsageError(f"{path} is a folder; a file is required.")
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Start at the first iteration; FileError at once when the first path is missing or
@@ -471,8 +471,8 @@ class StreamingDataLoader:
             fitted = array if shape is None else in_shape(array, shape)
             if fitted is None or (fitted.ndim == 4 and len(fitted) > 1):  # A picture is one sample.
                 raise InputError(
-                    f"{file}: the picture has the shape {format_shape(array.shape)}, but input"
-                    f" {name!r} takes {format_shape(shape)}.",
+                    f"{file}: the image has shape {format_shape(array.shape)}, but input"
+                    f" {name!r} has {format_shape(shape)}.",
                     hint=self._preprocess.advice(shape),
                 )
             yield {name: array}
@@ -538,7 +538,7 @@ def check_has_outputs(outputs: Sized) -> None:
     if not len(outputs):
         raise ModelError(
             "The model has no outputs, so there is nothing to run.",
-            hint="--onnx-outputs makes tensors of an ONNX model outputs.",
+            hint="Mark tensors of an ONNX model as outputs with --onnx-outputs.",
         )
 
 
@@ -557,5 +557,5 @@ def check_is_tensor(name: str, kind: str) -> None:
         raise ModelError(
             f"Input {name!r} of the model is a {words.get(kind, kind.replace('_', ' '))}, not a"
             " tensor, so it cannot receive data.",
-            hint="Cut the part out that takes tensors, with polygraphy surgeon extract.",
+            hint="Extract the part that uses tensors with polygraphy surgeon extract.",
         )

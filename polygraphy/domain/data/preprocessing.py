@@ -35,7 +35,7 @@ def _is_known(instance: Preprocess, attribute: Any, layout: str) -> None:
 
 def _is_no_zero(instance: Preprocess, attribute: Any, std: Sequence[float]) -> None:
     if 0 in std:
-        raise UsageError("A standard deviation of 0 divides by nothing.", hint="Leave std out.")
+        raise UsageError("A standard deviation must not be 0.", hint="Remove std.")
 
 
 @frozen(kw_only=True)
@@ -68,7 +68,7 @@ class Preprocess:
         unknown = [name for name in settings if name not in known]
         if unknown:
             raise UsageError(
-                f"{unknown[0]!r} is not a preprocessing step.", hint=f"There are {known}."
+                f"{unknown[0]!r} is not a preprocessing step.", hint=f"Available: {known}."
             )
         return Preprocess(**settings)
 
@@ -86,7 +86,7 @@ class Preprocess:
         asked = shape[-2:] if channels_first else shape[-3:-1]
         fixed = len(shape) in (3, 4) and all(isinstance(size, int) and size > 0 for size in asked)
         height, width = asked if fixed else (224, 224)
-        return f"Bring all of them to one size: --preprocess resize={width}x{height}."
+        return f"Resize all of them: --preprocess resize={width}x{height}."
 
     def __call__(self, array: Array, where: str) -> Array:
         """Return a picture as the model takes it.
@@ -101,12 +101,12 @@ class Preprocess:
         if array.ndim != 3:
             raise InputError(
                 f"{where}: an array of shape {array.shape} is not an image.",
-                hint="A picture has height, width and channels.",
+                hint="An image has height, width and channels.",
             )
         for name, numbers in (("mean", self.mean), ("std", self.std)):
             if len(numbers) not in (1, array.shape[2]):
                 raise InputError(
-                    f"{where}: the picture has {counted(array.shape[2], 'channel')}, but {name}"
+                    f"{where}: the image has {counted(array.shape[2], 'channel')}, but {name}"
                     f" has {len(numbers)} numbers."
                 )
         if (self.scale, self.mean, self.std) != (1.0, (0.0,), (1.0,)):

@@ -66,8 +66,8 @@ def sample(
     shape = override_dynamic_shape(meta.shape or ())
     if math.prod(shape) * 8 > sys.maxsize:  # NumPy draws numbers of eight bytes.
         raise InputError(
-            f"Input {name!r} has the shape {format_shape(shape)}, more than any memory holds.",
-            hint="Give it another one: --input-shapes.",
+            f"Input {name!r} has shape {format_shape(shape)}, which does not fit into memory.",
+            hint="Set a smaller shape with --input-shapes.",
         )
     if dtype == DataType.BOOL:
         smallest, largest = not low <= 0 <= high, not low == high == 0
@@ -94,7 +94,7 @@ def _integers(
     high: float,
 ) -> Array:
     if math.isinf(low) or math.isinf(high):
-        raise InputError(f"Input {name!r} holds integers, which have no infinite value range.")
+        raise InputError(f"Input {name!r} contains integers, whose value range cannot be infinite.")
     smallest, largest = math.ceil(low), math.floor(high)
     if smallest > largest:
         raise InputError(
@@ -106,7 +106,7 @@ def _integers(
     if smallest < least or largest > most:
         raise InputError(
             f"The value range [{low}, {high}] of input {name!r} does not fit into {dtype},"
-            f" which goes from {least} to {most}."
+            f" whose range is {least} to {most}."
         )
     drawn_as = native if native.kind in "iu" else np.dtype(np.int64)
     drawn = generator.randint(smallest, largest + 1, size=shape, dtype=drawn_as)
@@ -214,11 +214,11 @@ class DataLoader:
         self.notes: list[str] = []
         self.assumed: dict[str, tuple[int, ...]] = {}
         if self.seed < 0:
-            raise UsageError(f"A seed is not negative, unlike {self.seed}.")
+            raise UsageError(f"A seed must not be negative, but is {self.seed}.")
         if not self._turns:
-            raise UsageError("There must be at least one iteration: `input_metadata` lists none.")
+            raise UsageError("`input_metadata` must list at least one iteration.")
         if self.iterations < 0:
-            raise UsageError(f"There cannot be {self.iterations} iterations.")
+            raise UsageError(f"{self.iterations} is not a valid number of iterations.")
         self._tensors = _tensors_of(data_loader_backend_module)
         _ranges(self.val_range)
 
@@ -274,16 +274,16 @@ class DataLoader:
         if given is not None or hint is None:
             if given is None and dtype.is_integral:
                 self._note(
-                    f"Input tensor: {one_line(name)} | Takes whole numbers from 0 to 1: the model"
-                    " does not say which it may. Give a range for others."
+                    f"Input tensor: {one_line(name)} | Using whole numbers from 0 to 1: the"
+                    " model does not state a range. Set a different range with --val-range."
                 )
             return given or DEFAULT_VAL_RANGE, False
         high = min(hint.high, integer_limits(dtype)[1]) if dtype.is_integral else hint.high
         low = max(hint.low, integer_limits(dtype)[0]) if dtype.is_integral else hint.low
         taken = f"whole numbers from {low} to {high}" if low < high else f"{low}"
         self._note(
-            f"Input tensor: {one_line(name)} | Takes {taken}: the model uses it as {hint.reason}."
-            " Give a range for others."
+            f"Input tensor: {one_line(name)} | Using {taken}: the model uses it as"
+            f" {hint.reason}. Set a different range with --val-range."
         )
         return (low, high), True
 
@@ -340,8 +340,8 @@ class DataLoader:
         known = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
         if not is_shape_dynamic(known):
             self._note(
-                f"Input tensor: {one_line(name)} | Will use shape: {known}: its dimensions have the"
-                " names of those that were given."
+                f"Input tensor: {one_line(name)} | Will use shape: {known}, because its"
+                " dimensions have the names of dimensions that you set."
             )
         return known
 
@@ -350,15 +350,15 @@ class DataLoader:
             static = override_dynamic_shape(given)
             if not fits(static, shape) and not self._is_shape_value(name, static):
                 raise InputError(
-                    f"Shape mismatch: input {name!r} has shape {format_shape(shape or ())} in the"
-                    f" model, which {format_shape(static)} does not fit."
+                    f"Shape mismatch: input {name!r} has shape {format_shape(shape or ())} in"
+                    f" the model, which does not match {format_shape(static)}."
                 )
             if fits(static, shape):
                 return static
         if shape is None:
             raise InputError(
                 f"Input {name!r} has no shape in the model, not even a rank.",
-                hint="Give its shape.",
+                hint="Set its shape.",
             )
         if not is_shape_dynamic(shape):
             return [dim for dim in shape if isinstance(dim, int)]
@@ -397,8 +397,8 @@ class DataLoader:
         if shape is None or fits(override_dynamic_shape(shape), meta.shape):
             return None
         self._note(
-            f"Input tensor: {one_line(name)} | Takes {list(shape)} as its value: it is a shape"
-            " tensor."
+            f"Input tensor: {one_line(name)} | Using {list(shape)} as its value, because it is"
+            " a shape tensor."
         )
         return np.array(override_dynamic_shape(shape), dtype=meta.dtype.numpy())
 
@@ -449,7 +449,7 @@ def _listed(given: TensorMetadata | Sequence[TensorMetadata] | None) -> list[Ten
     if given is None or isinstance(given, TensorMetadata):
         return [TensorMetadata(given or {})]
     if not given:
-        raise UsageError("There must be metadata for at least one iteration.")
+        raise UsageError("Metadata for at least one iteration are required.")
     return list(map(TensorMetadata, given))
 
 
@@ -477,8 +477,8 @@ def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:
     for pair in ranges:
         if not isinstance(pair, Sequence) or len(pair) != 2 or not pair[0] <= pair[1]:
             raise UsageError(
-                f"A value range is a pair of numbers, the smaller one first, unlike {pair!r}.",
-                hint="Give (0.0, 1.0), for example.",
+                f"A value range must be a pair of numbers in ascending order, not {pair!r}.",
+                hint="Use, for example, (0.0, 1.0).",
             )
     return ranges
 

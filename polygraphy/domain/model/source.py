@@ -81,14 +81,14 @@ def kind_of(path: str, model_type: str | None = None) -> str:
         kind = format_named(path) or "onnx"
         if not technology_of(kind):
             raise UsageError(
-                f"{path} is a model of type {kind}, which no TensorRT of today reads.",
-                hint="Convert it to ONNX with the tools of its framework, and give that.",
+                f"{path} is a model of type {kind}, which TensorRT no longer supports.",
+                hint="Convert it to ONNX with the tools of its framework, and use the ONNX model.",
             )
         return kind
     if model_type not in _KINDS:
         raise UsageError(
-            f"Models of type {model_type!r} cannot be described.",
-            hint=f"Types that can: {', '.join(_KINDS)}.",
+            f"Models of type {model_type!r} are not supported.",
+            hint=f"Supported types: {', '.join(_KINDS)}.",
         )
     return model_type
 

@@ -25,7 +25,7 @@ _MOST_NAMES = 4
 _PLAIN = {
     "passed": "Completed.",
     "failed": "The check failed.",
-    "agree": "Everything agrees.",
+    "agree": "Everything matches.",
     "ill-conditioned": "The model amplifies rounding; no node is at fault.",
 }
 _LONGEST = 160
@@ -68,7 +68,7 @@ def blamed_in_words(culprits: Sequence[Mapping[str, Any]]) -> str:
     """Describe who is to blame, and for what."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
-    shown = some_of(names, _MOST_NAMES) or "the model as a whole"
+    shown = some_of(names, _MOST_NAMES) or "the whole model"
     what = first.get("rewrite") or first.get("party")
     facts = f"Culprit: {shown}, {first.get('cause')}{f' ({what})' if what else ''}"
     others = len(culprits) - 1
@@ -89,9 +89,9 @@ def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
     total, agreed, (low, high) = facts["total"], facts["agreed"], facts["interval"]
     share = f"{_percent(agreed / total)} %" if total else "none"
     yield (
-        f"{agreed} of {counted(total, 'sample')} {'has' if agreed == 1 else 'have'} one answer in"
-        f" {facts['output']!r} ({share}; 95 % interval {_percent(low)} to {_percent(high)} %);"
-        f" {total - agreed} changed."
+        f"{agreed} of {counted(total, 'sample')} {'has' if agreed == 1 else 'have'} the same"
+        f" prediction in {facts['output']!r} ({share}; 95 % interval {_percent(low)} to"
+        f" {_percent(high)} %); {total - agreed} changed."
     )
     for metric in facts["metrics"]:
         (first, second), (low, high) = metric["values"], metric["interval"]
@@ -103,8 +103,8 @@ def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
         )
     if facts["right_alone"] is not None:
         yield (
-            f"Right alone: {facts['right_alone'][0]} and {facts['right_alone'][1]} samples;"
-            f" McNemar's exact test: p = {facts['p_value']:.2g}."
+            f"Correct in one run only: {facts['right_alone'][0]} and {facts['right_alone'][1]}"
+            f" samples; McNemar's exact test: p = {facts['p_value']:.2g}."
         )
 
 
@@ -304,7 +304,7 @@ def _validity(document: Document) -> Iterator[Check]:
             f"validation of {validity['runner']}",
             validity["name"],
             FAILED if bad else PASSED,
-            f"Elements that are not finite: {found}." if bad else "",
+            f"Non-finite elements: {found}." if bad else "",
         )
 
 
@@ -393,8 +393,8 @@ def _remedies(document: Document) -> Iterator[Advice]:
 def proof_of(command: str, *, proven: bool) -> str:
     """Return what is known of a command that a diagnosis proposes."""
     if " --issue " in command:
-        return "Nothing that helps is known. Save the culprit and a bug report about it."
-    return "Tried: this makes it agree." if proven else "This may help."
+        return "No fix is known. Save the culprit and a bug report."
+    return "Verified fix: all outputs match." if proven else "Possible fix, not tried."
 
 
 def advice_on_outputs(
@@ -441,7 +441,7 @@ def advice_on_outputs(
         finding = _with(command, "--validate", "--mark-all") if runs else ""
         yield Advice("No tolerance can pass. Find the first NaN.", finding)
     elif invalid and not diagnosis and (found := diagnosis_of_values(command)):
-        yield Advice("Find the node that makes the first NaN or infinity.", found)
+        yield Advice("Find the node that creates the first NaN or infinity.", found)
     if not failing or is_nan or not runs:
         return
     if "--mark-all" not in words:
@@ -449,8 +449,8 @@ def advice_on_outputs(
             yield Advice("Find the first layer that differs.", _with(command, "--mark-all"))
     elif "auto" not in words and not _is_coarse(failing):
         yield Advice(
-            "Hold each layer to what rounding and its inputs explain: what fails then is wrong by"
-            " itself.",
+            "Compare each layer with its own rounding limit: a layer that still fails is wrong"
+            " by itself.",
             _held_to_rounding(command),
         )
 

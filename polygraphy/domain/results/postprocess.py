@@ -101,9 +101,9 @@ def _unpacked(choice: TopK) -> tuple[int, int]:
     k, axis = choice if isinstance(choice, (tuple, list)) else (choice, -1)
     for number in (k, axis):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
-            raise UsageError(f"Top-k takes whole numbers, not {number!r}.")
+            raise UsageError(f"Top-k requires whole numbers, not {number!r}.")
     if k < 1:
-        raise UsageError(f"Top-k keeps at least one element, not {k}.")
+        raise UsageError(f"Top-k must keep at least one element, not {k}.")
     return int(k), int(axis)
 
 
@@ -114,5 +114,5 @@ def _indices(name: str, value: Any, choice: TopK) -> npt.NDArray[np.intp]:
         return top_k(array, k, axis)
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"The largest elements of output {name!r} cannot be taken: {error}."
+            f"The largest elements of output {name!r} cannot be selected: {error}."
         ) from error

@@ -387,7 +387,7 @@ class RunResults(KeyedList[str, IterationResult], Storable):
                 joined = RunResults(run)
             elif joined.keys() != run.keys():
                 raise UsageError(
-                    f"Results of different runners cannot be joined: {joined.keys()} and"
+                    f"Results of different runners cannot be concatenated: {joined.keys()} and"
                     f" {run.keys()}."
                 )
             else:
@@ -411,7 +411,7 @@ class RunResults(KeyedList[str, IterationResult], Storable):
     def load_streaming(path: str | Path, allow_dirs: bool = True) -> Iterator[RunResults]:
         """Yield saved results one iteration at a time, from a file or a folder of files."""
         if Path(path).is_dir() and not allow_dirs:
-            raise UsageError(f"{path} is a folder; a file is needed here.")
+            raise UsageError(f"{path} is a folder; a file is required.")
         return _read_from(str(path), resolve(ResultStore).iterate(path, RunResults))
 
 

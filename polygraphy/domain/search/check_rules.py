@@ -59,7 +59,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     except re.error as error:
         raise UsageError(
             f"{text!r} is not a regular expression: {error}.",
-            hint="A backslash in front of a special character makes it stand for itself.",
+            hint="Escape special characters with a backslash.",
         ) from error
 
 
@@ -195,7 +195,7 @@ def reason_of(finished: Finished, failure: Failure) -> str:
             return f"{name!r} is not finite"
         return f"{name!r} differs" if isinf(most) else f"{name!r} differs by {most:.2g}"
     if finished.timed_out:
-        return "stopped: it took too long"
+        return "stopped: time limit"
     line = critical_line(finished.output)
     named = f"exit code {finished.code}" if finished.code >= 0 else f"signal {-finished.code}"
     return f"{named}: {line.rstrip('.')}" if failure.words or failure.code == ERROR_CODE else named
@@ -243,7 +243,7 @@ class CheckRules:
 
     def __attrs_post_init__(self) -> None:
         if self.fail_codes and self.ignored_codes:
-            raise UsageError("Codes that fail and codes that are ignored cannot be combined.")
+            raise UsageError("Exit codes that fail and exit codes to ignore cannot be combined.")
 
     def outcome(self, finished: Finished) -> Outcome:
         """Return what the end of a command means."""

@@ -303,9 +303,9 @@ def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
     for row in found["ties"]:
         first, second = row["tokens"]
         yield (
-            f"Near tie in step {row['first']}, position {row['position']}: token {first} in {left},"
-            f" {second} in {right}; margin {row['margin']:.2g}, error {row['error']:.2g}, both"
-            " within rounding."
+            f"Near tie in step {row['first']}, position {row['position']}: token {first} in"
+            f" {left}, {second} in {right}; margin {row['margin']:.2g}, error"
+            f" {row['error']:.2g}, both within rounding."
         )
     if found["differing_states"]:
         names = ", ".join(repr(name) for name in found["differing_states"][:3])

@@ -279,9 +279,9 @@ class StepLoader:
         for flag, number in (("steps", steps), ("prompt", prompt)):
             if number is not None and number < 1:
                 raise UsageError(
-                    f"{flag} is {number}: there must be at least one"
-                    f" {'step' if flag == 'steps' else 'token in the first step'}.",
-                    hint=f"Give a number from 1, as --{flag} 4.",
+                    f"{flag} is {number}, but at least one"
+                    f" {'step' if flag == 'steps' else 'token in the first step'} is required.",
+                    hint=f"Use a number of at least 1, as in --{flag} 4.",
                 )
         self.input_metadata: TensorMetadata | None = None
         self.model_facts: Facts | None = None
@@ -346,8 +346,8 @@ class StepLoader:
             graph = None if source is None else read_graph(source)
             if graph is None:
                 raise UsageError(
-                    "The states of the model are unknown: there is no ONNX model to read.",
-                    hint="Give the ONNX model that the steps are about.",
+                    "The states of the model are unknown, because there is no ONNX model.",
+                    hint="Pass the ONNX model with the states.",
                 )
             config = read_config(source) if isinstance(source, str) else None
             plan = StatePlan(graph, config, self._states)
@@ -450,7 +450,7 @@ class StepLoader:
         names = self.plan.roles.named(TOKENS)
         if self._tokens_file is not None and not names:
             raise UsageError(
-                "--tokens: the model takes no tokens.",
+                "--tokens: the model has no token input.",
                 hint="Load chunks of data with --load-inputs.",
             )
         rows = {}
@@ -472,7 +472,7 @@ class StepLoader:
             known = "" if count is None else f", which has {count}"
             raise InputError(
                 f"{self._tokens_file}: token {wrong[0]} is outside the vocabulary{known}.",
-                hint=f"Tokens go from 0{'' if count is None else f' to {count - 1}'}.",
+                hint=f"Tokens must be from 0{'' if count is None else f' to {count - 1}'}.",
             )
         if len(tokens) < total:
             raise InputError(
@@ -554,7 +554,7 @@ def _no_states(graph: Graph) -> UsageError:
     inputs = some_of([tensor.name for tensor in graph.inputs])
     return UsageError(
         f"No state found: no output ({outputs}) continues an input ({inputs}).",
-        hint="Name pairs with --state OUTPUT:INPUT, or run without states: --state none.",
+        hint="Set pairs with --state OUTPUT:INPUT, or run without states: --state none.",
     )
 
 

@@ -107,8 +107,26 @@ def _asked(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
     row = plan.reference
     if row.outputs:
         return Asked("", (), row.outputs, row.inputs)
-    flags = (*row.flags, *shaped, "--seed", str(seed), "--iterations", str(plan.iterations))
+    steps = _step_flags(plan.flags)
+    repeated: Words = ("--iterations", str(plan.iterations))
+    if any(word.partition("=")[0] == "--steps" for word in (*row.flags, *steps)):
+        repeated = ()
+    flags = (*row.flags, *steps, *shaped, "--seed", str(seed), *repeated)
     return Asked(row.model_for(model), flags)
+
+
+_STEP_FLAGS = frozenset({"--steps", "--prompt", "--state", "--tokens"})
+
+
+def _step_flags(flags: Words) -> Words:
+    """Return the flags about the steps of a model with states, which its reference runs, too."""
+    chosen, is_chosen = [], False
+    for word in flags:
+        if word.startswith("--"):
+            is_chosen = word.partition("=")[0] in _STEP_FLAGS
+        if is_chosen:
+            chosen.append(word)
+    return tuple(chosen)
 
 
 def key_of(*facts: Any) -> str:
@@ -169,7 +187,7 @@ def shard_of(text: str) -> tuple[int, int]:
         raise UsageError(f"{text!r} is not a shard.", hint="Write i/n, as in 1/4.")
     number, count = int(first), int(last)
     if not 1 <= number <= count:
-        raise UsageError(f"There is no shard {number} of {count}: they count from 1.")
+        raise UsageError(f"Shard {number} of {count} does not exist: shards are numbered from 1.")
     return number, count
 
 

@@ -116,12 +116,12 @@ def state_of(record: Mapping[str, Any]) -> tuple[str, str]:
     if ended == MEMORY:
         return MEMORY, f"Stopped at {record['memory'] / (1 << 20):.0f} MiB: the memory limit."
     if code is None or code < 0:
-        last = f" Its last line: {said}" if said else ""
-        return CRASHED, f"It was ended by signal {-(code or 0)}.{last}"
+        last = f" Last line: {said}" if said else ""
+        return CRASHED, f"Stopped by signal {-(code or 0)}.{last}"
     state = _VERDICTS.get(code, ERROR)
     if "essence" not in record and state != ERROR:
-        return ERROR, f"It ended with exit code {code} and left no verdict."
-    return state, said or f"It ended with exit code {code} and said nothing."
+        return ERROR, f"Exited with code {code} and left no verdict."
+    return state, said or f"Exited with code {code} and no output."
 
 
 def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
@@ -167,14 +167,14 @@ def known_among(
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
         if not meant:
-            notes.append(f"Known failure {one.cell!r} ({one.reason}) is of no cell.")
+            notes.append(f"Known failure {one.cell!r} ({one.reason}) matches no cell.")
         for at, row in enumerate(made):
             if row.name not in meant:
                 continue
             if row.failed:
                 made[at] = evolve(row, known=one.reason)
             elif row.state == PASSED:
-                notes.append(f"{row.name} passes, which is known to fail ({one.reason}).")
+                notes.append(f"{row.name} passes, but is listed as a known failure ({one.reason}).")
                 made[at] = evolve(row, changes=[*row.changes, KNOWN_PASSES])
     return made, notes
 
@@ -282,11 +282,11 @@ def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
     """Return the group of cells that say the same, but for names of models, and numbers."""
     if row.state == FAILED:
         if diagnosis is None:
-            return Group("Outputs differ; they were not diagnosed (--diagnose does)", ())
+            return Group("Outputs differ; not diagnosed (add --diagnose)", ())
         state, said = state_of(diagnosis)
         first = _NUMBER.sub("N", said.replace(row.model, "MODEL")).partition(". ")[0].rstrip(".")
         has_ended = state in _JUDGED
-        why = "and the diagnosis blames nothing" if has_ended else "but their diagnosis failed"
+        why = "and the diagnosis found no fault" if has_ended else "but their diagnosis failed"
         return Group(f"Outputs differ, {why}: {first}", ())
     if row.state in (HUNG, MEMORY):
         return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())

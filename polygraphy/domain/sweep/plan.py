@@ -161,7 +161,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     _check_keys("the plan", data, _KEYS)
     models = _texts("models", data.get("models", ()))
     if not models:
-        raise _bad("models", "names no model", 'as in models = ["models/*.onnx"]')
+        raise _bad("models", "lists no model", 'as in models = ["models/*.onnx"]')
     _check_distinct("models", models)
     runners = [parse_runner(name, row) for name, row in _table(data, "runners").items()]
     if not runners:
@@ -174,7 +174,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     if not isinstance(seeds, (list, tuple)) or not all(_is_count(seed) for seed in seeds):
         raise _bad("seeds", "is not a list of integers", "as in seeds = [1, 2]")
     if not seeds:
-        raise _bad("seeds", "has no value", "leave it out for one seed")
+        raise _bad("seeds", "has no value", "remove it for one seed")
     _check_distinct("seeds", seeds)
     iterations = data.get("iterations", 1)
     if not _is_count(iterations) or iterations < 1:
@@ -214,7 +214,7 @@ def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
         if flag in {"--input-shapes", "--inputs"}:
             hint = "write shapes as a row of [shapes]"
         elif reference.outputs:
-            hint = "the inputs are those that the plan gives as reference"
+            hint = "the inputs are those of the reference in the plan"
         else:
             hint = f'write it in the reference, as in reference = "--onnxrt {flag} ..."'
             if flag in ("--seed", "--iterations", "--iters"):
@@ -267,7 +267,7 @@ def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
             name, "is not a table", f"write [{name}], and below it a row for each: name = value"
         )
     if name in data and not rows:
-        raise _bad(name, "has no value", "leave it out, or write a row")
+        raise _bad(name, "has no value", "remove it, or add a row")
     return rows
 
 
@@ -296,7 +296,7 @@ def _choices(data: Mapping[str, Any], axis: str, runners: Sequence[str] | None) 
         what = f"{axis}, row {name!r}"
         if isinstance(row, Mapping):
             if not row:
-                raise _bad(what, "has no value", "leave it out, or write flags")
+                raise _bad(what, "has no value", "remove it, or add flags")
             if runners is not None:
                 _check_keys(what, row, runners)
             flags = {str(key): _words(what, value) for key, value in row.items()}
@@ -316,9 +316,9 @@ def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
     _check_keys(what, row, ("path", "requirements", "runners"))
     path, requirements = row.get("path", ""), row.get("requirements", "")
     if not isinstance(path, str) or not isinstance(requirements, str):
-        raise _bad(what, "has something else than a text as its path", "write it in quotes")
+        raise _bad(what, "has a path that is not a string", "write it in quotes")
     if bool(path) == bool(requirements):
-        raise _bad(what, "needs one of path and requirements", "give one of them")
+        raise _bad(what, "requires either path or requirements", "set one of them")
     named = _texts(what, row.get("runners", ()))
     for each in named:
         if each not in runners:
@@ -336,10 +336,10 @@ def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) 
     _check_keys("reference", row, ("runner", "models", "outputs", "inputs"))
     texts = {key: row.get(key, "") for key in ("runner", "outputs", "inputs")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise _bad("reference", "has something else than a text", "write paths in quotes")
+        raise _bad("reference", "has a value that is not a string", "write paths in quotes")
     if texts["outputs"] or texts["inputs"]:
         if not (texts["outputs"] and texts["inputs"]) or texts["runner"] or "models" in row:
-            raise _bad("reference", "needs outputs and inputs, or a runner", "give both files")
+            raise _bad("reference", "requires outputs and inputs, or a runner", "set both files")
         return ReferenceRow((), texts["outputs"], texts["inputs"])
     models = row.get("models", {})
     if not isinstance(models, Mapping) or not all(isinstance(m, str) for m in models.values()):
@@ -347,7 +347,7 @@ def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) 
             "reference", "has models that are not a table", 'as in models = {"a.onnx" = "b.onnx"}'
         )
     if not texts["runner"]:
-        raise _bad("reference", "names no runner", 'as in runner = "onnx"')
+        raise _bad("reference", "has no runner", 'as in runner = "onnx"')
     flags = _reference_flags(texts["runner"], runners, backends)
     return ReferenceRow(flags, models={str(key): str(value) for key, value in models.items()})
 
@@ -370,7 +370,7 @@ def _words(what: str, value: Any) -> Words:
             return tuple(shlex.split(value))
         except ValueError as error:
             raise _bad(
-                what, f"has flags that no shell takes ({error})", "close the quotes"
+                what, f"has flags with invalid quoting ({error})", "close the quotes"
             ) from None
     return _texts(what, value)
 
@@ -385,7 +385,7 @@ def _texts(what: str, value: Any) -> Words:
 
 def _truth(what: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise _bad(what, f"has {value!r} where true or false belongs", "write true or false")
+        raise _bad(what, f"has {value!r} instead of true or false", "write true or false")
     return value
 
 
@@ -396,7 +396,7 @@ def _is_count(value: Any) -> bool:
 def _check_distinct(axis: str, values: Sequence[Any]) -> None:
     twice = [value for value in dict.fromkeys(values) if list(values).count(value) > 1]
     if twice:
-        raise _bad(axis, f"has {twice[0]!r} twice", "leave one of them out")
+        raise _bad(axis, f"has {twice[0]!r} twice", "remove one of them")
 
 
 def _check_rows(axis: str, rows: Mapping[str, Any]) -> None:
@@ -404,7 +404,5 @@ def _check_rows(axis: str, rows: Mapping[str, Any]) -> None:
     seen: dict[Any, str] = {}
     for name, row in rows.items():
         if row in seen:
-            raise _bad(
-                axis, f"has rows {seen[row]!r} and {name!r} that are the same", "leave one out"
-            )
+            raise _bad(axis, f"has identical rows {seen[row]!r} and {name!r}", "remove one")
         seen[row] = name

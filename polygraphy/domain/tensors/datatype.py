@@ -152,9 +152,7 @@ class DataType(metaclass=_Members):
             made = (each(dtype) for each in _importers.values())
             found = next((entry for entry in made if entry is not None), None)
         if found is None:
-            raise DataTypeConversionException(
-                f"{module} data type {dtype!r} has no counterpart here."
-            )
+            raise DataTypeConversionException(f"{module} data type {dtype!r} is not supported.")
         return found
 
     @staticmethod
@@ -297,6 +295,6 @@ def _converter(module: str) -> DataTypeConverter:
         return resolve(DataTypeConverter, module)
     except Unbound:
         raise DataTypeConversionException(
-            f"Data types of {module!r} are not known here.",
+            f"Data types of {module!r} are unknown.",
             hint="Known: numpy, onnx, onnxruntime, tensorflow, tensorrt, torch.",
         ) from None

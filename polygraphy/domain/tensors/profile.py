@@ -30,8 +30,8 @@ class ShapeTuple:
         ordered = all(low <= mid <= high for low, mid, high in zip(self.min, self.opt, self.max))
         if len(ranks) != 1 or not ordered:
             raise UsageError(
-                f"A range of shapes needs min <= opt <= max in every dimension, not {self}.",
-                hint="Give three shapes of the same rank.",
+                f"A range of shapes requires min <= opt <= max in every dimension, not {self}.",
+                hint="Use three shapes of the same rank.",
             )
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:

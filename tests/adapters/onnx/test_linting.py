@@ -294,7 +294,7 @@ def test_a_model_is_tried_with_longer_data_before_it_is_blamed(
     onnx.save(model, path)
     report = lint(ModelSource(str(path)), OnnxrtTrial())
     assert report.passed, report.entries
-    assert any(f"tried with {shapes}. It fails where" in entry.message for entry in report.entries)
+    assert any(f"run with {shapes}. It fails if" in entry.message for entry in report.entries)
 
 
 def test_a_model_that_fails_at_every_length_is_blamed(tmp_path: Path) -> None:

@@ -393,7 +393,7 @@ def test_a_crash_of_openvino_leaves_one_line(where: str, tmp_path: Path) -> None
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == -11
     said = [each for each in done.stderr.splitlines() if each.startswith("[!]")]
-    ours = f"[!] The process ended while OpenVINO {where} the model: OpenVINO crashed, or it was"
+    ours = f"[!] The process ended while OpenVINO {where} the model: OpenVINO crashed, or the process was"
     assert [each.partition(" killed")[0] for each in said] == [ours] * (
         where in ("compiled", "ran")
     )

@@ -117,7 +117,7 @@ def test_nothing_to_record_is_an_error(tmp_path: Path) -> None:
 
 def test_a_replay_without_its_cache_is_an_error(tmp_path: Path) -> None:
     replay = TacticReplayData({"0xaa": Algorithm(0, 9, [], [])})
-    with pytest.raises(BackendError, match="holds none of the layers"):
+    with pytest.raises(BackendError, match="contains none of the layers"):
         build(TacticReplayer(replay))
 
 
@@ -146,7 +146,7 @@ def test_excluding_takes_selectors() -> None:
         lambda: TacticRecorder(replay, exclude=replay),
         lambda: TacticReplayer(exclude=replay),
     ):
-        with pytest.raises(BackendError, match="Excluding tactics needs algorithm selectors"):
+        with pytest.raises(BackendError, match="Excluding tactics requires algorithm selectors"):
             made()
 
 

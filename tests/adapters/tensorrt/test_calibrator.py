@@ -192,7 +192,7 @@ def test_a_data_loader_is_reported_which_values_are_legal_and_says_so(
     ids = np.empty(64, np.int32)
     memory.copy_to_host(ids, address)
     assert set(ids) == {5, 6, 7, 8, 9}
-    assert "Calibration data: Input tensor: ids | Takes whole numbers" in capsys.readouterr().out
+    assert "Calibration data: Input tensor: ids | Using whole numbers" in capsys.readouterr().out
 
 
 def test_data_on_the_device_stay_where_they_are(trt: CallingTensorRT, memory: HostMemory) -> None:
@@ -241,7 +241,7 @@ def test_an_input_that_the_network_does_not_have_is_refused(
     calibrator = Calibrator(list(feeds()))
     calibrator.set_input_metadata(TensorMetadata().add("x", np.float32, (4,)))
     assert calibrator.get_batch(["x"]) is None
-    with pytest.raises(InputError, match=r"Extra inputs in .*'y'.*takes \['x'\]"):
+    with pytest.raises(InputError, match=r"Extra inputs in .*'y'.*expects \['x'\]"):
         finish(calibrator)
 
 

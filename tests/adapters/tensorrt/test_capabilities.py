@@ -217,7 +217,7 @@ def test_a_missing_feature_says_who_has_it_and_what_to_do() -> None:
     with using(named_module("11.4.0.106")), pytest.raises(BackendError) as caught:
         capabilities().require("calibrators", "calibrator=...")
     message = str(caught.value)
-    assert message.startswith("calibrator=... needs INT8 calibrators, which TensorRT 11.4.0.106")
+    assert message.startswith("calibrator=... requires INT8 calibrators, which TensorRT 11.4.0.106")
     assert "8.6 to 10.x" in message
     assert "Q/DQ" in message
 
@@ -231,10 +231,10 @@ def test_members_of_enums_are_found_by_name_in_any_case() -> None:
     with using(named_module("8.6.0")):
         assert enum_value("BuilderFlag", "fp16", "fp16=True").name == "FP16"
         with pytest.raises(
-            BackendError, match=r"bf16=True needs BuilderFlag\.BF16.*Available: .*FP16"
+            BackendError, match=r"bf16=True requires BuilderFlag\.BF16.*Available: .*FP16"
         ):
             enum_value("BuilderFlag", "bf16", "bf16=True")
-        with pytest.raises(BackendError, match="no RuntimePlatform at all"):
+        with pytest.raises(BackendError, match="It has no RuntimePlatform"):
             enum_value("RuntimePlatform", "SAME_AS_BUILD", "runtime_platform")
 
 
@@ -260,10 +260,10 @@ def test_without_tensorrt_the_error_says_how_to_install_it(monkeypatch: pytest.M
 
 def test_who_has_members_of_enums_is_as_recorded() -> None:
     said = {
-        "TensorRT 8.6 has it": "10000",
-        "TensorRT 8.6 to 10.x have it": "11100",
-        "TensorRT 10.0 and later, and TensorRT-RTX, have it": "01111",
-        "later TensorRT 10.x, 11.x and TensorRT-RTX have it": "00111",
+        "TensorRT 8.6 supports it": "10000",
+        "TensorRT 8.6 to 10.x support it": "11100",
+        "TensorRT 10.0 and later, and TensorRT-RTX, support it": "01111",
+        "later TensorRT 10.x, 11.x and TensorRT-RTX support it": "00111",
     }
     for name, where in MEMBERS.items():
         found = "".join(str(int(name in names_of(version))) for version in VERSIONS)

@@ -40,7 +40,7 @@ def test_each_installed_module_is_shown_with_its_features(installed: pytest.Monk
     assert rtx.title == "TensorRT-RTX 1.7.1.116 (in use with POLYGRAPHY_USE_TENSORRT_RTX=1)"
     assert len(tensorrt.facts) == len(rtx.facts) == len(FEATURES)
     assert dict(tensorrt.facts)["INT8 calibrators"] == "yes"
-    assert dict(rtx.facts)["INT8 calibrators"] == "no: TensorRT 8.6 to 10.x have it"
+    assert dict(rtx.facts)["INT8 calibrators"] == "no: TensorRT 8.6 to 10.x support it"
     assert dict(tensorrt.facts)["weight streaming"].startswith("no: TensorRT 10.0 and later")
     assert dict(rtx.facts)["weight streaming"] == "yes"
 
@@ -105,7 +105,7 @@ def test_gpus_are_those_that_the_driver_names(installed: pytest.MonkeyPatch) -> 
     assert gpus.remarks == ()
     installed.setattr(_Driver, "count", 0)
     [gpus] = tensorrt_sections()
-    assert gpus.remarks == ("The CUDA driver finds no GPU.",)
+    assert gpus.remarks == ("The CUDA driver found no GPU.",)
     installed.setattr(gpu, "_driver", lambda: None)
     [gpus] = tensorrt_sections()
-    assert gpus.remarks == ("None: the CUDA driver is missing, or finds no device.",)
+    assert gpus.remarks == ("None: the CUDA driver is missing, or found no device.",)

@@ -343,7 +343,8 @@ def test_every_flag_of_the_parser_can_be_set(rtx: Any, flag: str) -> None:
     )
     if flag == "report_capability_dla":  # There is no DLA here, so it supports no node.
         with pytest.raises(
-            BackendError, match=r"DLA validation failed for layer.*\n.*refuses what does not run"
+            BackendError,
+            match=r"DLA validation failed for layer.*\n.*rejects every node that DLA cannot run",
         ):
             loader()
     else:
@@ -358,5 +359,5 @@ def test_a_flag_that_needs_a_configuration_says_so(rtx: Any) -> None:
 
 def test_types_that_no_layer_is_of_leave_no_output(rtx: Any) -> None:
     network = NetworkFromOnnxBytes(models.mlp().SerializeToString())
-    with pytest.raises(UsageError, match="Name tensors, or other types"):
+    with pytest.raises(UsageError, match="Choose tensors, or different types"):
         ModifyNetworkOutputs(network, mark_layer_types=["convolution"])()

@@ -49,7 +49,7 @@ def test_a_configuration_takes_open_profiles(capsys: pytest.CaptureFixture[str])
 
 def test_shapes_that_do_not_fit_are_reported_as_usual() -> None:
     builder, network = network_with((-1, 3))
-    with pytest.raises(UsageError, match="in the network its shape is"):
+    with pytest.raises(UsageError, match="its shape in the network is"):
         Profile().add("x", max=(4,)).to_trt(builder, network)
     with pytest.raises(UsageError, match="neither opt nor max"):
         Profile().add("x", min=(1, 3))

@@ -31,13 +31,13 @@ def _zip() -> bytes:
 
 FOREIGN = {
     "an ONNX model": models.mlp().SerializeToString(),
-    "a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n",
+    "a Git LFS pointer file": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n",
     "a calibration cache": b"TRT-8600-EntropyCalibration2\nx: 3c008912\n",
     "a zip archive": _zip(),
     "gzip data": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
     "an HDF5 file": b"\x89HDF\r\n\x1a\n",
     "a shared library": b"\x7fELF\x02\x01\x01" + bytes(57),
-    "nothing but zeros": bytes(4096),
+    "starts with zeros only": bytes(4096),
     "it is text": json.dumps({"tactics": ["a", "b", "c", "d"] * 20}).encode(),
 }
 

@@ -49,7 +49,7 @@ def test_memory_for_the_shapes_at_hand(trt: FakeTensorRT) -> None:
 def test_memory_for_the_shapes_at_hand_needs_a_newer_tensorrt() -> None:
     with (
         fake_machine(8) as trt,
-        pytest.raises(BackendError, match=r"--allocation-strategy\) needs"),
+        pytest.raises(BackendError, match=r"--allocation-strategy\) requires"),
     ):
         TrtRunner(identity(trt), allocation_strategy="runtime").activate()
 
@@ -76,9 +76,9 @@ def test_weights_that_are_streamed(trt: FakeTensorRT, options: Any, budget: int)
 @pytest.mark.parametrize(
     ("options", "reported"),
     [
-        ({"weight_streaming_budget": 1, "weight_streaming_percent": 1}, "not in both"),
+        ({"weight_streaming_budget": 1, "weight_streaming_percent": 1}, "not both"),
         ({"weight_streaming_percent": 101}, "between 0 and 100"),
-        ({"weight_streaming_budget": -3}, "no meaning"),
+        ({"weight_streaming_budget": -3}, "is not a valid weight streaming budget"),
     ],
 )
 def test_budgets_without_a_meaning(trt: FakeTensorRT, options: Any, reported: str) -> None:
@@ -87,7 +87,7 @@ def test_budgets_without_a_meaning(trt: FakeTensorRT, options: Any, reported: st
 
 
 def test_weights_that_cannot_be_streamed(any_trt: FakeTensorRT) -> None:
-    with pytest.raises(BackendError, match="no weights to stream"):
+    with pytest.raises(BackendError, match="cannot stream weights"):
         TrtRunner(identity(any_trt), weight_streaming_budget=10).activate()
     with TrtRunner(identity(any_trt), weight_streaming_budget=-2):
         pass

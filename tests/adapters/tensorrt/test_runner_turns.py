@@ -113,7 +113,7 @@ def test_a_context_of_the_caller_stays_alone(trt: FakeTensorRT) -> None:
 @pytest.mark.parametrize(
     ("generation", "facts"),
     [(8, {}), (10, {"refuses_others": True}), (10, {"contexts": 1}), (10, {"memory": 1 << 40})],
-    ids=["a profile for one context", "no second one runs", "none can be made", "no memory"],
+    ids=["allows one context", "no second one runs", "none can be made", "no memory"],
 )
 def test_where_there_can_be_one_context_it_does_everything(
     generation: int, facts: dict[str, Any], capsys: pytest.CaptureFixture[str]

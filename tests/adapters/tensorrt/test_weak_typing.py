@@ -216,7 +216,9 @@ def test_flags_of_a_strongly_typed_network_are_refused_before_the_build() -> Non
     with using(named_module(version)):
         parts = (Builder(version), Network("IDENTITY", strongly_typed=True))
         config = CreateConfig(fp16=True, profiles=[Profile().add("x", (1, 8), (1, 8), (1, 8))])
-        with pytest.raises(UsageError, match="FP16 has no effect on a strongly typed network"):
+        with pytest.raises(
+            UsageError, match="FP16 cannot be combined with a strongly typed network"
+        ):
             EngineBytesFromNetwork(parts, config)()
 
 
@@ -256,7 +258,7 @@ class _capturing_nothing:
 def test_strong_typing_and_casts_need_a_newer_version() -> None:
     with (
         using(named_module("8.6.0")),
-        pytest.raises(BackendError, match=r"strongly typed networks.*use fp16=True"),
+        pytest.raises(BackendError, match=r"strongly typed networks.*fp16=True"),
     ):
         create_network(strongly_typed=True)
 

@@ -172,7 +172,7 @@ def test_culprits_are_shown_with_what_was_tried() -> None:
         comparisons=[],
     )
     page = report_page(found, chain(9))
-    for text in ("DivMulFusion", "Without it, all outputs match.", "Tried: this makes it agree.",
+    for text in ("DivMulFusion", "Without it, all outputs match.", "Verified fix: all outputs match.",
                  "--something</code>", "3/5 layer by layer"):  # fmt: skip
         assert text in page, text
     assert page.count(" centre") == 1  # The graph is drawn around it.
@@ -207,8 +207,8 @@ def test_errors_by_depth_are_drawn_and_colour_the_graph_around_the_culprit() -> 
     ours = [curve("isolated", None), {**curve("isolated", 20), "party": "onnx"}]
     ours[1]["tensors"] = [{**each, "relative": 1e-7} for each in ours[1]["tensors"]]
     both = report_page(evolve(found, results=[{"kind": "errors", "curves": ours}]), chain(40))
-    assert "each node of the graph that is run, alone" in page  # The legend is of what is drawn.
-    assert "each node of the graph that is run, alone" not in both
+    assert "each node of the executed graph, by itself" in page  # The legend is of what is drawn.
+    assert "each node of the executed graph, by itself" not in both
     first, second = re.findall(r'<div class="scroll curves".*?</svg>', both, re.S)
     scale = re.compile(r'text-anchor="end">(1e-?\d+)<')
     assert scale.findall(first) == scale.findall(second)
@@ -230,8 +230,8 @@ def test_where_nothing_helps_the_page_says_how_it_is_reported() -> None:
     remedy = {"command": command, "proven": False}
     culprits = [{"nodes": ["n20"], "cause": "kernel", "remedy": remedy}]
     page = report_page(evolve(document([], culprits=culprits), comparisons=[]), None)
-    assert command in page and "This may help." not in page
-    assert "Nothing that helps is known." in page
+    assert command in page and "Possible fix, not tried." not in page
+    assert "No fix is known." in page
 
 
 def test_what_cannot_be_typed_cannot_be_copied() -> None:
@@ -256,15 +256,15 @@ def test_cells_of_a_sweep_have_verdict_report_and_command() -> None:
     elsewhere = report_page(sweep_document(40), None, "out/pages")
     assert f'<a href="../../plan.sweep/cells/00/{19:032x}.report.json">report</a>' in elsewhere
     assert "<b>1 of 1" not in page
-    assert "2 cells: Outputs differ; they were not diagnosed (--diagnose does)" in page
+    assert "2 cells: Outputs differ; not diagnosed (add --diagnose)" in page
 
 
 @pytest.mark.parametrize(
     ("command", "proven", "said"),
     [
-        ("polygraphy surgeon copy m.onnx", True, "Tried: this makes it agree."),
-        ("polygraphy surgeon copy m.onnx", False, "This may help."),
-        ("polygraphy diagnose m.onnx --issue i.md", False, "Nothing that helps is known."),
+        ("polygraphy surgeon copy m.onnx", True, "Verified fix: all outputs match."),
+        ("polygraphy surgeon copy m.onnx", False, "Possible fix, not tried."),
+        ("polygraphy diagnose m.onnx --issue i.md", False, "No fix is known."),
     ],
 )
 def test_what_is_known_of_a_remedy_of_cells_is_said(command: str, proven: bool, said: str) -> None:

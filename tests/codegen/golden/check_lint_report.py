@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find out what is wrong with identity.onnx.
+"""Find the problems of identity.onnx.
 
 polygraphy check lint identity.onnx -o lint.json --seed 3 --providers cpu --input-shapes 'x:[1,1,2,2]'
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Convert model.onnx to a picture of its TensorRT network.
+"""Convert model.onnx to an image of its TensorRT network.
 
 polygraphy convert model.onnx --convert-to onnx-like-trt-network -o seen.onnx
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build model.onnx in TensorRT again and again.
+"""Build model.onnx in TensorRT repeatedly.
 
 polygraphy debug build model.onnx --num-iterations 10 --save-tactics multiple.json
 """

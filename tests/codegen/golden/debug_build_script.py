@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build network.py in TensorRT again and again.
+"""Build network.py in TensorRT repeatedly.
 
 polygraphy debug build network.py:make --until bad --plugins a.so --int8 --data-loader-script data.py --iter-artifact a.plan --no-remove-intermediate --fail-regex mismatch 'a b' --skip-code 3 4 --show-output --check ./check.sh -v
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build identity.onnx in TensorRT again and again.
+"""Build identity.onnx in TensorRT repeatedly.
 
 polygraphy debug build identity.onnx --fp16 --save-tactics replay.json --artifacts-dir replays --artifacts replay.json --until=10 --check polygraphy run polygraphy_debug.engine --trt --load-outputs golden.json
 """

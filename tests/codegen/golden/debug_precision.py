@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find the layers of reduced.onnx that need more precision in TensorRT.
+"""Find the layers of reduced.onnx that need higher precision in TensorRT.
 
 polygraphy debug precision reduced.onnx --golden-outputs onnxrt_outputs.json --mark-all --save-layer-outputs analysis.json
 """

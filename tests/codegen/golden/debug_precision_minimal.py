@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find the layers of model.onnx that need more precision in TensorRT.
+"""Find the layers of model.onnx that need higher precision in TensorRT.
 
 polygraphy debug precision model.onnx --shape-inference --fp16 --int8 --mode minimal --dir reverse -p float16 --load-debug-replay replay.json --save-debug-replay replay.json --check false
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find the nodes of identity.onnx that have to stay in fp32.
+"""Find the nodes of identity.onnx that must stay in fp32.
 
 polygraphy debug precision identity.onnx --onnxrt --no-remove-intermediate --check polygraphy run polygraphy_debug.onnx --onnx
 """

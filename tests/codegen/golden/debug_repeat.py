@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check the same again and again.
+"""Run a check repeatedly.
 
 polygraphy debug repeat --until 2 --iter-info iteration.json --artifacts repeated.json --check-timeout 60 --check polygraphy run identity.onnx --onnxrt --save-outputs repeated.json
 """

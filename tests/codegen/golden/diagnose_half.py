@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find out whether identity.onnx would work in fp16.
+"""Check whether identity.onnx works in fp16.
 
 polygraphy diagnose identity.onnx --fp-to-fp16
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find out whether identity.onnx would work in bf16.
+"""Check whether identity.onnx works in bf16.
 
 polygraphy diagnose identity.onnx --to-bf16 --rtol 0.05 --atol 1e-3 --input-shapes 'x:[1,1,2,2]'
 """

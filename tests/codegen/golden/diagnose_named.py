@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find out why the outputs of identity.onnx are wrong.
+"""Find the cause of wrong outputs of identity.onnx.
 
 polygraphy diagnose identity.onnx --runner cpu=--onnxrt --runner 'cuda=--onnxrt --providers cuda:use_tf32=0' --runner 'f32=--openvino --openvino-precision f32'
 """

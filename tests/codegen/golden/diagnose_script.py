@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find out why the outputs of identity.onnx are wrong.
+"""Find the cause of wrong outputs of identity.onnx.
 
 polygraphy diagnose identity.onnx --torch net.py:load_model --onnx
 """

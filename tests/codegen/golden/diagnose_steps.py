@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find out why the outputs of model.onnx are wrong.
+"""Find the cause of wrong outputs of model.onnx.
 
 polygraphy diagnose model.onnx --onnxrt --steps --state none
 """

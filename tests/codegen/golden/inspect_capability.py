@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell which nodes of model.onnx TensorRT does not support.
+"""List the nodes of model.onnx that TensorRT does not support.
 
 polygraphy inspect capability model.onnx
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tell which nodes of model.onnx an execution provider of ONNX Runtime does not support.
+"""List the nodes of model.onnx that an execution provider of ONNX Runtime does not support.
 
 polygraphy inspect capability model.onnx --providers cuda:device_id=1 cpu
 """

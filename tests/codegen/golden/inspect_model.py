@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what identity_fp16.onnx consists of.
+"""Show the contents of identity_fp16.onnx.
 
 polygraphy inspect model identity_fp16.onnx
 """

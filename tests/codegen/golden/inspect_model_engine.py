@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what a.engine consists of.
+"""Show the contents of a.engine.
 
 polygraphy inspect model a.engine --plugins a.so --load-runtime libnvinfer_lean.so --show layers
 """

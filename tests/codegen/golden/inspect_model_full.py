@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what identity.onnx consists of.
+"""Show the contents of identity.onnx.
 
 polygraphy inspect model identity.onnx --show-weights --mode=full
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what identity.onnx and identity_fp16.onnx consist of.
+"""Show the contents of identity.onnx and identity_fp16.onnx.
 
 polygraphy inspect model identity.onnx identity_fp16.onnx --format json --stats --list-unbounded-dds --shape-inference --no-onnxruntime-shape-inference --model-type onnx
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what m.onnx consists of.
+"""Show the contents of m.onnx.
 
 polygraphy inspect model m.onnx --convert-to trt --trt-outputs a b --trt-npps edit.py --plugins a.so --onnx-flags native_instancenorm --format json
 """

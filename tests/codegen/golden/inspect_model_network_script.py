@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what net.py:make consists of.
+"""Show the contents of net.py:make.
 
 polygraphy inspect model net.py:make --all-tensor-formats linear --show layers attrs
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show what folder consists of.
+"""Show the contents of folder.
 
 polygraphy inspect model folder --model-type ckpt --ckpt name --freeze-graph --tf-outputs a b
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find the plugins that make model.onnx quicker.
+"""Find plugins that make model.onnx faster.
 
 polygraphy plugin autotune model.onnx --plugin-dir plugins -o tuned.onnx
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find the plugins that make model.onnx quicker.
+"""Find plugins that make model.onnx faster.
 
 polygraphy plugin autotune model.onnx --plugin-dir plugins --load-config-yaml chosen.yaml --plugin-libraries a.so --python-plugins register.py --input-shapes 'x:[2,8]' --seed 3 --autotune-mode exhaustive --max-combinations 9 --threshold 0.5 --rtol 1e-2 --timing-cache t.cache --report report.json --save-external-data weights.bin --tactic-sources --pool-limit workspace:1G --int8 --layer-precisions a:fp16
 """

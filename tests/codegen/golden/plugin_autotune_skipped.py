@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find the parts of model.onnx that plugins could compute.
+"""Find the parts of model.onnx that match plugins.
 
 polygraphy plugin autotune model.onnx --plugin-dir plugins --skip-autotuning --save-config-yaml --include a
 """

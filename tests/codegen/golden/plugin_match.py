@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find the parts of folder/model.onnx that plugins could compute.
+"""Find the parts of folder/model.onnx that match plugins.
 
 polygraphy plugin match folder/model.onnx --plugin-dir plugins --include a b --shape-inference
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put plugins into model.onnx.
+"""Replace parts of model.onnx by plugins.
 
 polygraphy plugin replace model.onnx --plugin-dir plugins --config chosen.yaml -o fused.onnx
 """

@@ -18,7 +18,7 @@ def main() -> bool:
         OnnxReferenceRunner(OnnxFromPath(MODEL)),
     ]
     results = Comparator.run(runners, streaming=True)
-    # Lazy: each iteration is checked when it is asked for.
+    # Lazy: each iteration is checked when it is requested.
     results = Comparator.validate(results, check_inf=True, fail_fast=True)
     return bool(
         Comparator.compare_accuracy(

@@ -18,7 +18,7 @@ def main() -> bool:
         OnnxReferenceRunner,
     ]
     results = Comparator.run_layerwise(make_runners, MODEL, exclude_outputs=["x_fp16"])
-    # Lazy: each iteration is checked when it is asked for.
+    # Lazy: each iteration is checked when it is requested.
     results = Comparator.validate(results, check_inf=True)
     return bool(Comparator.compare_accuracy(results, allow_missing_outputs=True))
 

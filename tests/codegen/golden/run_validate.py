@@ -14,7 +14,7 @@ MODEL = "identity_fp16.onnx"
 def main() -> None:
     runners = [OnnxrtRunner(SessionFromOnnx(MODEL))]
     results = Comparator.run(runners, streaming=True)
-    # Lazy: each iteration is checked when it is asked for.
+    # Lazy: each iteration is checked when it is requested.
     results = Comparator.validate(results, check_inf=True)
     for _ in results:
         pass  # Each iteration is computed when it is asked for.

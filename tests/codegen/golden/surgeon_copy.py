@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copy nodes of a model that is right into model.onnx.
+"""Copy nodes from a correct model into model.onnx.
 
 polygraphy surgeon copy model.onnx --reference right.onnx --nodes conv1 'a b'
 """

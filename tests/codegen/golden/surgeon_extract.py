@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cut a part out of identity.onnx.
+"""Extract a part of identity.onnx.
 
 polygraphy surgeon extract identity.onnx --inputs x:auto:auto --outputs y:auto --verify --seed 2 -o part.onnx
 """

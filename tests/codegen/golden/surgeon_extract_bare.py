@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cut a part out of model.onnx.
+"""Extract a part of model.onnx.
 
 polygraphy surgeon extract model.onnx --inputs input --outputs intermediate
 """

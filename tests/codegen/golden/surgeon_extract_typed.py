@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cut a part out of model.onnx.
+"""Extract a part of model.onnx.
 
 polygraphy surgeon extract model.onnx --inputs 'a:[1,N,-1]:float16' --outputs b:float32 c --force-fallback-shape-inference --model-input-shapes 'input:[1,3,224,224]' --fp-to-fp16
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put a node into identity.onnx.
+"""Insert a node into identity.onnx.
 
 polygraphy surgeon insert identity.onnx --inputs x --outputs y --op Elu --name elu --attrs alpha=0.5 --shape-inference -o inserted.onnx
 """

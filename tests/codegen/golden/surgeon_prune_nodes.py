@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Take nodes out of model.onnx.
+"""Remove nodes from model.onnx.
 
 polygraphy surgeon prune model.onnx --remove-node-types CustomOp Dropout
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put random weights into model.onnx.
+"""Fill model.onnx with random weights.
 
 polygraphy surgeon weight-reconstruct model.onnx -o full.onnx --verify --load-inputs inputs.json
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Take the weights out of model.onnx.
+"""Remove the weights from model.onnx.
 
 polygraphy surgeon weight-strip model.onnx --exclude-list names.txt
 """

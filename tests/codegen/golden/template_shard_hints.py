@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Find out how model.onnx can be split over devices.
+"""Compute how to split model.onnx over several devices.
 
 polygraphy template shard-hints model.onnx -o hints.json --i-idx 1 --o-idx 1 --k-idx 3 --v-idx 2 --nb-rank 4 --no-suggest-io --groups 0 1 --ignore-external-data
 """

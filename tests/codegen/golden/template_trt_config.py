@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make a TensorRT builder configuration.
+"""Create a TensorRT builder configuration.
 
 polygraphy template trt-config --fp16 --workspace 1G -o -
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make a TensorRT builder configuration for model.onnx.
+"""Create a TensorRT builder configuration for model.onnx.
 
 polygraphy template trt-config model.onnx --int8 --calibration-cache c.cache --load-inputs in.json --trt-min-shapes 'x:[1,3]' --trt-opt-shapes 'x:[2,3]' --trt-max-shapes 'x:[4,3]' -o -
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make a TensorRT network with the network API.
+"""Create a TensorRT network with the network API.
 
 polygraphy template trt-network -o -
 """

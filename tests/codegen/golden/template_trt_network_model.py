@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make a TensorRT network with the network API, starting from model.onnx.
+"""Create a TensorRT network with the network API, starting from model.onnx.
 
 polygraphy template trt-network model.onnx --strongly-typed -o -
 """

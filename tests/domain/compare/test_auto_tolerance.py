@@ -68,7 +68,7 @@ def test_one_of_the_two_may_be_a_number_and_outputs_may_differ() -> None:
 
 @pytest.mark.parametrize("word", ["sloppy", "Auto", ""])
 def test_other_words_are_no_tolerance(word: str) -> None:
-    with pytest.raises(UsageError, match="A tolerance is a number"):
+    with pytest.raises(UsageError, match="A tolerance must be a number"):
         SimpleCompareFunc(rtol=word)
 
 

@@ -75,7 +75,7 @@ def test_an_iteration_without_metrics_fails_the_output() -> None:
 
 @pytest.mark.parametrize("answer", [True, "yes"])
 def test_there_is_no_average_of_bare_verdicts(answer: Any) -> None:
-    with pytest.raises(UsageError, match="no average of verdicts without metrics"):
+    with pytest.raises(UsageError, match="Verdicts without metrics have no average"):
         average_of([answer])
 
 

@@ -64,7 +64,7 @@ def test_the_first_misplaced_entry_is_reported() -> None:
 def test_a_tolerance_that_leaves_nothing_to_compare_fails() -> None:
     result = compare([1, 2, 3], [4, 5, 6], 3)
     assert isinstance(result, UncomparedResult)
-    assert "leaves nothing to compare of lists of 3 entries" in result.reason
+    assert "is too large for lists of 3 entries" in result.reason
 
 
 def test_shapes_must_match() -> None:
@@ -73,7 +73,7 @@ def test_shapes_must_match() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 0.5, True, "1", {"y": -1}])
 def test_a_tolerance_is_a_whole_number(bad: Any) -> None:
-    with pytest.raises(UsageError, match="An index tolerance is a whole number from 0"):
+    with pytest.raises(UsageError, match="An index tolerance must be a whole number of at least 0"):
         IndicesCompareFunc(bad)
 
 

@@ -219,7 +219,7 @@ def test_metrics_alone_can_be_held_to_another_statistic() -> None:
     loaded.set_thresholds(Tolerance("max", atol=1))
     assert loaded
     loaded.set_thresholds(Tolerance("quantile", atol=1))
-    with pytest.raises(UsageError, match="do not hold the quantile"):
+    with pytest.raises(UsageError, match="do not contain the quantile"):
         bool(loaded)
 
 
@@ -232,7 +232,7 @@ def test_metrics_alone_cannot_be_held_to_every_element() -> None:
 
 def test_nothing_is_known_without_metrics() -> None:
     assert OutputCompareResult().metric_values() == dict.fromkeys(FIELDS)
-    with pytest.raises(UsageError, match="only be judged while the outputs are at hand"):
+    with pytest.raises(UsageError, match="checked only while the outputs are in memory"):
         bool(OutputCompareResult())
     assert OutputCompareResult(passed=True)
     assert not OutputCompareResult(passed=False)

@@ -47,7 +47,7 @@ def without_verdict(**facts: Any) -> dict[str, Any]:
         (record(code=3), "error", "said"),
         (without_verdict(code=3, said="no backend"), "error", "no backend"),
         (without_verdict(code=0), "error", "left no verdict"),
-        (without_verdict(code=-11, said="last"), "crashed", "signal 11. Its last line: last"),
+        (without_verdict(code=-11, said="last"), "crashed", "signal 11. Last line: last"),
         (without_verdict(code=-9, ended="timeout"), "timeout", "Stopped after 1 s"),
         (without_verdict(code=-9, ended="memory"), "memory", "Stopped at 1 MiB"),
     ],
@@ -99,7 +99,7 @@ def test_known_failures_do_not_count_until_they_expire() -> None:
     assert len(notes) == 3
     assert "n a passes" in notes[0]
     assert "expired on 2026-01-01" in notes[1]
-    assert "is of no cell" in notes[2]
+    assert "matches no cell" in notes[2]
     assert [row.name for row in SweepOutcome(made).new_failures] == ["o a"]
     made, _ = known_among(rows, known, "2026-01-01")
     assert [row.known for row in made] == ["r", "", "t"]
@@ -182,9 +182,9 @@ def test_failures_that_a_diagnosis_does_not_explain() -> None:
     diagnoses["d"] = late
     groups = [(list(group.cells), group.cause) for group in groups_of(rows, diagnoses)]
     assert groups == [
-        (["a", "b"], "Outputs differ, and the diagnosis blames nothing: All outputs match in fp16"),
+        (["a", "b"], "Outputs differ, and the diagnosis found no fault: All outputs match in fp16"),
         (["d"], "Outputs differ, but their diagnosis failed: Stopped after N s: the time limit"),
-        (["c"], "Outputs differ; they were not diagnosed (--diagnose does)"),
+        (["c"], "Outputs differ; not diagnosed (add --diagnose)"),
     ]
 
 
@@ -193,7 +193,7 @@ def test_why_there_is_no_reference_is_a_group_of_cells() -> None:
         ROW,
         model="net.onnx",
         state="no reference",
-        summary="What it is compared with failed: no Conv.",
+        summary="Its reference failed: no Conv.",
     )
     passed = evolve(ROW, name="m b", state="passed")
     [group] = groups_of([row, passed], {})

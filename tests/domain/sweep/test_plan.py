@@ -25,31 +25,31 @@ LEAST: dict[str, Any] = {
     ("change", "said"),
     [
         ({"modells": []}, "In the plan the key 'modells' does not exist.*'models'"),
-        ({"models": []}, "models: it names no model"),
+        ({"models": []}, "models: it lists no model"),
         ({"models": ["a", "a"]}, "models: it has 'a' twice"),
         ({"models": [3]}, "models: it is not a list of strings"),
         ({"runners": {}}, "runners: it has no value"),
         ({"runners": ["--onnxrt"]}, "runners: it is not a table"),
         ({"runners": {"a": ""}}, "runner 'a': it has no flags"),
         ({"runners": {"a": {"flag": "-"}}}, "In runner 'a' the key 'flag' does not exist"),
-        ({"runners": {"a": "--x 'y"}}, "flags that no shell takes"),
-        ({"runners": {"a": "--x", "b": ["--x"]}}, "rows 'a' and 'b' that are the same"),
-        ({"runners": {"a": {"flags": "--x", "gpu": 1}}}, "has 1 where true or false belongs"),
+        ({"runners": {"a": "--x 'y"}}, "flags with invalid quoting"),
+        ({"runners": {"a": "--x", "b": ["--x"]}}, "identical rows 'a' and 'b'"),
+        ({"runners": {"a": {"flags": "--x", "gpu": 1}}}, "has 1 instead of true or false"),
         ({"precisions": {}}, "precisions: it has no value"),
         ({"precisions": {"p": {"trt": "--fp16"}}}, "the key 'trt' does not exist"),
-        ({"precisions": {"a": "--fp16", "b": "--fp16"}}, "'a' and 'b' that are the same"),
+        ({"precisions": {"a": "--fp16", "b": "--fp16"}}, "identical rows 'a' and 'b'"),
         ({"shapes": {"s": {}}}, "shapes, row 's': it has no value"),
         ({"seeds": []}, "seeds: it has no value"),
         ({"seeds": [1, 1]}, "seeds: it has 1 twice"),
         ({"seeds": [True]}, "seeds: it is not a list of integers"),
         ({"iterations": 0}, "iterations: it is not an integer from 1"),
-        ({"environments": {"e": {"path": "a", "requirements": "b"}}}, "one of path and requ"),
+        ({"environments": {"e": {"path": "a", "requirements": "b"}}}, "either path or requ"),
         ({"environments": {"e": {"path": "a", "runners": ["trt"]}}}, "the runner 'trt'"),
-        ({"environments": {"e": "a", "f": "a"}}, "rows 'e' and 'f' that are the same"),
+        ({"environments": {"e": "a", "f": "a"}}, "identical rows 'e' and 'f'"),
         ({"reference": None}, "reference: it is missing"),
         ({"reference": "ornx"}, "As reference the runner 'ornx' does not exist.*'onnx'"),
-        ({"reference": {"outputs": "o.json"}}, "needs outputs and inputs"),
-        ({"reference": {"models": {"a": "b"}}}, "names no runner"),
+        ({"reference": {"outputs": "o.json"}}, "requires outputs and inputs"),
+        ({"reference": {"models": {"a": "b"}}}, "has no runner"),
         ({"flags": "--val-range [1,2]"}, "flags: it has --val-range, but every cell loads"),
         ({"flags": "--seed=3"}, "Write it as seeds"),
         ({"runners": {"a": "--x --iterations 3"}}, "runner 'a': it has --iterations"),
@@ -58,7 +58,7 @@ LEAST: dict[str, Any] = {
             "precisions, row 'p': it has --load-inputs",
         ),
         ({"flags": "--inputs x:[2]"}, r"Write shapes as a row of \[shapes\]"),
-        ({"same_machine": "yes"}, "has 'yes' where true or false belongs"),
+        ({"same_machine": "yes"}, "has 'yes' instead of true or false"),
     ],
 )
 def test_what_cannot_be_meant_is_one_clear_line(change: dict[str, Any], said: str) -> None:
@@ -182,3 +182,16 @@ def test_a_pattern_means_a_name_or_a_part_of_it() -> None:
     assert is_meant(name, ["a.onnx onnxrt"])
     assert is_meant(name, ["x", "*/fp16"])
     assert not is_meant(name, ["fp32"])
+
+
+def test_the_reference_of_a_model_with_states_runs_the_same_steps() -> None:
+    plan = plan_of(
+        {
+            "models": ["m"],
+            "reference": "onnx",
+            "runners": {"a": "--a"},
+            "flags": "--steps 5 --rtol auto --state p:q r:s",
+        }
+    )
+    [cell] = cells_of(plan, ["m"])
+    assert cell.asked.flags == ("--onnx", "--steps", "5", "--state", "p:q", "r:s", "--seed", "1")

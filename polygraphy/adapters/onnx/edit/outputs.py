@@ -319,7 +319,7 @@ def _check_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]
             raise InputError(f"The input data lack {', '.join(map(repr, missing))}.")
         yield {name: feed_dict[name] for name in asked}
     if is_empty:
-        raise InputError("There are no input data to run the model with.")
+        raise InputError("There are no input data to run the model.")
 
 
 def observe_metadata(

@@ -162,12 +162,12 @@ def _differences(record: BuildRecord) -> Iterable[str]:
     here = f"{caps.name} {caps.version}"
     built = f"{record.library} {record.version}"
     if built != here and "VERSION_COMPATIBLE" not in record.flags:
-        yield f"it was built with {built}, but this is {here}; it may not load. Build it again."
+        yield f"it was built with {built}, but this is {here}, so it may not load. Build it again."
     gpu = gpu_name()
     if record.gpu and gpu and record.gpu != gpu and record.hardware_compatibility == "NONE":
-        yield f"it was built for {record.gpu}, but this is {gpu}; build it again."
+        yield f"it was built for {record.gpu}, but this is {gpu}. Build it again."
     if record.model is not None and record.model.has_changed():
-        yield f"the model {record.model.path} has changed since it was built; build it again."
+        yield f"the model {record.model.path} changed after the build. Build it again."
 
 
 def _load_record(path: Path) -> BuildRecord | None:

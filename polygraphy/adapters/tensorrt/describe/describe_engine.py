@@ -164,7 +164,7 @@ def inspected_layers(
     try:
         described = json.loads(text).get("Layers", [])
     except ValueError:
-        G_LOGGER.warning("The layers of the engine cannot be shown: TensorRT does not tell them.")
+        G_LOGGER.warning("The layers of the engine cannot be shown: TensorRT does not list them.")
         return []
     # An engine of little detail tells names only.
     return [
@@ -278,7 +278,7 @@ def inspected_dtype(engine: Any) -> str:
     try:
         layers = inspected_layers(engine, attrs=True)
     except Exception as error:  # Facts are an extra: an engine that tells nothing still runs.
-        G_LOGGER.verbose(f"The engine inspector tells nothing: {error}")
+        G_LOGGER.verbose(f"The engine inspector failed: {error}")
         return ""
     if any(word in f"{one.op} {one.name}".lower() for one in layers for word in _OPAQUE):
         return ""
@@ -303,17 +303,17 @@ def engine_facts(engine: Any) -> DeferredFacts:
 def _facts(engine: Any) -> ModelFacts:
     record = record_of(engine)
     if record is not None and record.compute_dtypes:
-        _tell(record.compute_dtypes.values(), "so the network and the flags of its build say")
+        _tell(record.compute_dtypes.values(), "according to the network and the flags of its build")
         lowered = _lowered(record.compute_dtypes.values())
         return ModelFacts(record.compute_dtypes, _input_hints(record), lowered=lowered)
     dtype = inspected_dtype(engine)
     if not dtype:
         G_LOGGER.verbose(
-            "The engine does not tell in which data types it computes: build it with detailed"
-            " profiling verbosity, or keep the .build.json that was saved with it beside it."
+            "The engine does not report its data types: build it with detailed profiling"
+            " verbosity, or keep the .build.json of the build beside it."
         )
         return ModelFacts()
-    _tell([dtype], "so the engine inspector says")
+    _tell([dtype], "according to the engine inspector")
     return ModelFacts({"": dtype}, lowered=_lowered([dtype]))
 
 

@@ -58,9 +58,9 @@ def _is_installed(name: str) -> bool:
 def _gpus() -> Section:
     title, version = "GPUs", driver_version()
     if not version:
-        return Section(title, (), ("None: the CUDA driver is missing, or finds no device.",))
+        return Section(title, (), ("None: the CUDA driver is missing, or found no device.",))
     gpus = tuple((f"GPU {index}", name) for index, name in enumerate(gpu_names()))
-    remarks = () if gpus else ("The CUDA driver finds no GPU.",)
+    remarks = () if gpus else ("The CUDA driver found no GPU.",)
     return Section(title, (("CUDA driver", f"up to CUDA {version}"), *gpus), remarks)
 
 
@@ -70,7 +70,7 @@ def _module(name: str, *, is_used: bool) -> Section:
         caps = capabilities_of(import_module(name))
     except Exception as error:  # A library that does not load, say.
         message = " ".join(f"{type(error).__name__}: {error}".split())
-        beside = "" if is_used else f" beside the other (ask again, {state})"
+        beside = "" if is_used else f" together with the other library (run again, {state})"
         return Section(
             f"{_MODULES[name]} ({state})", (), (f"None: it does not load{beside}: {message}",)
         )
@@ -96,7 +96,7 @@ def support_problems(model: Any) -> list[Problem]:
         parsed = parser.parse(content, path)
         found = problems_of(parser)
     if not parsed and not found:
-        found = [Problem("The parser refuses the model without a reason.")]
+        found = [Problem("The parser rejected the model without a reason.")]
     return found if not parsed else []
 
 

@@ -63,7 +63,10 @@ T = TypeVar("T")
 _CAN_STOP = "stopping; ctrl-C again ends the process"
 _CANNOT_STOP = "TensorRT cannot be stopped; ctrl-C again ends the process"
 
-_CRASHED = "[!] The process ended while TensorRT built an engine: it crashed, or it was killed."
+_CRASHED = (
+    "[!] The process ended while TensorRT built an engine: TensorRT crashed, or the process was"
+)
+" killed."
 
 _PARTS = (
     (re.compile(r"^-+ Timing Runner: (.+)"), "timing {}"),
@@ -236,8 +239,8 @@ engine_bytes_from_network: Callable[..., Any]
 engine_from_network: Callable[..., Any]
 
 _LEAN = (
-    f"Leave the lean runtime out of the engine, {setting_of('exclude_lean_runtime')}, or install"
-    " its library."
+    f"Exclude the lean runtime from the engine ({setting_of('exclude_lean_runtime')}), or"
+    " install its library."
 )
 
 _CASTS = {"FP16": "--fp-to-fp16", "BF16": "--to-bf16"}
@@ -271,8 +274,8 @@ class EngineBytesFromNetwork(BaseLoader):
         """
         if device is not None and not callable(network):
             raise UsageError(
-                f"device={device}: the builder of that network is on a GPU already.",
-                hint="Give a loader of the network, or use polygraphy.cuda.use_device.",
+                f"device={device}: the builder of this network already uses a GPU.",
+                hint="Pass a loader of the network, or use polygraphy.cuda.use_device.",
             )
         self._network = network
         self._device = device
@@ -322,7 +325,7 @@ def _check(network: Any, config: Any) -> None:
     if network.num_outputs == 0:
         raise UsageError(
             "The network has no outputs, so there is nothing to build.",
-            hint="Mark an output, or see the log of the parser.",
+            hint="Mark an output, or check the log of the parser.",
         )
     caps = capabilities()
     if caps.has("compute_capability"):
@@ -335,8 +338,8 @@ def _check(network: Any, config: Any) -> None:
         flag = getattr(trt.BuilderFlag, name, None)
         if flag is not None and config.get_flag(flag):
             raise UsageError(
-                f"{name} has no effect on a strongly typed network, and TensorRT refuses it.",
-                hint=f"Leave {setting_of('strongly_typed')} out{_instead(name)}.",
+                f"{name} cannot be combined with a strongly typed network.",
+                hint=f"Remove {setting_of('strongly_typed')}{_instead(name)}.",
             )
 
 
@@ -344,7 +347,7 @@ def _instead(flag: str) -> str:
     """Return how else the parsed model comes to a precision, as the end of a sentence."""
     if flag not in _CASTS:
         return ""
-    return f", or use cast={flag.lower()!r} ({_CASTS[flag]}) where the network is parsed"
+    return f", or use cast={flag.lower()!r} ({_CASTS[flag]}) when the network is parsed"
 
 
 def _check_rtx(config: Any) -> None:
@@ -489,9 +492,9 @@ def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkP
             return parts
         raise _impossible(request, f"its model was already cast to {origin.request}")
     if origin is None or origin.parse is None:
-        raise _impossible(request, "it was not parsed from an ONNX model here")
+        raise _impossible(request, "it was not parsed from an ONNX model in this process")
     if fingerprint(network) != origin.seen:
-        raise _impossible(request, "it was edited by hand after it was parsed")
+        raise _impossible(request, "it was edited after parsing")
     again = origin.parse(Casting(request, parts[0], dict(origin.layer_precisions)))
     for edit in origin.edits:
         edit(again[1])
@@ -517,8 +520,8 @@ def _impossible(request: PrecisionRequest, why: str) -> BackendError:
         else "Quantize the ONNX model (Q/DQ nodes), and build that."
     )
     return BackendError(
-        f"{caps.name} {caps.version} takes types from the network, and this one cannot be cast to"
+        f"{caps.name} {caps.version} takes data types from the network, which cannot be cast to"
         f" {request}: {why}.",
         backend="tensorrt",
-        hint=f"{remedy} It is not built in fp32 without saying so.",
+        hint=f"{remedy} It would otherwise be built in fp32.",
     )

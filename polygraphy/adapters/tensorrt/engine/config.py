@@ -108,10 +108,7 @@ class CreateConfig(BaseLoader):
         floats = [DataType[each.dtype.upper()] for each in wanted if not each.is_quantized]
         quantized = [DataType[each.dtype.upper()] for each in wanted if each.is_quantized]
         if len(floats) > 1:
-            G_LOGGER.warning(
-                "Both fp16 and bf16 are asked for, and this TensorRT does not choose between them:"
-                " using fp16."
-            )
+            G_LOGGER.warning("Using fp16: this TensorRT cannot choose between fp16 and bf16.")
         return PrecisionRequest(
             floats=floats[0] if floats else None,
             quantized=quantized[0] if quantized else None,
@@ -180,7 +177,7 @@ class CreateConfig(BaseLoader):
             if PRECISIONS["fp8"] in self._precisions:
                 G_LOGGER.verbose("The calibrator is not used: it is for int8.")
                 return
-            G_LOGGER.warning("There is a calibrator, but int8 is off: it will not be used.")
+            G_LOGGER.warning("The calibrator is not used, because int8 is off.")
             return
         require("calibrators", "calibrator")
         if _has_quantization(network):
@@ -194,7 +191,7 @@ class CreateConfig(BaseLoader):
             calibrator.set_model_facts(facts)
         config.int8_calibrator = calibrator
         if not config.set_calibration_profile(profiles[-1]):
-            raise BackendError("TensorRT refuses the profile for calibration.", backend="tensorrt")
+            raise BackendError("TensorRT rejected the profile for calibration.", backend="tensorrt")
 
 
 def _new_config(builder: Any) -> Any:
@@ -202,7 +199,7 @@ def _new_config(builder: Any) -> Any:
     with capture_log() as reasons:
         config = builder.create_builder_config()
     if config is None:
-        raise reasons.error_for("make a builder configuration")
+        raise reasons.error_for("create a builder configuration")
     return config
 
 
@@ -313,8 +310,8 @@ class CreateConfigRTX(CreateConfig):
         """
         if use_gpu and compute_capabilities:
             raise UsageError(
-                "use_gpu and compute_capabilities contradict each other.",
-                hint="Build for the GPU of this machine, or name what to build for.",
+                "use_gpu and compute_capabilities cannot be combined.",
+                hint="Use only one of them.",
             )
         self._use_gpu = bool(use_gpu)
         self._compute_capabilities = list(compute_capabilities or ())

@@ -112,14 +112,14 @@ class CommonSettings:
     def __attrs_post_init__(self) -> None:
         if self.exclude_lean_runtime and not self.version_compatible:
             raise UsageError(
-                "exclude_lean_runtime has no meaning without version_compatible: only version"
-                " compatible engines hold a lean runtime.",
-                hint="Ask for both, or for neither.",
+                "exclude_lean_runtime requires version_compatible: no other engine contains a"
+                " lean runtime.",
+                hint="Set both or neither.",
             )
         known = (None, "obey", "prefer", "none")
         if self.precision_constraints not in known:
             raise UsageError(
-                f"precision_constraints={self.precision_constraints!r} is not known.",
+                f"precision_constraints={self.precision_constraints!r} is unknown.",
                 hint="Available: obey, prefer, none.",
             )
 
@@ -158,8 +158,8 @@ class CommonSettings:
             return
         if not capabilities().has("precision_constraints"):
             G_LOGGER.verbose(
-                f"precision_constraints={constraint!r}: networks are strongly typed here, so that"
-                " precisions are always obeyed."
+                f"precision_constraints={constraint!r}: has no effect, because this TensorRT"
+                " uses strongly typed networks and always obeys precisions."
             )
             return
         set_flag(
@@ -176,7 +176,7 @@ class CommonSettings:
                 mask |= 1 << int(_member("TacticSource", item, "tactic_sources"))
             if not config.set_tactic_sources(mask):
                 raise BackendError(
-                    f"TensorRT refuses the tactic sources {_all_spelt(self.tactic_sources)}.",
+                    f"TensorRT rejected the tactic sources {_all_spelt(self.tactic_sources)}.",
                     backend="tensorrt",
                 )
         if self.preview_features is not None:

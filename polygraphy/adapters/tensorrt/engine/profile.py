@@ -49,7 +49,7 @@ class Profile(DomainProfile):
         """
         usual, largest = opt if opt is not None else max, max if max is not None else opt
         if usual is None or largest is None:
-            raise UsageError(f"The profile gives the input {name!r} neither opt nor max.")
+            raise UsageError(f"The profile has neither opt nor max for input {name!r}.")
         self._open.discard(name)
         if min is None:
             self._open.add(name)
@@ -169,7 +169,7 @@ def _check(tensor: Any, ranged: ShapeTuple) -> None:
     )
     if not fits:
         raise UsageError(
-            f"The profile gives the input {tensor.name!r} {ranged}, but in the network its shape is"
-            f" {list(known)}.",
-            hint="Only dimensions that are -1 there can have a range.",
+            f"The profile has {ranged} for input {tensor.name!r}, but its shape in the network"
+            f" is {list(known)}.",
+            hint="Only dynamic dimensions (-1) can have a range.",
         )

@@ -80,7 +80,7 @@ class CachedTactics:
         chosen = _tactics_in(config.get_timing_cache())
         if not chosen:
             raise BackendError(
-                "No tactics were recorded: the timing cache of the build holds none.",
+                "No tactics were recorded: the timing cache of the build contains none.",
                 backend="tensorrt",
                 hint="TensorRT needs none for networks without alternatives.",
             )
@@ -117,14 +117,14 @@ def _edit(cache: Any, wanted: TacticReplay) -> None:
     absent = [name for name in wanted if name not in known]
     if absent and len(absent) == len(wanted):
         raise BackendError(
-            "The timing cache holds none of the layers of the tactic replay.",
+            "The timing cache contains none of the layers of the tactic replay.",
             backend="tensorrt",
             hint="Load the timing cache of the build that was recorded (load_timing_cache,"
             " --load-timing-cache).",
         )
     if absent:
         G_LOGGER.warning(
-            "The timing cache does not hold these layers of the tactic replay:"
+            "The timing cache lacks these layers of the tactic replay:"
             f" {', '.join(map(repr, absent))}"
         )
     for name, algorithm in wanted.items():
@@ -189,7 +189,7 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
     """
     edits_cache = _edits_cache("Replaying tactics", exclude)
     if replay is None and exclude is None:
-        raise UsageError("There is nothing to replay or to exclude.", hint="Give a tactic replay.")
+        raise UsageError("Nothing to replay or exclude.", hint="Pass a tactic replay.")
     wanted = None if replay is None else _load_replay(replay)
     if edits_cache:
         return CachedTactics(cache_beside(replay), wanted=wanted)
@@ -233,10 +233,10 @@ class _Rules:
         if wanted is not None:
             if wanted not in offered:
                 raise BackendError(
-                    f"Layer {layer!r}: TensorRT does not offer the tactic of the replay, {wanted}."
-                    f" It offers {len(offered)} others.",
+                    f"Layer {layer!r}: TensorRT does not offer the tactic of the replay,"
+                    f" {wanted}. It offers {len(offered)} different tactics.",
                     backend="tensorrt",
-                    hint="Replays only fit the same network, TensorRT and GPU: record a new one.",
+                    hint="A replay requires the same network, TensorRT and GPU: record a new one.",
                 )
             return [offered.index(wanted)]
         if self._wanted is not None:
@@ -261,13 +261,13 @@ class _Rules:
         absent = [layer for layer in wanted if layer not in chosen]
         if wanted and len(absent) == len(wanted):
             raise BackendError(
-                "None of the layers of the tactic replay is in the network.",
+                "The network contains none of the layers of the tactic replay.",
                 backend="tensorrt",
                 hint="Record a replay of this network.",
             )
         if absent:
             G_LOGGER.warning(
-                "The network does not have these layers of the tactic replay:"
+                "The network lacks these layers of the tactic replay:"
                 f" {', '.join(map(repr, absent))}"
             )
         for layer, algorithm in wanted.items():

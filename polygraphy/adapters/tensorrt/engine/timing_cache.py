@@ -78,7 +78,8 @@ def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
         if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
             raise reasons.error_for(
                 f"use the timing cache {name}",
-                hint="It is damaged, or of another version or GPU. Remove it, or name another.",
+                hint="It is damaged, or from a different version or GPU. Remove it, or choose a"
+                " different file.",
             )
     if complaint:
         G_LOGGER.warning(f"The timing cache {name} is not used: {complaint}")
@@ -103,8 +104,8 @@ def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
     other, complaint = _create_cache(config, known)
     if other is None or complaint or not cache.combine(other, ignore_mismatch=False):
         G_LOGGER.warning(
-            f"The timing cache {dest} cannot be merged, because it is damaged or of another version"
-            " or GPU: it is replaced."
+            f"The timing cache {dest} is replaced, because it is damaged, or from a different"
+            " version or GPU."
         )
 
 
@@ -112,7 +113,7 @@ def _serialize_cache(cache: Any) -> memoryview:
     with mute_log(), capture_log() as reasons:
         content = cache.serialize()
         if content is None:
-            raise reasons.error_for("serialise the timing cache")
+            raise reasons.error_for("serialize the timing cache")
     return memoryview(content)
 
 
@@ -162,7 +163,7 @@ def _lock_file(path: str | Path) -> Iterator[None]:
             f"The timing cache {path} has been locked by another process for"
             f" {_SECONDS_TO_WAIT:.0f} seconds.",
             path=path,
-            hint=f"If that process is gone, remove {path}.lock.",
+            hint=f"If that process no longer runs, remove {path}.lock.",
         ) from error
     except OSError as error:
         raise FileError(f"Could not lock {path}: {error.strerror or error}.", path=path) from error

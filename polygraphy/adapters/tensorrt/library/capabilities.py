@@ -15,15 +15,15 @@ from attrs import frozen
 from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module
 from polygraphy.domain.errors import BackendError
 
-_TO_10 = "TensorRT 8.6 to 10.x have it"
-_FROM_10 = "TensorRT 10.0 and later, and TensorRT-RTX, have it"
-_FROM_10_LATE = "later TensorRT 10.x, 11.x and TensorRT-RTX have it"
-_FROM_11 = "TensorRT 11.x and TensorRT-RTX have it"
-_ONLY_8 = "TensorRT 8.6 has it"
-_ONLY_RTX = "TensorRT-RTX alone has it"
+_TO_10 = "TensorRT 8.6 to 10.x support it"
+_FROM_10 = "TensorRT 10.0 and later, and TensorRT-RTX, support it"
+_FROM_10_LATE = "later TensorRT 10.x, 11.x and TensorRT-RTX support it"
+_FROM_11 = "TensorRT 11.x and TensorRT-RTX support it"
+_ONLY_8 = "TensorRT 8.6 supports it"
+_ONLY_RTX = "only TensorRT-RTX supports it"
 _STRONGLY_TYPED = (
-    "Networks there are always strongly typed: give the model the types that it should compute in, "
-    "such as with NetworkFromOnnxPath(path, cast='fp16') (--fp-to-fp16)."
+    "Its networks are always strongly typed: set the data types in the model, for example with"
+    " NetworkFromOnnxPath(path, cast='fp16') (--fp-to-fp16)."
 )
 
 
@@ -49,8 +49,8 @@ FEATURES: dict[str, Feature] = {
         ("IAlgorithmSelector",),
         "algorithm selectors",
         _TO_10,
-        "Late 10.x and 11.x keep tactics in an editable timing cache; TensorRT-RTX chooses kernels"
-        " where the engine runs.",
+        "Late 10.x and 11.x keep tactics in an editable timing cache; TensorRT-RTX chooses"
+        " kernels on the machine that runs the engine.",
     ),
     "aliased_io": Feature(
         ("ICudaEngine.get_aliased_input_tensor",), "aliased inputs and outputs", _FROM_10_LATE
@@ -75,11 +75,9 @@ FEATURES: dict[str, Feature] = {
         "TensorRT builds for the GPU of this machine; see hardware_compatibility_level"
         " (--hardware-compatibility-level).",
     ),
-    "cuda_graph_strategy": Feature(
-        ("CudaGraphStrategy",), "CUDA graphs made by the runtime", _ONLY_RTX
-    ),
+    "cuda_graph_strategy": Feature(("CudaGraphStrategy",), "CUDA graphs in the runtime", _ONLY_RTX),
     "data_dependent_outputs": Feature(
-        ("IOutputAllocator",), "output allocators", "TensorRT 8.6 and later have it"
+        ("IOutputAllocator",), "output allocators", "TensorRT 8.6 and later support it"
     ),
     "debug_tensors": Feature(
         ("INetworkDefinition.mark_debug",),
@@ -103,7 +101,7 @@ FEATURES: dict[str, Feature] = {
         "Earlier ones choose tactics through an algorithm selector.",
     ),
     "engine_inspector": Feature(
-        ("EngineInspector",), "engine inspectors", "TensorRT 8.6 and later have it"
+        ("EngineInspector",), "engine inspectors", "TensorRT 8.6 and later support it"
     ),
     "error_on_timing_cache_miss": Feature(
         ("BuilderFlag.ERROR_ON_TIMING_CACHE_MISS",), "errors for timing cache misses", _FROM_10
@@ -114,16 +112,16 @@ FEATURES: dict[str, Feature] = {
     "hardware_compatibility": Feature(
         ("HardwareCompatibilityLevel",),
         "hardware compatibility levels",
-        "TensorRT 8.6 and later have it",
+        "TensorRT 8.6 and later support it",
     ),
     "implicit_batch": Feature(
-        ("Builder.max_batch_size",), "implicit batch dimensions", "TensorRT 8.x alone has it"
+        ("Builder.max_batch_size",), "implicit batch dimensions", "only TensorRT 8.x supports it"
     ),
     "layer_precisions": Feature(
         ("ILayer.precision",), "precisions of layers", _TO_10, _STRONGLY_TYPED
     ),
     "lean_runtime": Feature(
-        ("Runtime.load_runtime",), "lean runtimes", "TensorRT 8.6 and later have it"
+        ("Runtime.load_runtime",), "lean runtimes", "TensorRT 8.6 and later support it"
     ),
     "marked_unfused_tensors": Feature(
         ("INetworkDefinition.mark_unfused_tensors_as_debug_tensors",),
@@ -136,7 +134,7 @@ FEATURES: dict[str, Feature] = {
         ("OnnxParser.set_builder_config",), "a parser that knows the configuration", _FROM_10_LATE
     ),
     "parser_external_model": Feature(
-        ("OnnxParser.load_model_proto",), "ONNX models with initialisers in memory", _FROM_10_LATE
+        ("OnnxParser.load_model_proto",), "ONNX models with initializers in memory", _FROM_10_LATE
     ),
     "parser_subgraph_query": Feature(
         ("OnnxParser.supports_model_v2",), "queries about parts of a model", _FROM_10_LATE
@@ -167,16 +165,16 @@ FEATURES: dict[str, Feature] = {
         ("RuntimePlatform",), "a choice of the platform to run on", _FROM_10_LATE
     ),
     "serialization_flags": Feature(
-        ("ICudaEngine.serialize_with_config",), "serialisation without weights", _FROM_10
+        ("ICudaEngine.serialize_with_config",), "serialization without weights", _FROM_10
     ),
-    "stream_reader": Feature(("IStreamReader",), "stream readers", "TensorRT 10.x has it"),
+    "stream_reader": Feature(("IStreamReader",), "stream readers", "TensorRT 10.x supports it"),
     "stream_reader_v2": Feature(("IStreamReaderV2",), "seekable stream readers", _FROM_10_LATE),
     "strip_plan": Feature(("BuilderFlag.STRIP_PLAN",), "plans without weights", _FROM_10),
     "strongly_typed": Feature(
         ("NetworkDefinitionCreationFlag.STRONGLY_TYPED",),
         "strongly typed networks",
         _FROM_10,
-        "Networks there are weakly typed: use fp16=True (--fp16) and the like.",
+        "Its networks are weakly typed: use options such as fp16=True (--fp16).",
     ),
     "tensor_dtype": Feature(
         ("BuilderFlag.FP16",), "data types of tensors that can be set", _TO_10, _STRONGLY_TYPED
@@ -184,9 +182,7 @@ FEATURES: dict[str, Feature] = {
     "tiling_optimization_level": Feature(
         ("TilingOptimizationLevel",), "tiling optimization", _FROM_10_LATE
     ),
-    "weak_typing": Feature(
-        ("BuilderFlag.FP16",), "precisions that TensorRT chooses", _TO_10, _STRONGLY_TYPED
-    ),
+    "weak_typing": Feature(("BuilderFlag.FP16",), "automatic precision", _TO_10, _STRONGLY_TYPED),
     "weight_streaming": Feature(("BuilderFlag.WEIGHT_STREAMING",), "weight streaming", _FROM_10),
     "weight_streaming_v2": Feature(
         ("ICudaEngine.weight_streaming_budget_v2",),
@@ -252,8 +248,8 @@ class Capabilities:
             return
         wanted = FEATURES[feature]
         raise BackendError(
-            f"{asked} needs {wanted.label}, which {self.name} {self.version} does not have: "
-            f"{wanted.where}.",
+            f"{asked} requires {wanted.label}, which {self.name} {self.version} does not"
+            f" support: {wanted.where}.",
             backend="tensorrt",
             hint=wanted.instead,
         )
@@ -298,10 +294,10 @@ def enum_value(enum: str, name: str, asked: str) -> Any:
     where = MEMBERS.get(f"{enum}.{name.upper()}", "")
     has_it = f": {where}." if where else "."
     raise BackendError(
-        f"{asked} needs {enum}.{name.upper()}, which {caps.name} {caps.version} does not have"
-        f"{has_it}",
+        f"{asked} requires {enum}.{name.upper()}, which {caps.name} {caps.version} does not"
+        f" have{has_it}",
         backend="tensorrt",
-        hint=f"Available: {', '.join(known)}." if known else f"It has no {enum} at all.",
+        hint=f"Available: {', '.join(known)}." if known else f"It has no {enum}.",
     )
 
 

@@ -60,8 +60,8 @@ class Reasons:
             hint = "Out of memory: use a smaller batch, smaller maximum shapes or less workspace."
         if not hint and _SAME_NAME in reason:
             hint = (
-                "Dimensions of one name have to be equal, also where that is '?': fix them with"
-                " `polygraphy surgeon sanitize --override-input-shapes`."
+                "Dimensions with the same name must be equal, even if the name is '?': fix them"
+                " with `polygraphy surgeon sanitize --override-input-shapes`."
             )
         return BackendError(f"TensorRT could not {what}{why}", backend="tensorrt", hint=hint)
 
@@ -264,7 +264,9 @@ def _import_tensorrt() -> Any:
         return _dependency(rtx=config.USE_TENSORRT_RTX).load()
     except MissingDependencyError as error:
         if not config.USE_TENSORRT_RTX and _dependency(rtx=True).is_installed():
-            error.hint = "(Or set POLYGRAPHY_USE_TENSORRT_RTX=1: TensorRT-RTX is installed.)"
+            error.hint = (
+                "(Or set POLYGRAPHY_USE_TENSORRT_RTX=1, because TensorRT-RTX is installed.)"
+            )
         raise
 
 
@@ -356,9 +358,9 @@ def require_gpu(what: str) -> None:
     """
     if not has_gpu():
         raise UnavailableError(
-            f"{what} needs a GPU, and the CUDA driver finds none.",
+            f"{what} requires a GPU, but the CUDA driver found none.",
             backend="tensorrt",
-            hint="See `nvidia-smi`, or run this on a machine with an NVIDIA GPU and its driver.",
+            hint="Check `nvidia-smi`, or use a machine with an NVIDIA GPU and driver.",
         )
 
 

@@ -75,7 +75,7 @@ class LoadPlugins(BaseLoader):
                 raise BackendError(
                     f"The plugin library {path} cannot be loaded: {error}.",
                     backend="tensorrt",
-                    hint="Check the path, and that it was built for this TensorRT.",
+                    hint="Check the path, and that the library was built for this TensorRT.",
                 ) from error
         load_own_plugins()
         return self._obj(*args, **kwargs) if callable(self._obj) else self._obj
@@ -101,7 +101,7 @@ def new_builder() -> Any:
         try:
             builder = trt.Builder(get_trt_logger())
         except TypeError as error:  # Its constructor answered with a null pointer.
-            raise reasons.error_for("make a builder") from error
+            raise reasons.error_for("create a builder") from error
     load_own_plugins()
     return builder
 
@@ -115,9 +115,9 @@ def parts_of(network: Deferred[NetworkParts]) -> NetworkParts:
     parts: Any = network() if callable(network) else network
     if not isinstance(parts, (tuple, list)) or not 2 <= len(parts) <= 3:
         raise UsageError(
-            f"A network is given as (builder, network) or (builder, network, parser), not as"
+            "A network must be (builder, network) or (builder, network, parser), not"
             f" {type(parts).__name__}.",
-            hint="A function that edits a network returns nothing, or all of them.",
+            hint="A function that edits a network must return nothing, or the whole tuple.",
         )
     made: NetworkParts = tuple(parts)
     return made
@@ -188,7 +188,7 @@ class CreateNetwork(BaseLoader):
         with capture_log() as reasons:
             network = builder.create_network(self._flags())
         if network is None:
-            raise reasons.error_for("make a network")
+            raise reasons.error_for("create a network")
         if self._mark_unfused and not network.mark_unfused_tensors_as_debug_tensors():
             raise BackendError("TensorRT could not mark the unfused tensors.", backend="tensorrt")
         return builder, network

@@ -77,8 +77,8 @@ class PostprocessNetwork(EditingLoader):
         """
         if not callable(func):
             raise UsageError(
-                f"A network is postprocessed by a function, which {func!r} is not.",
-                hint="Give one that takes the argument `network`.",
+                f"{func!r} is not a function that edits a network.",
+                hint="Pass a function with a parameter `network`.",
             )
         shown = name or getattr(func, "__name__", repr(func))
 
@@ -120,7 +120,7 @@ def _set_decomposable(network: Any) -> None:
             start.attention.decomposable = True
             count += 1
     if count == 0:
-        G_LOGGER.warning("The network has no attention layers that could be made decomposable.")
+        G_LOGGER.warning("The network has no attention layers that can be made decomposable.")
 
 
 @mod.export(funcify=True)
@@ -139,7 +139,7 @@ class MarkDebug(EditingLoader):
                     raise UnknownNameError("Tensor", name, tensors)
                 if not network.mark_debug(tensors[name]):
                     raise BackendError(
-                        f"TensorRT does not take {name!r} as a debug tensor.", backend="tensorrt"
+                        f"TensorRT does not accept {name!r} as a debug tensor.", backend="tensorrt"
                     )
 
         super().__init__(network, edit)
@@ -301,7 +301,9 @@ class _Choice:
         if self._exclude:
             chosen -= matching(self._exclude, tensors)
         if not chosen:
-            remedy = "Exclude fewer of them." if self._exclude else "Name tensors, or other types."
+            remedy = (
+                "Exclude fewer of them." if self._exclude else "Choose tensors, or different types."
+            )
             raise UsageError("No output of the network remains.", hint=remedy)
         if chosen != {tensor.name for tensor in present}:
             for tensor in present:
@@ -456,7 +458,7 @@ class SetLayerPrecisions(BaseLoader):
                 origin.layer_precisions.update(wanted)
             return parts
         if not callable(self._network):
-            raise _impossible(lowered, "in a network that is parsed already")
+            raise _impossible(lowered, "in a network that is already parsed")
         with casting(own):
             parts = parts_of(self._network)
         if not own.is_done:
@@ -498,8 +500,8 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
     caps = capabilities()
     listed = ", ".join(sorted(str(dtype) for dtype in dtypes))
     return BackendError(
-        f"{caps.name} {caps.version} takes types from the model, and a precision of {listed} cannot"
-        f" be had {where}.",
+        f"{caps.name} {caps.version} takes data types from the model, so the precision of"
+        f" {listed} cannot be set {where}.",
         backend="tensorrt",
         hint="Cast or quantize those nodes of the ONNX model.",
     )

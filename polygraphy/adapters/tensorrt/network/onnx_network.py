@@ -149,7 +149,7 @@ def parsing_failed(
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if any(_code(error) == _DAMAGED for error in errors):
         return ModelError(
-            f"ONNX model is invalid: {source} is truncated, damaged, or no ONNX model at all."
+            f"ONNX model is invalid: {source} is truncated, damaged, or not an ONNX model."
             f" ({' '.join(str(errors[0].desc()).split())})",
             path=source,
             hint="Export or download it again.",
@@ -157,7 +157,7 @@ def parsing_failed(
     missing = _MISSING_FILE.search(str(reasons))
     if missing is not None:
         return FileError(
-            f"{source} keeps weights in a file that TensorRT cannot open: {missing[1]}.",
+            f"{source} stores weights in a file that TensorRT cannot open: {missing[1]}.",
             path=missing[1],
             hint="Put it beside the model, or set its folder with --external-data-dir.",
         )
@@ -190,8 +190,8 @@ def _hint(errors: Sequence[Any]) -> str:
     texts = [str(error.desc()) for error in errors]
     if any(_DLA in text for text in texts):
         return (
-            "\nReporting the capability of DLA (report_capability_dla) refuses what does not run"
-            " there, which is everything on a machine without DLA."
+            "\nWith report_capability_dla, TensorRT rejects every node that DLA cannot run: on"
+            " a machine without DLA, all nodes."
         )
     codes = [_code(error) for error in errors]
     if any(code.startswith("UNSUPPORTED") for code in codes) or any(
@@ -232,9 +232,10 @@ network_from_onnx_path: Callable[..., tuple[Any, Any, Any]]
 _REPORT_DLA = "REPORT_CAPABILITY_DLA"
 _UINT8_DLA = "ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA"
 _CRASHED = (
-    "[!] The process ended while TensorRT parsed {}: TensorRT crashed, or it was killed. To find"
-    " the nodes: polygraphy debug reduce MODEL -o reduced.onnx --check polygraphy convert"
-    " polygraphy_debug.onnx -o reduced.engine. To go on with other backends: --use-subprocess."
+    "[!] The process ended while TensorRT parsed {}: TensorRT crashed, or the process was"
+    " killed. To find the nodes: polygraphy debug reduce MODEL -o reduced.onnx --check"
+    " polygraphy convert polygraphy_debug.onnx -o reduced.engine. To continue with other"
+    " backends: --use-subprocess."
 )
 """What is said of a crash inside of the parser, such as on a model that it does not expect."""
 
@@ -357,9 +358,9 @@ class _NetworkFromOnnx(BaseLoader):
             member = enum_value("OnnxParserFlag", name, setting_of("flags", name))
             if name.upper() == _REPORT_DLA and self._config is None:
                 raise UsageError(
-                    f"flags={name}: the parser needs a builder configuration to report that.",
-                    hint="Give one: NetworkFromOnnxPath(path, flags=[...], config="
-                    "CreateConfig(use_dla=True)).",
+                    f"flags={name}: the parser requires a builder configuration for this flag.",
+                    hint="Pass one: NetworkFromOnnxPath(path, flags=[...],"
+                    " config=CreateConfig(use_dla=True)).",
                 )
             parser.set_flag(member)
         if self._plugin_instancenorm and has_flags:  # Without flags it is a plugin anyway.
@@ -371,7 +372,7 @@ class _NetworkFromOnnx(BaseLoader):
         require("parser_builder_config", "config")
         config = self._config(builder, None) if callable(self._config) else self._config
         if not parser.set_builder_config(config):
-            raise UsageError("The ONNX parser does not take that builder configuration.")
+            raise UsageError("The ONNX parser rejected the builder configuration.")
 
 
 def _parse_model(parser: Any, model: Any, stack: ExitStack) -> bool:

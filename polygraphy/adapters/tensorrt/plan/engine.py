@@ -126,7 +126,7 @@ def new_runtime() -> Any:
         try:
             return trt.Runtime(get_trt_logger())
         except TypeError as error:  # Its constructor answered with a null pointer.
-            raise reasons.error_for("make a runtime") from error
+            raise reasons.error_for("create a runtime") from error
 
 
 def runtime_from_library(path: str) -> Any:
@@ -142,7 +142,7 @@ def runtime_from_library(path: str) -> Any:
             runtime = None
         if runtime is None:
             raise reasons.error_for(
-                f"load the runtime {path}", hint="It has to be a lean or dispatch runtime library."
+                f"load the runtime {path}", hint="It must be a lean or dispatch runtime library."
             )
     _runtimes[runtime] = parent
     return runtime
@@ -177,8 +177,8 @@ def deserialize_plan(plan: Any, runtime: Any = None, dla_strategy: Any = None) -
             caps = capabilities()
             raise reasons.error_for(
                 "load the engine",
-                hint=f"A plan is for one version and one kind of GPU; this is {caps.name}"
-                f" {caps.version}.",
+                hint="A plan only works with the TensorRT version and type of GPU that built it;"
+                f" this is {caps.name} {caps.version}.",
             )
     _runtimes[engine] = made
     return engine
@@ -203,7 +203,7 @@ _ONNX = re.compile(rb"\x08[\x01-\x20][\x12\x1a\x22\x28\x32\x3a\x42]")
 
 _IS: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
     (
-        "a pointer of Git LFS to the engine, which was not fetched",
+        "a Git LFS pointer file; the engine was not fetched",
         lambda head: head.startswith(_LFS),
         "Fetch it: git lfs pull.",
     ),
@@ -226,7 +226,7 @@ _IS: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
         "Plugins are loaded by --plugins.",
     ),
     (
-        "nothing but zeros at its beginning",
+        "a file that starts with zeros only",
         lambda head: len(head) > 7 and not any(head),
         "Copy it again.",
     ),
@@ -438,5 +438,5 @@ def _serialize_engine(engine: Any) -> Any:
     with capture_log() as reasons:
         plan = engine.serialize()
         if plan is None:
-            raise reasons.error_for("serialise the engine")
+            raise reasons.error_for("serialize the engine")
     return plan

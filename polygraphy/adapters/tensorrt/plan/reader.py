@@ -59,7 +59,7 @@ def _load_source(source: ModelSource) -> Any:
     made = mod.import_from_script(path, name)()
     if made is None:
         raise UsageError(
-            f"{name} in {path} returns nothing.", hint="It has to return (builder, network)."
+            f"{name} in {path} returns nothing.", hint="It must return (builder, network)."
         )
     return made
 

@@ -297,7 +297,7 @@ class _Feed:
         if extra:
             raise InputError(
                 f"Extra inputs in the calibration data of iteration {self.fed}:"
-                f" {', '.join(map(repr, extra))}. The network takes {list(self.metadata)}."
+                f" {', '.join(map(repr, extra))}. The network expects {list(self.metadata)}."
             )
         wanted = TensorMetadata({name: self.metadata[name] for name in names})
         fitted, notes = fit_feed(feed_dict, wanted)

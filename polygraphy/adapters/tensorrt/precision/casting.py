@@ -164,7 +164,7 @@ def request_named(name: str) -> PrecisionRequest:
     """Return what ``cast='fp16'`` means; UsageError for a name that means nothing."""
     if name.lower() not in _FLOAT_TYPES:
         raise UsageError(
-            f"cast={name!r} is not known.", hint=f"Available: {', '.join(sorted(_FLOAT_TYPES))}."
+            f"cast={name!r} is unknown.", hint=f"Available: {', '.join(sorted(_FLOAT_TYPES))}."
         )
     return PrecisionRequest(floats=_FLOAT_TYPES[name.lower()])
 
@@ -225,9 +225,9 @@ def _quantize_once(
             made, {it for it, asked in job.layer_precisions.items() if asked == dtype}
         )
         return made
-    message = f"The model has Q/DQ nodes: it is not quantized to {dtype} again"
+    message = f"The model has Q/DQ nodes, so it is not quantized to {dtype} again"
     if job.layer_precisions:
-        G_LOGGER.warning(f"{message}, whatever is asked for of its layers.")
+        G_LOGGER.warning(f"{message}, and the precisions of its layers are ignored.")
     else:
         G_LOGGER.verbose(f"{message}.")
     return model
@@ -249,7 +249,9 @@ def _is_quantized(model: Any) -> bool:
 
 
 def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
-    G_LOGGER.info(f"Casting the ONNX model to {dtype}: this TensorRT takes types from the model.")
+    G_LOGGER.info(
+        f"Casting the ONNX model to {dtype}: this TensorRT takes data types from the model."
+    )
     return cast_precision(model, dtype, keep_nodes=sorted(keep_nodes))
 
 
@@ -261,10 +263,10 @@ def _quantize_model(
     if given.data_loader is None and given.cache is None:
         raise UsageError(
             f"Quantizing the model to {dtype} requires data to determine value ranges.",
-            hint="Give a calibrator, or build a model that has Q/DQ nodes.",
+            hint="Pass a calibrator, or build a model with Q/DQ nodes.",
         )
     G_LOGGER.info(
-        f"Quantizing the ONNX model to {dtype}: this TensorRT takes types from the model."
+        f"Quantizing the ONNX model to {dtype}: this TensorRT takes data types from the model."
     )
     return quantize(
         model,

@@ -63,8 +63,8 @@ class GraphPolicy:
             raise BackendError(
                 f"The engine cannot run in a CUDA graph: {reason}",
                 backend="tensorrt",
-                hint=f"Use {setting_of('cuda_graph', repr('auto'))}, which does without"
-                " where it must.",
+                hint=f"Use {setting_of('cuda_graph', repr('auto'))}, which runs without a graph if"
+                " necessary.",
             )
         self.is_possible = False
         G_LOGGER.verbose(f"Running without a CUDA graph: {reason}")
@@ -156,7 +156,7 @@ class BoundContext:
                 reasons.add(str(error))
                 raise refusal_error("these shapes, or these values of shapes", reasons) from error
         if missing:
-            raise InputError(f"TensorRT does not know the shapes of {', '.join(missing)} yet.")
+            raise InputError(f"The shapes of {', '.join(missing)} are not set.")
         self._is_complete = True
 
     def shape_of(self, name: str) -> Shape:
@@ -279,7 +279,7 @@ class Contexts:
     def context_for(self, shapes: Hashable) -> BoundContext:
         """Return the context for an arrangement other than the last one."""
         if not all(one.graphs.is_possible for one in (self.main, *self._others.values())):
-            self.share_no_more("there can be none")
+            self.share_no_more("CUDA graphs are not supported")
         cache = self._cache
         # Before the first inference it is not known whether there can be graphs.
         if cache is None or not self.main.is_proven or not cache.admits(shapes):
@@ -300,7 +300,7 @@ class Contexts:
             self.share_no_more(str(error))
             return None
         if made is None:
-            self.share_no_more("its profile is for one context at a time")
+            self.share_no_more("its profile allows one context at a time")
         return made
 
     @contextmanager
@@ -315,7 +315,7 @@ class Contexts:
     def share_no_more(self, reason: str = "a second context cannot run") -> None:
         """Do with the main context alone from now on."""
         if self._cache is not None:
-            G_LOGGER.verbose(f"Shapes that come in turn keep no CUDA graphs: {reason}")
+            G_LOGGER.verbose(f"Alternating shapes do not keep their CUDA graphs: {reason}")
         self._cache = None
         self.keep_main_only()
 

@@ -46,12 +46,12 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
     within = tensor.ranges[profile]
     others = [index for index in range(len(tensor.ranges)) if tensor.takes(shape, index)]
     raise InputError(
-        f"Input {tensor.name!r} cannot have shape {shape}: optimization profile {profile} of the"
-        f" engine takes {within.min} to {within.max}.",
+        f"Input {tensor.name!r} cannot have shape {shape}: optimization profile {profile} of"
+        f" the engine accepts {within.min} to {within.max}.",
         hint=(
-            f"Profile {others[0]} takes it: choose that one."
+            f"Choose profile {others[0]}, which accepts it."
             if others
-            else "Build the engine with a wider profile, or feed other data."
+            else "Build the engine with a wider profile, or use data of a different shape."
         ),
     )
 
@@ -59,7 +59,7 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
 def refusal_error(what: str, reason: object, *, hint: str = "") -> BackendError:
     """Return the error for a call that TensorRT answers with no; `reason` is what it logged."""
     why = f": {reason}" if str(reason) else "; it gave no reason."
-    return BackendError(f"TensorRT refuses {what}{why}", backend="tensorrt", hint=hint)
+    return BackendError(f"TensorRT rejected {what}{why}", backend="tensorrt", hint=hint)
 
 
 Shape = tuple[int, ...]

@@ -322,7 +322,7 @@ class Scratch:
         needed, free = self._size_at_most(), self._device.free_memory()
         hint = ""
         if needed > free:
-            hint = f"It needs {needed} bytes of device memory, but {free} are free."
+            hint = f"It requires {needed} bytes of device memory, but only {free} bytes are free."
         return reasons.error_for("create an execution context", hint=hint)
 
     def _size_at_most(self) -> int:
@@ -361,7 +361,7 @@ class Scratch:
             else:
                 context.device_memory = address
         if str(reasons):
-            raise reasons.error_for("give the context its memory")
+            raise reasons.error_for("set the memory of the context")
 
     def free(self) -> None:
         """Give the memory back; the context is gone by then."""
@@ -389,8 +389,8 @@ def require_output_allocators(engine: Any, name: str) -> None:
     """
     if is_of_older_version(engine):
         raise BackendError(
-            f"Output {name!r} has a shape that depends on the data, and the plan was built by an"
-            " older TensorRT, whose plans get no memory for such outputs here.",
+            f"Output {name!r} has a data-dependent shape, and plans of an older TensorRT cannot"
+            " allocate memory for such outputs.",
             backend="tensorrt",
             hint="Build the engine with this version of TensorRT, or run it with the one that built"
             " it.",

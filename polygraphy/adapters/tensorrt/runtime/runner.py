@@ -51,7 +51,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
         if budget == _ALL or percent == 100:
             return  # All weights are on the device as it is.
         raise BackendError(
-            "The engine has no weights to stream.",
+            "The engine cannot stream weights.",
             backend="tensorrt",
             hint=f"Build it with {setting_of('weight_streaming')}, with TensorRT 10.0 or later.",
         )
@@ -71,13 +71,15 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
 
 def _check(budget: int | None, percent: float | None) -> None:
     if budget is not None and percent is not None:
-        raise UsageError("A weight streaming budget is given in bytes or in percent, not in both.")
+        raise UsageError("Set the weight streaming budget in bytes or in percent, not both.")
     if percent is not None and not 0 <= percent <= 100:
         raise UsageError(f"A weight streaming budget of {percent}% is not between 0 and 100.")
     if budget is not None and budget < _ALL:
         raise UsageError(
-            f"A weight streaming budget of {budget} bytes has no meaning.",
-            hint="Give bytes, or -1 to let TensorRT choose, or -2 to keep all weights on the GPU.",
+            f"{budget} bytes is not a valid weight streaming budget.",
+            hint="Set a number of bytes, -1 to let TensorRT choose, or -2 to keep all weights"
+            " on the"
+            " GPU.",
         )
 
 
@@ -201,7 +203,7 @@ class TrtRunner(BaseRunner):
     def _acquire(self, device: Device) -> None:
         made = evaluate(self._engine_or_context)
         if made is None:
-            raise BackendError("There is no engine to run: the loader made none.")
+            raise BackendError("There is no engine to run: the loader returned none.")
         self.stream = device.create_stream()
         if isinstance(made, trt.IExecutionContext):
             self.context, self.engine = made, made.engine
@@ -252,7 +254,7 @@ class TrtRunner(BaseRunner):
             UsageError: the runner is not active, or there is no such profile.
             BackendError: TensorRT refuses; with TensorRT 8, another context may be using it.
         """
-        self._require_active("a profile is chosen")
+        self._require_active("a profile can be chosen")
         with resolve(Device).use(self._gpu):
             self._use_profile(index)
         self._forget()
@@ -262,7 +264,7 @@ class TrtRunner(BaseRunner):
         if not 0 <= index < max(count, 1):
             raise UsageError(
                 f"Optimization profile {index} does not exist.",
-                hint=f"The engine has {count}; the first one is 0.",
+                hint=f"The engine has {count}, counted from 0.",
             )
         self._end_session()
         if self.context.active_optimization_profile != index:
@@ -281,8 +283,9 @@ class TrtRunner(BaseRunner):
         if not done:
             raise reasons.error_for(
                 f"use optimization profile {index}",
-                hint="Where TensorRT lets one context at a time use a profile, deactivate the other"
-                " runner of this engine, or build the engine with one more profile.",
+                hint="If a profile allows one context at a time, deactivate the other runner of"
+                " this"
+                " engine, or build the engine with one more profile.",
             )
 
     def _new_session(self) -> Session:
@@ -311,14 +314,14 @@ class TrtRunner(BaseRunner):
             UsageError: the runner is not active, there is no such input, or its shape is dynamic
                 and none is given.
         """
-        self._require_active("memory for its inputs is asked for")
+        self._require_active("memory for its inputs can be allocated")
         inputs = {tensor.name: tensor for tensor in self._tensors if tensor.is_input}
         if name not in inputs:
             raise UnknownNameError("Input", name, inputs)
         wanted = inputs[name].shape if shape is None else tuple(shape)
         if is_shape_dynamic(wanted):
             raise UsageError(
-                f"Input {name!r} has a dynamic shape, {wanted}.", hint="Say which shape to take."
+                f"Input {name!r} has a dynamic shape, {wanted}.", hint="Set its shape."
             )
         device = resolve(Device)
         with device.use(self._gpu):
@@ -330,7 +333,7 @@ class TrtRunner(BaseRunner):
         Raises:
             UsageError: the runner is not active.
         """
-        self._require_active("a debug listener is set")
+        self._require_active("a debug listener can be set")
         self._debug_listener = listener
         if self._session is not None:
             self._session.show_debug_tensors(listener)
@@ -354,7 +357,7 @@ class TrtRunner(BaseRunner):
         """Return in which data types the engine computes, as far as it was built here, has its
         build record beside it, or tells its inspector; and which values inputs may take.
         """
-        self._require_active("facts of its model are asked for")
+        self._require_active("its model can be described")
         return engine_facts(self.engine)
 
     def infer_impl(
@@ -381,9 +384,9 @@ class TrtRunner(BaseRunner):
         session = self._session
         if session is None:
             raise UsageError(
-                f"{self.name} has no optimization profile: another context of its engine used the"
-                " first one when its own was made.",
-                hint="Call set_profile(index), or give optimization_profile=index.",
+                f"{self.name} has no optimization profile: a different context of its engine"
+                " already used the first profile.",
+                hint="Call set_profile(index), or pass optimization_profile=index.",
             )
         to_host, raw = copy_outputs_to_host is not False, return_raw_buffers is True
         if self._gpu is None:  # Which every inference needs not be asked.
@@ -400,7 +403,7 @@ class TrtRunner(BaseRunner):
         Raises:
             UsageError: the runner is not active.
         """
-        self._require_active("the memory of its engine is asked for")
+        self._require_active("the memory of its engine can be measured")
         return device_memory(self.engine)
 
     def last_device_times(self) -> DeviceTimes | None:

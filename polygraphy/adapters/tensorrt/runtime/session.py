@@ -84,8 +84,9 @@ class FormattedInput:
         """
         if isinstance(array, int):
             raise InputError(
-                f"Input {self.tensor.name!r} has a format of its own: an address will not do.",
-                hint="Give an array, or a FormattedArray of what is in that format already.",
+                f"Input {self.tensor.name!r} has a special format, so an address is not"
+                " accepted.",
+                hint="Pass an array, or a FormattedArray that is already in this format.",
             )
         if isinstance(array, FormattedArray):
             raw = np.ascontiguousarray(self._on_host(array.array)).reshape(-1).view(np.uint8)
@@ -121,8 +122,8 @@ class FormattedInput:
         if isinstance(data, FormattedArray):
             if data.array.nbytes != self._staged.nbytes:
                 raise InputError(
-                    f"Input {self.tensor.name!r} takes {self._staged.nbytes} bytes in its format,"
-                    f" but the data have {data.array.nbytes}."
+                    f"Input {self.tensor.name!r} requires {self._staged.nbytes} bytes in its"
+                    f" format, but the data have {data.array.nbytes} bytes."
                 )
             self._staged[...] = data.array
         elif data is not None:
@@ -313,7 +314,7 @@ class Session:
         context = self._bound.native
         if listener is not None:
             if listen(context, listener):
-                self._contexts.refuse("a debug listener is called in every inference")
+                self._contexts.refuse("every inference calls a debug listener")
         elif hasattr(context, "set_debug_listener"):
             collector = DebugTensors(self._device)
             if listen(context, collector.native):
@@ -438,7 +439,7 @@ class Session:
         else:
             outputs = {name: output.view for name, output in self._outputs.items()}
         if self._debug is not None and (self._debug.arrays or self._debug.error):
-            self._contexts.refuse("debug tensors are read in every inference")
+            self._contexts.refuse("every inference reads debug tensors")
             outputs.update(self._debug.taken())
         return outputs
 
@@ -483,8 +484,8 @@ class Session:
             return  # It got its allocator when it was made.
         if any(dim < 0 for dim in shape):
             raise InputError(
-                f"These data give output {tensor.name!r} no shape: {shape}.",
-                hint="See the values of the inputs that are shapes.",
+                f"The shape of output {tensor.name!r} is unknown for these data: {shape}.",
+                hint="Check the values of shape inputs.",
             )
         if isinstance(output, HostOutput):
             output.arrange(shape)
@@ -504,8 +505,7 @@ class Session:
             return FixedOutput(tensor, self._device)
         if not tensor.is_plain:
             raise BackendError(
-                f"Output {tensor.name!r} has a shape that depends on the data, in a format other"
-                " than the linear one.",
+                f"Output {tensor.name!r} has a data-dependent shape and a non-linear format.",
                 backend="tensorrt",
                 hint="Build the engine with the linear format for that output.",
             )
@@ -562,7 +562,7 @@ def _raw(output: Output, to_host: bool) -> FormattedArray:
 
 def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
     given = ", ".join(map(repr, feed_dict)) or "none"
-    return InputError(f"There are no data for input {name!r}; there are data for: {given}.")
+    return InputError(f"The data lack input {name!r}; they contain: {given}.")
 
 
 class Stopwatch:

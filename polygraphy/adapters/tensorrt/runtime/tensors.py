@@ -126,7 +126,7 @@ def _entry(engine: Any, name: str) -> DataTypeEntry:
     entry = TensorrtDataTypes().from_native(native)
     if entry is None:
         raise BackendError(
-            f"Tensor {name!r} of the engine has data type {native}, which is not known here.",
+            f"Tensor {name!r} of the engine has the unknown data type {native}.",
             backend="tensorrt",
         )
     return entry

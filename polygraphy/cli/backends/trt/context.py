@@ -80,7 +80,8 @@ def _config(values: Values) -> Call:
     plan, precision = values[TrtPlanOptions], values[TrtPrecisionOptions]
     if plan.exclude_lean_runtime and not plan.version_compatible:
         raise CommandLineError(
-            "--exclude-lean-runtime needs --version-compatible: no other engine holds one."
+            "--exclude-lean-runtime requires --version-compatible: no other engine contains a"
+            " lean runtime."
         )
     shapes = values[ModelOptions].input_shapes
     profiles = [_profile(each) for each in profiles_of(values[TrtProfileOptions], shapes)]
@@ -222,8 +223,8 @@ def _network_function(values: Values) -> str:
     named = values[TrtNetworkOptions].trt_network_func_name
     if symbol and named and symbol != named:
         raise CommandLineError(
-            f"the network function is called {symbol!r} by {model} and {named!r} by"
-            " --trt-network-func-name. Give one name."
+            f"{model} selects the network function {symbol!r}, but --trt-network-func-name"
+            f" selects {named!r}. Use one of them."
         )
     return symbol or named or "load_network"
 
@@ -280,5 +281,5 @@ def _named(
     if name is None:
         return script
     if script is None:
-        raise CommandLineError(f"{flags[1]} needs {flags[0]}, the script that has it.")
+        raise CommandLineError(f"{flags[1]} requires {flags[0]}, the script with the function.")
     return script[0], name

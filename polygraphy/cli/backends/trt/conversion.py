@@ -63,7 +63,7 @@ def _warn(values: Values, target: str) -> None:
     warn_idle(flags, ", because no engine is built")
     if target == _ENGINE and values[TrtPoolOptions].pooled_outputs:
         inform(
-            "--pooled-outputs: the engine is the same with it; runners always keep one growing"
+            "--pooled-outputs: has no effect on the engine; runners always keep one growing"
             " allocation per output."
         )
 
@@ -71,7 +71,7 @@ def _warn(values: Values, target: str) -> None:
 CONVERSION = Conversion(
     targets={
         _ENGINE: Target("a TensorRT engine", ".engine", "engine"),
-        _PICTURE: Target("a picture of its TensorRT network", "_network.onnx", "onnx"),
+        _PICTURE: Target("an image of its TensorRT network", "_network.onnx", "onnx"),
     },
     groups=(
         *BUILD_GROUPS,

@@ -39,8 +39,8 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     if not is_script and not is_converted:
         flags = ", ".join(flags_given(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
         raise CommandLineError(
-            f"{flags}: {path} is shown as it is in its file. Add --convert-to trt to see"
-            " the network that TensorRT makes of it."
+            f"{flags}: has no effect, because {path} is shown as stored. Add --convert-to trt"
+            " to see its TensorRT network."
         )
     _warn_about(values, [TrtLoadOptions], "no engine is loaded")
     typing = values[TrtTypingOptions]

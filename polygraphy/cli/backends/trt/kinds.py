@@ -81,11 +81,11 @@ class PerNameOnly(Kind):
         for word in words:
             name, colon, text = word.rpartition(":")
             if not colon or not name:
-                raise BadValue(f"{word!r} does not say which {self.what}: it reads {self.metavar}")
+                raise BadValue(f"{word!r} is not {self.metavar}: it does not select a {self.what}")
             if self.names is not None:
                 name = self.names.parse([name])
             if name in values:
-                raise BadValue(f"there are two values for {name!r}")
+                raise BadValue(f"{name!r} has two values")
             values[name] = self._value(text)
         return values
 

@@ -67,7 +67,7 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
         return (_around(inputs),) if inputs else ()
     if len({len(listed) for listed in given.values()}) > 1:
         counts = ", ".join(f"{_FLAGS[end]} {len(listed)} times" for end, listed in given.items())
-        raise CommandLineError(f"each option is given once per profile, but there is {counts}.")
+        raise CommandLineError(f"each option must occur once per profile, but there is {counts}.")
     made = []
     for number, shapes in enumerate(zip_longest(*given.values())):
         by_end = {end: _single(listed, _FLAGS[end]) for end, listed in zip(given, shapes)}
@@ -92,7 +92,7 @@ def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
     for name, listed in shapes.items():
         if len(listed) > 1:
             raise CommandLineError(
-                f"argument {flag}: {name!r} is given {len(listed)} shapes for one profile. Repeat"
+                f"argument {flag}: {name!r} has {len(listed)} shapes in one profile. Repeat"
                 f" {flag} for each profile."
             )
     return {name: listed[0] for name, listed in shapes.items()}
@@ -104,8 +104,8 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
     for other in others:
         if set(by_end[first]) != set(by_end[other]):
             raise CommandLineError(
-                f"profile {number}: {_FLAGS[first]} is about {', '.join(by_end[first])}, and"
-                f" {_FLAGS[other]} about {', '.join(by_end[other])}. Name the same inputs."
+                f"profile {number}: {_FLAGS[first]} has {', '.join(by_end[first])}, but"
+                f" {_FLAGS[other]} has {', '.join(by_end[other])}. Use the same inputs."
             )
 
 
@@ -126,8 +126,8 @@ def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int) ->
     for low, high in pairwise(ends):
         if not _is_within(shapes[low], shapes[high]):
             raise CommandLineError(
-                f"profile {number}: {low} of {name!r} is {shapes[low]}, which is not within {high},"
-                f" {shapes[high]}. No dimension may shrink from min over opt to max."
+                f"profile {number}: {low} of {name!r} is {shapes[low]}, which is not within"
+                f" {high}, {shapes[high]}. Each dimension must satisfy min <= opt <= max."
             )
 
 
@@ -140,8 +140,8 @@ def _around(inputs: InputShapes) -> Profile:
     for name, shapes in inputs.items():
         if len({len(shape) for shape in shapes}) > 1:
             raise CommandLineError(
-                f"argument --input-shapes: no TensorRT profile holds shapes of {name!r} that differ"
-                " in the number of their dimensions. Run them one by one."
+                f"argument --input-shapes: a TensorRT profile cannot contain shapes of {name!r}"
+                " with different numbers of dimensions. Run them one by one."
             )
     return {
         name: {

@@ -20,8 +20,8 @@ def _thresholds(values: Values) -> Mapping[str, Any]:
     }
     if "indices" in thresholds:
         raise CommandLineError(
-            "argument --index-tolerance: lists of indices cannot be judged again: they are not"
-            " saved with the verdicts. Save the outputs, and compare them with --load-outputs."
+            "argument --index-tolerance: indices are not saved with the verdicts, so they"
+            " cannot be checked again. Save the outputs, and compare them with --load-outputs."
         )
     return {"thresholds": thresholds or None}
 

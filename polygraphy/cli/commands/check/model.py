@@ -113,7 +113,7 @@ class CheckLintCommand(Command):
         what = paths[0] if len(paths) == 1 else [*paths]
         return Program(
             "check.py.j2",
-            f"Find out what is wrong with {enumerated([quoted(path) for path in paths])}.",
+            f"Find the problems of {enumerated([quoted(path) for path in paths])}.",
             call=call_of("check_lint", values, what, data_loader=loader),
         )
 
@@ -172,9 +172,8 @@ def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None
     """Refuse a model that a backend takes in no form."""
     if kind in _UNCHECKED:
         raise CommandLineError(
-            f"{model.model_file} is a model of type {kind}, which belongs to TensorRT alone."
-            f" Run it there: polygraphy run {model.model_file} --trt."
-            " --model-type tells if the type is another."
+            f"{model.model_file} is a model of type {kind}, which only TensorRT can run:"
+            f" polygraphy run {model.model_file} --trt. If the type is wrong, set --model-type."
         )
     check_model_type(model, kind, set(backends), offered=(*_PACKAGES, "tf"))
 

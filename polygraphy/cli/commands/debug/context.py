@@ -32,7 +32,7 @@ class _Until(Kind):
         try:
             return int(Integer(minimum=1).parse(words))
         except BadValue as error:
-            raise BadValue(f"{error}; good, bad, or a number from 1 on is expected") from None
+            raise BadValue(f"{error}; expected good, bad, or a number of at least 1") from None
 
 
 @option_group
@@ -281,7 +281,7 @@ def until_of(options: UntilOptions) -> str | int:
     """
     until = options.num_iterations if options.until is None else options.until
     if until is None:
-        raise CommandLineError("--until is missing: good, bad, or the number of iterations.")
+        raise CommandLineError("missing --until: set good, bad, or a number of iterations.")
     return until
 
 

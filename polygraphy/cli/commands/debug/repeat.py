@@ -28,7 +28,7 @@ class DebugRepeatCommand(Command):
         check_artifacts(values)
         return Program(
             "act.py.j2",
-            "Check the same again and again.",
+            "Run a check repeatedly.",
             before=[
                 Step("iterations", iterations_of(values, check_of(values), IterationInfoOptions))
             ],

@@ -82,7 +82,7 @@ class InspectCapabilityCommand(Command):
         backend = "TensorRT" if providers is None else "an execution provider of ONNX Runtime"
         return Program(
             "inspect_capability.py.j2",
-            f"Tell which nodes of {quoted(model)} {backend} does not support.",
+            f"List the nodes of {quoted(model)} that {backend} does not support.",
             model=model,
             call=call_of(
                 "inspect_capability", values, onnx_of(values).loader(RunnerModel.path), **without

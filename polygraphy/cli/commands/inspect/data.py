@@ -83,7 +83,7 @@ class ReferenceOptions(Options):
 def _with_items(values: Values) -> Mapping[str, Any]:
     if values[DetailOptions].num_items == 0:
         raise CommandLineError(
-            "argument -n/--num-items: 0 would show nothing. Leave out -s/--show-values instead."
+            "argument -n/--num-items: 0 would show nothing. Remove -s/--show-values instead."
         )
     return {}
 

@@ -35,7 +35,7 @@ class InspectDiffCommand(Command):
         files = values[ReferenceOptions]
         if _are_models(files):
             unused = flags_given(values, _COMPARISON)
-            warn_idle(unused, ", because models are the same, or not")
+            warn_idle(unused, ", because models have no tolerance")
             return Program(
                 "check.py.j2",
                 f"Compare {quoted(files.candidate)} with the model {quoted(files.reference)}.",

@@ -39,12 +39,12 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
         return None
     if len(paths) > 1:
         raise CommandLineError(
-            f"a page shows one model, and there are {len(paths)}. Make a page for each."
+            f"a page shows one model, but there are {len(paths)}. Save a page for each model."
         )
     unused = flags_given(
         values, [ModelDetailOptions], besides=("--show", "--mode", "--show-weights")
     )
-    warn_idle(unused, ", because a page is made instead of text")
+    warn_idle(unused, ", because a page is created instead of text")
     weights = "weights" in shown(values[ModelDetailOptions]) or None
     if serves:
         return call_of("draw_model", values, paths[0], weights=weights, **decided)
@@ -96,10 +96,9 @@ class InspectModelCommand(Command):
         else:
             details = Values({ModelDetailOptions: detail})
             call = call_of("inspect_model", details, made.shown, show=show or None)
-        verb = "consists" if len(models.paths) == 1 else "consist"
         return Program(
             "show.py.j2",
-            f"Show what {enumerated([quoted(path) for path in models.paths])} {verb} of.",
+            f"Show the contents of {enumerated([quoted(path) for path in models.paths])}.",
             call=call,
             model=None if made is None else made.model,
             before=() if made is None else made.steps,
@@ -127,13 +126,12 @@ class InspectModelCommand(Command):
                 continue
             if len(models.paths) != 1:
                 raise CommandLineError(
-                    f"{flags}: there are {len(models.paths)} models, and this is about one of them."
-                    " Show them one at a time."
+                    f"{flags}: requires a single model, but there are {len(models.paths)}. Show"
+                    " them one at a time."
                 )
             if page.visual or page.save_visual is not None:
                 raise CommandLineError(
-                    f"{flags}: pages show models as they are in their files. Leave --visual and"
-                    " --save-visual out."
+                    f"{flags}: pages show models as stored. Remove --visual and --save-visual."
                 )
             model = ModelOptions(model_file=models.paths[0], model_type=models.model_type)
             return each.make(values, model, models.display_as is not None)

@@ -87,18 +87,14 @@ class InspectDiffTacticsCommand(Command):
         apart = {"--dir": options.dir, "--good": options.good, "--bad": options.bad}
         given = [flag for flag, value in apart.items() if value is not None]
         if options.replays and given:
-            raise CommandLineError(
-                f"{', '.join(given)}: two replays are compared with each other alone."
-            )
+            raise CommandLineError(f"{', '.join(given)}: cannot be combined with two replays.")
         if len(options.replays) not in (0, 2):
             raise CommandLineError(
-                f"two replays can be compared, not {len(options.replays)}. Replays of builds that"
-                " passed and failed are given with --good and --bad, or with --dir."
+                f"only two replays can be compared, not {len(options.replays)}. For replays of"
+                " builds that passed and failed, use --good and --bad, or --dir."
             )
         if len(given) == len(apart):
-            raise CommandLineError(
-                "--dir: nothing would be read from there, because --good and --bad are both given."
-            )
+            raise CommandLineError("--dir: has no effect, because --good and --bad are both set.")
 
 
 class DebugDiffTacticsCommand(InspectDiffTacticsCommand):

@@ -136,7 +136,7 @@ class PluginReplaceCommand(Command):
         check_files(values, written=[("--output", output)])
         return Program(
             "plugin_replace.py.j2",
-            f"Put plugins into {quoted(path)}.",
+            f"Replace parts of {quoted(path)} by plugins.",
             model=path,
             onnx=_onnx(values),
             plugin_dir=plugin_folder(values),
@@ -149,7 +149,7 @@ def matching(values: Values, model: str, onnx: OnnxModel, output: str | None) ->
     """Return the program that finds what plugins match, and saves it where an output is named."""
     return Program(
         "plugin_match.py.j2",
-        f"Find the parts of {quoted(model)} that plugins could compute.",
+        f"Find the parts of {quoted(model)} that match plugins.",
         model=model,
         onnx=onnx,
         match=call_of("match_plugins", values, plugin_folder(values)),
@@ -169,7 +169,9 @@ def plugin_folder(values: Values) -> str:
     """
     folder = values[PluginFolderOptions].plugin_dir
     if folder is None:
-        raise CommandLineError("--plugin-dir is missing: the folder with a folder per plugin.")
+        raise CommandLineError(
+            "missing --plugin-dir: set the folder with one subfolder per plugin."
+        )
     return folder
 
 

@@ -226,18 +226,15 @@ def _refuse(values: Values) -> None:
     """Refuse combinations that cannot be meant."""
     order, saved, runners = values[OrderOptions], values[RunOptions], values[RunnerOptions].runners
     if order.subprocess_timeout is not None and not order.use_subprocess:
-        raise CommandLineError(
-            "--subprocess-timeout needs --use-subprocess: the limit is that of a process of its"
-            " own."
-        )
+        raise CommandLineError("--subprocess-timeout requires --use-subprocess.")
     choose = "" if runners else f"Choose at least one of {', '.join(able_in_parts().values())}."
     if not runners and not values[CompareOptions].load_outputs:
-        raise CommandLineError(f"nothing is selected to run. {choose}")
+        raise CommandLineError(f"nothing to run. {choose}")
     runs_model = any(not runner.text for runner in chosen_runners(values, RunnerOptions))
     if runs_model and values[ModelOptions].model_file is None:
         raise CommandLineError("missing model for the selected runner: add its path.")
     if not runners and any((saved.save_inputs, saved.save_outputs, saved.save_input_blob)):
-        raise CommandLineError(f"without a runner there is nothing to save. {choose}")
+        raise CommandLineError(f"nothing to save without a runner. {choose}")
     loaded, layers = values[CompareOptions].load_outputs, values[LayerwiseOptions]
     if values[CompareOptions].save_accuracy_results is not None and len(runners) + len(loaded) == 1:
         raise CommandLineError(f"--save-accuracy-results needs a comparison. {_CHOOSE_SECOND}")
@@ -270,7 +267,7 @@ def _idle(
     if _runs_nothing(values):
         yield "nothing is run: --iterations is 0", _COMPARING, ()
     elif not compares_runs(values):
-        yield "nothing is compared: a single runner is", _COMPARING, _ALSO_OF_ONE
+        yield "nothing is compared: there is a single runner", _COMPARING, _ALSO_OF_ONE
 
 
 def compares_runs(values: Values) -> bool:
@@ -342,38 +339,38 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
     for stands_in_the_way, text in (
         (
             not backends.onnx.is_marked,
-            "only matters where every tensor is compared. Add --mark-all or --onnx-outputs '*'.",
+            "requires a comparison of every tensor. Add --mark-all or --onnx-outputs '*'.",
         ),
         (
             len(backends.runners) < 2 or bool(values[CompareOptions].load_outputs),
-            "takes at least two runners, which are compared with each other and with no saved"
-            " outputs.",
+            "requires at least two runners, and cannot be combined with saved outputs.",
         ),
         (
             not able.keys() >= names,
-            f"takes runners of an ONNX model, which are {enumerated(list(able.values()))}.",
+            f"requires runners of an ONNX model: {enumerated(list(able.values()))}.",
         ),
         (
             values[RunOptions].save_outputs is not None,
-            "the outputs are let go, so that --save-outputs has nothing to save. See --save-worst.",
+            "cannot be combined with --save-outputs, because outputs are not kept. Use"
+            " --save-worst.",
         ),
         (
             one_after_the_other(values[OrderOptions]),
-            "the runners take turns, unlike with --sequential-runners, --warm-up and"
-            " --use-subprocess.",
+            "cannot be combined with --sequential-runners, --warm-up or --use-subprocess,"
+            " because the runners take turns.",
         ),
         (
             values[StepOptions].steps is not None,
-            "--steps runs the model as a whole: its states are outputs of the last layers.",
+            "cannot be combined with --steps, which runs the model as a whole.",
         ),
         (
             values[OnnxSaveOptions].save_onnx is not None,
-            "no model is run as a whole, so that --save-onnx has nothing to save.",
+            "cannot be combined with --save-onnx, because the model runs in parts.",
         ),
         (
             any(each.chosen.of_parts is None for each in backends.runners),
-            "each segment of layers becomes an engine of its own, which has no calibration,"
-            " profiles, edits of the network, nor a file to be saved to.",
+            "each segment of layers is a separate engine, without calibration, profiles,"
+            " network edits or a file to save to.",
         ),
     ):
         if stands_in_the_way:
@@ -483,7 +480,7 @@ class RunCommand(Command):
     def missing(self) -> dict[str, str]:
         """Return the flags of backends of other packages that are not used."""
         return {
-            flag: f"is about {plugin.flag}, which is not given."
+            flag: f"requires {plugin.flag}."
             for plugin in all_backends(RunCommand().flags)
             for flag in plugin.option_flags
         }
@@ -567,7 +564,7 @@ def _checks(values: Values) -> tuple[list[Step], Call]:
     validate = call_of("Comparator.validate", values, results, check_inf=True)
     postprocess = postprocess_of(values)
     is_lazy = not one_after_the_other(values[OrderOptions])
-    note = Source("Lazy: each iteration is checked when it is asked for." if is_lazy else "")
+    note = Source("Lazy: each iteration is checked when it is requested." if is_lazy else "")
     checks = [Step(results, validate, note)] if options.validate else []
     if postprocess is not None:
         checks.append(Step(results, Call("Comparator.postprocess", [results, postprocess])))

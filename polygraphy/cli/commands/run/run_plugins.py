@@ -40,7 +40,7 @@ def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend])
         if types and kind not in types:
             raise CommandLineError(
                 f"{model.model_file} is a model of type {kind}, which {plugin.flag} cannot run:"
-                f" it runs {' and '.join(types)}. --model-type tells if the type is another."
+                f" it runs {' and '.join(types)}. If the type is wrong, set --model-type."
             )
 
 
@@ -58,7 +58,7 @@ def checked(render: Callable[[], str], plugins: Sequence[PluggedBackend]) -> str
         packages = " or ".join(dict.fromkeys(plugin.package for plugin in plugins))
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         raise BrokenPlugin(
-            f"what the package {packages} contributes to the program is wrong: {reason}. Repair or"
+            f"the package {packages} adds invalid code to the program: {reason}. Repair or"
             " uninstall that package."
         ) from error
     return source

@@ -54,7 +54,7 @@ class SurgeonExtractCommand(Command):
         chosen = values[ExtractOptions]
         if chosen.outputs == ():
             raise CommandLineError(
-                "--outputs names no tensor, and a model without outputs computes nothing."
+                "--outputs: must not be empty, because a model without outputs computes nothing."
             )
         forced = values[FallbackOptions].force_fallback_shape_inference
         data = data_of(values[DataOptions], values[TrialShapeOptions].model_input_shapes)
@@ -67,7 +67,7 @@ class SurgeonExtractCommand(Command):
         ]
         return edit_of(
             values,
-            summary="Cut a part out of {}.",
+            summary="Extract a part of {}.",
             ending="_extracted.onnx",
             steps=steps,
             verifies=values[VerifyOptions].verify,
@@ -176,7 +176,7 @@ class SurgeonInsertCommand(_EditCommand):
     """Insert a node into an ONNX model, replacing the nodes between its inputs and outputs."""
 
     name = "surgeon insert"
-    summary = "Put a node into {}."
+    summary = "Insert a node into {}."
     suffix = "_inserted.onnx"
     groups = (*LOADED, InsertOptions, OnnxShapeOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
@@ -184,9 +184,9 @@ class SurgeonInsertCommand(_EditCommand):
         node = values[InsertOptions]
         for flag, given in (("--inputs", node.inputs), ("--outputs", node.outputs)):
             if not given:
-                raise CommandLineError(f"{flag} is missing: which tensors the node has.")
+                raise CommandLineError(f"missing {flag}: set the tensors of the node.")
         if node.op is None:
-            raise CommandLineError("--op is missing: the type of the node's operator.")
+            raise CommandLineError("missing --op: set the operator type of the node.")
         insert = call_of("insert_node", values)
         return [*inference_of(values), insert, *cast_of(values[OnnxCastOptions])]
 
@@ -201,10 +201,10 @@ class SurgeonCopyCommand(Command):
 
     def program(self, values: Values) -> Program:
         if values[CopyOptions].reference is None:
-            raise CommandLineError("--reference is missing: the model to copy from.")
+            raise CommandLineError("missing --reference: set the model to copy from.")
         return edit_of(
             values,
-            summary="Copy nodes of a model that is right into {}.",
+            summary="Copy nodes from a correct model into {}.",
             ending="_copied.onnx",
             steps=[call_of("copy_nodes", values)],
         )
@@ -224,7 +224,7 @@ class SurgeonPruneCommand(Command):
         verifies, data = trial_of(values)
         return edit_of(
             values,
-            summary="Take nodes out of {}." if types else "Make the weights of {} 2:4 sparse.",
+            summary="Remove nodes from {}." if types else "Make the weights of {} 2:4 sparse.",
             ending="_pruned.onnx",
             steps=[*cast_of(values[OnnxCastOptions]), step],
             verifies=verifies,
@@ -238,7 +238,7 @@ class SurgeonWeightStripCommand(_EditCommand):
     """
 
     name = "surgeon weight-strip"
-    summary = "Take the weights out of {}."
+    summary = "Remove the weights from {}."
     suffix = "_stripped.onnx"
     groups = (*LOADED, StripOptions, OnnxCastOptions, *_TRIAL, *_SAVED)
 
@@ -250,7 +250,7 @@ class SurgeonWeightReconstructCommand(_EditCommand):
     """Replace the weights that weight-strip removed by random numbers."""
 
     name = "surgeon weight-reconstruct"
-    summary = "Put random weights into {}."
+    summary = "Fill {} with random weights."
     suffix = "_reconstructed.onnx"
     groups = (*LOADED, OnnxCastOptions, *_TRIAL, *_SAVED)
 

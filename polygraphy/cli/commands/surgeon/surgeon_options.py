@@ -47,7 +47,7 @@ class Tensors(Kind):
         names = [spec.name for spec in specs]
         for name in names:
             if names.count(name) > 1:
-                raise BadValue(f"tensor {name!r} is there twice")
+                raise BadValue(f"tensor {name!r} occurs twice")
         return specs
 
     def unparse(self, value: Sequence[TensorSpec]) -> list[str]:
@@ -81,7 +81,7 @@ def _spec(word: str) -> TensorSpec:
     elif colon and last == _UNKNOWN:
         name = rest
     if not name:
-        raise BadValue(f"{word!r} names no tensor")
+        raise BadValue(f"{word!r} does not contain a tensor name")
     return TensorSpec(name, shape, None if dtype == _UNKNOWN else dtype)
 
 
@@ -124,7 +124,7 @@ class NamedShapes(Kind):
         shapes: dict[str, tuple[int | str | None, ...]] = {}
         for name, dims in shapes_in(words):
             if name in shapes:
-                raise BadValue(f"there are two shapes for {name!r}")
+                raise BadValue(f"{name!r} has two shapes")
             shapes[name] = tuple(map(_dim, dims))
         return shapes
 
@@ -148,9 +148,9 @@ class Attributes(Kind):
         for word in words:
             name, equals, text = word.partition("=")
             if not equals or not name:
-                raise BadValue(f"{word!r} does not give an attribute a value, as in axis=1")
+                raise BadValue(f"{word!r} does not set an attribute, as in axis=1")
             if name in attributes:
-                raise BadValue(f"there are two values for {name!r}")
+                raise BadValue(f"{name!r} has two values")
             attributes[name] = _attribute(text)
         return attributes
 

@@ -187,7 +187,7 @@ class TemplateShardHintsCommand(Command):
         path = model.model_file or ""
         return Program(
             "shard_hints.py.j2",
-            f"Find out how {quoted(path)} can be split over devices.",
+            f"Compute how to split {quoted(path)} over several devices.",
             model=path,
             onnx=onnx_of(values).with_mapped_weights,
             find=_found(values),
@@ -212,9 +212,9 @@ class MultiDeviceShardCommand(Command):
     def program(self, values: Values) -> Program:
         source, save = values[HintSourceOptions], values[EditSaveOptions]
         if (source.hint is None) != source.one_shot:
-            raise CommandLineError("give either --hint PATH or --one-shot: how is the model split?")
+            raise CommandLineError("missing shard hints: set --hint PATH or --one-shot.")
         unused = [] if source.one_shot else flags_given(values, [ShardHintOptions])
-        warn_idle(unused, ", because --hint says how")
+        warn_idle(unused, ", because --hint already defines the split")
         if save.output is None:
             raise CommandLineError("missing --output: add -o PATH.")
         path = values[EditedModelOptions].model_file or ""
@@ -242,7 +242,7 @@ def _found(values: Values) -> Call:
         warn_idle(given, " without --cp-type fused")
     if options.parallelism == "TP" and (options.nb_rank or 1) < 2:
         raise CommandLineError(
-            "--parallelism TP splits weights over several devices. Add --nb-rank with their"
-            " number."
+            "--parallelism TP splits weights over several devices. Set their number with"
+            " --nb-rank."
         )
     return call_of("find_shard_hints", values)

@@ -165,7 +165,7 @@ class PluginAutotuneCommand(Command):
         replaced = Call("ReplacePlugins", [load, Source("PLUGINS"), Source("chosen")])
         return Program(
             "plugin_autotune.py.j2",
-            f"Find the plugins that make {quoted(path)} quicker.",
+            f"Find plugins that make {quoted(path)} faster.",
             model=path,
             plugin_dir=folder,
             match=call_of("match_plugins", values),
@@ -192,8 +192,8 @@ class PluginAutotuneCommand(Command):
             inform(f"Saving to {output}, because --output is not set.")
         if config.skip_autotuning and config.load_config_yaml is not None:
             raise CommandLineError(
-                "--skip-autotuning only finds what matches, and --load-config-yaml says that it is"
-                " known. Leave one of them out."
+                "--skip-autotuning only finds matches, and --load-config-yaml loads them."
+                " Remove one of the two."
             )
         _warn_about_unused(values)
         if not config.skip_autotuning:
@@ -234,9 +234,9 @@ def _warn_about_unused(values: Values) -> None:
     elif values[TuningOptions].autotune_mode != "exhaustive":
         given = flags_given(values, [TuningOptions])
         only = [flag for flag in given if flag in ("--max-combinations", "--threshold")]
-        unused["only --autotune-mode exhaustive needs it"] = only
+        unused["only --autotune-mode exhaustive uses it"] = only
     if values[TuningConfigOptions].load_config_yaml is not None:
         given = flags_given(values, [PluginChoiceOptions])
-        unused["--load-config-yaml says what matches"] = given
+        unused["--load-config-yaml provides the matches"] = given
     for reason, flags in unused.items():
         warn_idle(flags, f", because {reason}")

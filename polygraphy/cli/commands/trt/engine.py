@@ -143,7 +143,7 @@ def render_onnx_precision(values: Values) -> Program:
     load = data_step(data_of(data, values[ModelOptions].input_shapes))
     return Program(
         "act.py.j2",
-        f"Find the nodes of {quoted(path)} that have to stay in fp32.",
+        f"Find the nodes of {quoted(path)} that must stay in fp32.",
         model=path,
         before=[
             *([] if iterations is None else [Step("iterations", iterations)]),
@@ -221,8 +221,8 @@ def _number(value: Any, flag: str) -> float | None:
     if value is None or isinstance(value, (int, float)):
         return value
     raise CommandLineError(
-        f"{flag} is one number with --onnxrt, for all outputs; or compare with saved outputs:"
-        " --golden-outputs."
+        f"{flag} must be one number for all outputs with --onnxrt. For a tolerance per output,"
+        " compare with saved outputs: --golden-outputs."
     )
 
 
@@ -338,7 +338,7 @@ class DebugBuildCommand(_EngineCommand):
         check = [*_run_command(values), "--validate"]
         return Program(
             "debug_build.py.j2",
-            f"Build {values[ModelOptions].in_words} in TensorRT again and again.",
+            f"Build {values[ModelOptions].in_words} in TensorRT repeatedly.",
             until=until,
             **self._context(values, check, asks=True),
         )
@@ -373,8 +373,8 @@ class DebugPrecisionCommand(_EngineCommand):
         results, network = [golden.save_layer_outputs], Source("LOAD_NETWORK")
         return Program(
             "debug_precision.py.j2",
-            f"Find the layers of {values[ModelOptions].in_words} that need more"
-            " precision in TensorRT.",
+            f"Find the layers of {values[ModelOptions].in_words} that need higher precision in"
+            " TensorRT.",
             precision=search.precision or "float32",
             find=call_of(
                 "find_layers_to_raise",
@@ -399,8 +399,8 @@ def _model(values: Values) -> str:
     kind = kind_of_model(values)
     if kind not in ("onnx", _SCRIPT):
         raise CommandLineError(
-            f"{model} is of type {kind}. Engines are built here of ONNX models and of scripts that"
-            " make networks."
+            f"{model} is of type {kind}. Engines can be built from ONNX models and network"
+            " scripts."
         )
     return model
 
@@ -443,7 +443,7 @@ def _check_golden(values: Values) -> None:
         )
     if golden.golden_outputs is None and golden.save_layer_outputs is not None:
         raise CommandLineError(
-            "--save-layer-outputs needs --golden-outputs, what outputs are compared with."
+            "--save-layer-outputs requires --golden-outputs, the expected outputs."
         )
 
 
@@ -456,9 +456,9 @@ def _with_precision(values: Values) -> Values:
     options = values[TrtPrecisionOptions]
     if values[PrecisionSearchOptions].precision == "float16":
         if not options.fp16:
-            raise CommandLineError("--precision float16 needs --fp16.")
+            raise CommandLineError("--precision float16 requires --fp16.")
         if not options.int8:
-            warn("--precision float16: without --int8, no layer computes in less.")
+            warn("--precision float16 requires --int8: otherwise no layer has a lower precision.")
     if not any(getattr(options, name) for name in PRECISIONS):
         inform("Building with --fp16, because no lower precision is set.")
         options = changed(options, fp16=True)

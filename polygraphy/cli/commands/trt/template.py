@@ -38,8 +38,8 @@ class _TemplateCommand(TemplateCommand):
         kind = model_type(options) or "onnx"
         if options.model_file is not None and kind not in ("onnx", "trt-network-script"):
             raise CommandLineError(
-                f"{options.model_file}: a network cannot start from a model of type {kind}. Give an"
-                " ONNX model, or a script that makes a network."
+                f"{options.model_file}: a network cannot be created from a model of type"
+                f" {kind}. Use an ONNX model or a network script."
             )
         return options.model_file
 
@@ -76,7 +76,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
         is_brief = onnx.is_as_saved and not made.steps
         return Program(
             "template_trt_network.py.j2",
-            "Make a TensorRT network with the network API"
+            "Create a TensorRT network with the network API"
             + (f", starting from {quoted(path)}." if path is not None else "."),
             model=path,
             is_parsed=parses,
@@ -106,14 +106,14 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         used = ["--fp32", *flags_feeding(values, CONFIG_CALLS)]
         unused = flags_given(values, (TrtPrecisionOptions, TrtTacticOptions), besides=used)
-        warn_idle(unused, ", because that belongs to the network, or to the build")
+        warn_idle(unused, ", because it belongs to the network or the build")
         config = config_of(values)
         path = None if model is None or is_script else split_symbol(model)[0]
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         calibration = config.own_calibration
         return Program(
             "template_trt_config.py.j2",
-            "Make a TensorRT builder configuration"
+            "Create a TensorRT builder configuration"
             + (f" for {quoted(path)}." if path is not None else "."),
             model=path,
             before=(

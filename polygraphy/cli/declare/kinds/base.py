@@ -173,7 +173,7 @@ class Ordered(Kind):
         if flag not in self.texts:
             return self.names[flag]
         if not text:
-            raise BadValue(f"it needs a {self.texts[flag]}", flag)
+            raise BadValue(f"it requires a {self.texts[flag]}", flag)
         return f"{self.names[flag]}:{text}"
 
     def unparse(self, value: Sequence[str]) -> list[str]:
@@ -256,7 +256,7 @@ class Assignments(Repeated):
             if not name or not equals:
                 raise BadValue(f"{word!r} is not {self.metavar}, as in {self._example}")
             if name in made:
-                raise BadValue(f"there are two values for {name!r}")
+                raise BadValue(f"{name!r} has two values")
             made[name] = value
         return made
 
@@ -379,7 +379,7 @@ class Number(Kind):
             limit = f"from {self.minimum:g}" + (
                 f" to {self.maximum:g}" if self.maximum < math.inf else ""
             )
-            raise BadValue(f"{words[0]} is not allowed here: numbers {limit} are")
+            raise BadValue(f"{words[0]} is not allowed: use numbers {limit}")
         return value
 
 
@@ -426,7 +426,7 @@ class Range(Kind):
             raise BadValue(f"{words[0]!r} is not a range such as [0,1]")
         low, high = map(number, parts)
         if not low <= high:
-            raise BadValue(f"{words[0]!r} does not go from the smaller to the larger number")
+            raise BadValue(f"{words[0]!r} is not in ascending order")
         return low, high
 
     def unparse(self, value: tuple[float, float]) -> list[str]:

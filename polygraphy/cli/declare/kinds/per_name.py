@@ -33,7 +33,7 @@ class PerName(Kind):
         for word in words:
             name, _, text = word.rpartition(":")
             if name in per_name:
-                raise BadValue(f"there are two values for {repr(name) if name else 'all'}")
+                raise BadValue(f"{repr(name) if name else 'the default'} has two values")
             per_name[name] = self.value.parse([text])
         return per_name[""] if list(per_name) == [""] else per_name
 
@@ -249,7 +249,7 @@ def _named(entry: str) -> tuple[str, str]:
     name, colon, text = entry.rpartition(":")
     if not colon or not name:
         raise BadValue(
-            f"{entry!r} does not say which input has which shape, as in input:[1,3,224,224] or"
+            f"{entry!r} is not the shape of an input, as in input:[1,3,224,224] or"
             " input:1x3x224x224"
         )
     return name, text

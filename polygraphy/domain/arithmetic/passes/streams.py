@@ -511,8 +511,8 @@ class Pair:
         """
         if value.shape != reference.shape:
             raise ValueError(
-                f"two arrays need one shape to be compared, not {value.shape} and"
-                f" {reference.shape}; reshape one of them"
+                f"the shapes {value.shape} and {reference.shape} of the two arrays differ;"
+                " reshape one of them"
             )
         self.shape: tuple[int, ...] = value.shape
         self.size: int = value.size

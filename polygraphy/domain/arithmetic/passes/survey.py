@@ -38,9 +38,9 @@ class Limit:
     def __attrs_post_init__(self) -> None:
         for name, tolerance in (("atol", self.atol), ("rtol", self.rtol)):
             if not tolerance >= 0:
-                raise ValueError(f"{name} has to be a number from 0, not {tolerance!r}")
+                raise ValueError(f"{name} must be a number of at least 0, not {tolerance!r}")
         if self.formula not in ("either", "sum"):
-            raise ValueError(f"formula has to be 'either' or 'sum', not {self.formula!r}")
+            raise ValueError(f"formula must be 'either' or 'sum', not {self.formula!r}")
 
     def covers(self, absolute: float) -> bool:
         """Whether elements differing by so much or less are close, whatever the reference is.
