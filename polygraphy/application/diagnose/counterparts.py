@@ -52,6 +52,8 @@ how much of that no better one is looked for.
 _CONSTANTS = 12
 """Of so many numbers at most each is solved for."""
 _NEWTON = 6
+_FILLING = 1e4
+"""From this size on, a number that fills a tensor often stands for infinity."""
 _NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 _ARITHMETIC = ("aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.pow")
 _TELLING = 4
@@ -498,7 +500,8 @@ class _Search:
             now = float(held.reshape(-1)[0])
             if any(np.isclose(now, each, rtol=1e-6, atol=0) for each in known if known[each]):
                 continue  # It is the operator then.
-            others = [*self._likely_numbers(now, known), self._solve_number(name, now)]
+            found = [*self._likely_numbers(now, known), self._solve_number(name, now)]
+            others = _in_dtype(found, held.dtype)
             tries = [({name: np.full_like(held, x)}, x) for x in others]
             best = self._best(tries)
             if best is not None:
@@ -519,6 +522,8 @@ class _Search:
     def _likely_numbers(now: float, known: Iterable[float]) -> list[float]:
         """Return what a number may be: one of the program, or one that is made of what it is."""
         made = [abs(now) ** 0.5, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
+        if abs(now) >= _FILLING:
+            made.insert(0, float(np.copysign(np.inf, now)))
         return [*dict.fromkeys([*known, *made])]
 
     def _solve_number(self, name: str, now: float) -> float:
@@ -540,3 +545,9 @@ class _Search:
                 break
             at += float(np.vdot(slope, right - here)) / size
         return at
+
+
+def _in_dtype(numbers: Iterable[float], dtype: Any) -> list[float]:
+    """Return numbers as a data type holds them, each once: what is too large is infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return [*dict.fromkeys(float(np.asarray(number).astype(dtype)) for number in numbers)]
