@@ -400,7 +400,9 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
     node = side.nodes[index]
     for position, name in enumerate(node.inputs):
         held = side.weights[name].values if name in side.weights else None
-        if held is None or np.asarray(held).dtype.kind not in "iu" or np.size(held) > _FEW:
+        if held is None or np.asarray(held).dtype.kind in "bOSUV" or np.size(held) > _FEW:
+            continue
+        if is_float(np.asarray(held)):
             continue
         if node.op in QUANTISING or (node.op in _TABLES and not position):
             continue
@@ -454,7 +456,7 @@ def resized(
         if held is None:
             return
         array, other = np.asarray(held), np.asarray(value)
-        if array.dtype.kind in "iuf" and array.tolist() != other.tolist():
+        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
             change = changes.other_weight("weight", name, _difference(array, other), node.op)
             yield Variant("weight", change, node, {name: other.astype(array.dtype)})
 
