@@ -242,7 +242,7 @@ def test_a_branch_that_python_chose_is_named(
     [culprit] = json.loads(done.out)["culprits"]
     assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
     assert culprit["origin"] == "branch.py:10"
-    assert any("line 8 asks `x.sum() > 0`" in sentence for sentence in culprit["evidence"])
+    assert any("line 8 tests `x.sum() > 0`" in sentence for sentence in culprit["evidence"])
     assert "torch.where" in culprit["remedy"]["note"]
 
 
@@ -257,7 +257,7 @@ def test_all_tensors_of_a_module_are_compared(polygraphy: Run, exports: Path) ->
     [
         ("missing.pt2", 3, "missing.pt2"),
         ("net.onnx", 3, "net.onnx"),
-        ("dynamo.onnx", 3, "neither an exported program"),
+        ("dynamo.onnx", 3, "neither an exported PyTorch program"),
         ("newer.pt2", 3, "was saved by PyTorch 99.1, and"),
         ("net.py:nothing", 2, "nothing"),
         ("net.py:unfit", 3, "Missing key(s)"),

@@ -15,7 +15,7 @@ _ASKS_LITTLE = {"hasattr", "isinstance", "is_scripting"}
 
 
 def deciding(path: str, line: int) -> str:
-    """Return what a line of a file depends on, as ``line 8 asks `x.sum() > 0` ``; empty where it
+    """Return what a line of a file depends on, as ``line 8 tests `x.sum() > 0` ``; empty where it
     always runs, or that is the same for all data.
     """
     found = _deciding_statement(_statements(path), line)

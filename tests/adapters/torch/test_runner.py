@@ -287,7 +287,7 @@ def test_files_are_distinguished(net: Net, tmp_path: Path) -> None:
             h, _ = runner.infer({"x": X}).values()
         np.testing.assert_allclose(h, expected(net), rtol=1e-5, atol=1e-6)
     for path in (weights, text):
-        with pytest.raises(ModelError, match="neither an exported program"):
+        with pytest.raises(ModelError, match="neither an exported PyTorch program"):
             torch_from_path(str(path))
     with pytest.raises(FileError, match="does not exist"):
         torch_from_path(str(tmp_path / "e.pt2"))
