@@ -41,6 +41,8 @@ _SOLVED = 16
 """In regions of more nodes no number is searched: that of another node may do the same."""
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
+_UNEXPLAINED = 2
+"""More places that no change explains are no proof."""
 _MANY = 64
 """So many nodes are named together at most: the first, which are nearest to equal tensors."""
 
@@ -390,13 +392,13 @@ def find_changes(
             reason = change.find_likely() or (None if said else change.other())
             if reason is None and not said and len(change.unproven) == 1:
                 # Something may be missing before the node.
-                wider = [_with_makers(case, one) for one in group]
+                wider = [_with_makers(case, found, one) for one in group]
                 reason = Change(case, pairing, party, found, feeds[0], wider).find_likely()
             is_late |= reason is None and change.tries <= 0
             if reason is None:
-                unexplained = _unexplained_culprit(
-                    case, [_with_makers(case, x) for x in group], feeds[0]
-                )
+                is_certain = all(_has_same_operator(case, reference, one) for one in group)
+                wider = group if is_certain else [_with_makers(case, found, one) for one in group]
+                unexplained = _unexplained_culprit(case, wider, feeds[0])
                 is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
                 made += inside if is_inside else [unexplained]
                 is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
@@ -404,6 +406,7 @@ def find_changes(
             reasons.append(reason)
             made.append(_changed_culprit(case, reason))
         notes.append(steps.explained_changes(len(reasons), len(made), is_late))
+    is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
     is_whole = reasons and len(reasons) == len(made)
     repaired = None
     if is_whole:
@@ -427,16 +430,24 @@ def _changed_culprit(case: Case, reason: Explanation) -> Culprit:
     )  # fmt: skip
 
 
-def _with_makers(case: Case, place: Parting) -> Parting:
-    """Return a place with the nodes that make what its nodes read."""
+def _with_makers(case: Case, found: Partings, place: Parting) -> Parting:
+    """Return a place with the nodes that compute the numbers that its nodes read."""
     nodes = case.model.nodes
     makers = producers(nodes)
-    before = {makers[name] for name in place.given if name in makers}
+    read = [name for name in place.given if name in makers and is_float(found.values.get(name))]
+    before = {makers[name] for name in read}
     border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
-    own = [index for index in place.unproven if nodes[index].op not in MOVING]
-    # What only moves numbers is right if it reads what it should.
-    unproven = place.unproven if own else tuple(sorted({*place.unproven, *before}))
-    return evolve(place, border=border, unproven=unproven)
+    return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
+
+
+def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool:
+    """Return whether the reference computes a tensor by the same operator: if it has others, one of
+    them may be missing before the node.
+    """
+    own = {case.model.nodes[index].op for index in place.unproven}
+    others = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
+    idle = MOVING | {"Constant"}
+    return own - idle == others - idle and bool(own - idle)
 
 
 def _culprits_within(

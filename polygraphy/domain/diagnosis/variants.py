@@ -400,7 +400,9 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
     node = side.nodes[index]
     for position, name in enumerate(node.inputs):
         held = side.weights[name].values if name in side.weights else None
-        if held is None or not _holds_integers(held) or np.size(held) > _FEW:
+        if held is None or np.asarray(held).dtype.kind in "bOSUV" or np.size(held) > _FEW:
+            continue
+        if is_float(np.asarray(held)):
             continue
         if node.op in QUANTISING or (node.op in _TABLES and not position):
             continue
@@ -454,8 +456,7 @@ def resized(
         if held is None:
             return
         array, other = np.asarray(held), np.asarray(value)
-        is_numeric = _holds_integers(array) or is_float(array)
-        if is_numeric and array.tolist() != other.tolist():
+        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
             change = changes.other_weight("weight", name, _difference(array, other), node.op)
             yield Variant("weight", change, node, {name: other.astype(array.dtype)})
 
@@ -623,7 +624,3 @@ def _is_bias(apart: Any, op: str) -> bool | None:
         return None
     spread = np.ptp(apart, axis=others)
     return bool(np.max(spread) <= 1e-3 * max(float(np.max(np.abs(apart))), 1e-30))
-
-
-def _holds_integers(values: Any) -> bool:
-    return bool(np.issubdtype(np.asarray(values).dtype, np.integer))

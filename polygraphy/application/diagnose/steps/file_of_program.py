@@ -28,6 +28,7 @@ from polygraphy.domain.diagnosis.twins import (
     TwinDifferences,
     compare_twins,
     computing_nodes,
+    is_statistic,
     unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
@@ -208,12 +209,13 @@ class _File:
         return self._culprit(changed, cause, [*facts, exported], remedy, MODEL_FILE, origin)
 
     def _is_statistics(self, weights: Sequence[Spot]) -> bool:
-        """Return whether all weights that differ are what BatchNorm is folded into, or belong to
-        it, while the program has other weights that are the same.
+        """Return whether running statistics of BatchNorm explain all weights that differ: they are
+        its mean and variance, or belong to a convolution that it is folded into, whose kernel is
+        scaled by channel.
         """
         folds = any("batch_norm" in node.op for node in self._program.nodes)
-        readers = {spot.node.op for spot in weights}
-        return folds and readers <= {"Conv", "ConvTranspose", "BatchNormalization"}
+        parameters = [*self._program.weights.values()]
+        return folds and all(is_statistic(spot, parameters) for spot in weights)
 
     def _other_nodes(self, differences: TwinDifferences) -> tuple[list[Fact], list[Node], str]:
         """Describe nodes that only one of both has: what they are, those of the model that are
