@@ -18,6 +18,7 @@ ALLOWED = {
     "polygraphy convert MODEL ": "a part of a command",
     "surgeon copy": "a command",
     "surgeon insert": "a command",
+    "surgeon sanitize": "a command",
 }
 """Literals of several words that are not sentences, and what they are."""
 

@@ -10,7 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.domain.data.loading import describe_model
-from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import fitted_state, padding, step_start, without_padding
@@ -24,8 +24,9 @@ from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, move_weights, stored_precision
 
 _BESIDE = 4.0
-"""How many times the error that rounding was seen to cause is explained by it; `lab/states` prints
-what healthy models reach, and where planted faults start."""
+"""How many times the error that rounding was seen to cause is explained by it: two random moves of
+all weights show the size of that error, not its largest value. With it, `lab/states` blames no
+healthy model."""
 _LARGEST = 0.25
 """However sensitive a model is, errors above this share of the size of an output are not explained:
 beyond, its tokens are random."""
@@ -236,9 +237,9 @@ class Judge:
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
         known = coarsest(types)
         coarse = [
-            *(f"weights rounded to {dtype}" for dtype in weights),
+            *(titles.rounded_weights(dtype) for dtype in weights),
             *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
-            *(["8-bit activations (accuracy_level 4)"] if 4 in {*levels[0], *levels[1]} else []),
+            *([titles.COARSE_ACTIVATIONS] if 4 in {*levels[0], *levels[1]} else []),
         ]
         return Judge(own, right, drift, "float32" if known is None else known.name, coarse)
 
@@ -444,7 +445,7 @@ def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenMode
     right = loader.of_model(opened.proto)
     describe_model(right, opened.inputs, opened.facts)
     feeds = same_data(own, right, list(right))
-    return Party("the reference", case.parties[0], opened, right.plan, feeds, opened.facts())
+    return Party(titles.REFERENCE, case.parties[0], opened, right.plan, feeds, opened.facts())
 
 
 def shared_feed(

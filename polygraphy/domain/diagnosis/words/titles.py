@@ -48,6 +48,15 @@ FEWEST_IN_FLOAT = "fewest nodes in float"
 OWN_STATES = "own states"
 EQUAL_STATES = "equal states"
 FIX_OVER_ALL_STEPS = "fix over all steps"
+STATES_EXCHANGED = "states exchanged"
+NOT_COMPARED = "Not compared"
+NOT_COUNTED = "not counted"
+HIDDEN_POSITIONS = "positions that the mask hides"
+COARSE_ACTIVATIONS = "8-bit activations (accuracy_level 4)"
+
+
+def rounded_weights(dtype: str) -> str:
+    return f"weights rounded to {dtype}"
 
 
 def node_by_node(party: str) -> str:
