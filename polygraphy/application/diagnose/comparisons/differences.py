@@ -43,13 +43,15 @@ def find_differences(
     culprits = proven.culprits
     is_one = len(culprits) == 1 and is_same_structure
     is_plain = all(culprit.cause != "structure" for culprit in culprits)
-    is_all = len(culprits) == len(differing) or (fused and len(culprits) == len(fused[3]) == 1)
+    is_only = fused and len(culprits) == len(fused[3]) == 1 and len(culprits[0].nodes) == 1
+    is_all = len(culprits) == len(differing) or is_only
     if not differing or is_all or (is_one and is_plain):
         return proven
     feeds = (feed, pair.feed_reference(feed))
     parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
     by_values = parting.culprits
-    is_small = is_same_structure or len(culprits) <= (_FEW_PLAIN if is_plain else 1)
+    taken = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
+    is_small = is_same_structure or taken <= (_FEW_PLAIN if is_plain else 1)
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
             return proven  # They say what was changed, where values only say between what.
