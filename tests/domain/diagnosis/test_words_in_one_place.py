@@ -18,6 +18,9 @@ ALLOWED = {
     "polygraphy convert MODEL ": "a part of a command",
     "surgeon copy": "a command",
     "surgeon insert": "a command",
+    "surgeon sanitize": "a command",
+    "Not compared": "what the text of a step begins with",
+    "Not compared: ": "the same",
 }
 """Literals of several words that are not sentences, and what they are."""
 

@@ -10,7 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.domain.data.loading import describe_model
-from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import fitted_state, padding, step_start, without_padding
@@ -236,9 +236,9 @@ class Judge:
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
         known = coarsest(types)
         coarse = [
-            *(f"weights rounded to {dtype}" for dtype in weights),
+            *(steps.rounded_weights(dtype) for dtype in weights),
             *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
-            *(["8-bit activations (accuracy_level 4)"] if 4 in {*levels[0], *levels[1]} else []),
+            *([steps.COARSE_ACTIVATIONS] if 4 in {*levels[0], *levels[1]} else []),
         ]
         return Judge(own, right, drift, "float32" if known is None else known.name, coarse)
 
@@ -437,7 +437,7 @@ def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenMode
     right = loader.of_model(opened.proto)
     describe_model(right, opened.inputs, opened.facts)
     feeds = same_data(own, right, list(right))
-    return Party("the reference", case.parties[0], opened, right.plan, feeds, opened.facts())
+    return Party(titles.REFERENCE, case.parties[0], opened, right.plan, feeds, opened.facts())
 
 
 def shared_feed(

@@ -38,8 +38,8 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
-from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
+from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
+from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.loading import StatePlan, StepLoader
 from polygraphy.domain.states.pairs import Conflict, describe_pairs
@@ -92,10 +92,7 @@ def check_oracle_of_steps(golden: Sequence[str] | None, program: Any) -> None:
         UsageError: they are to be compared with saved results or a program.
     """
     if golden or program is not None:
-        raise UsageError(
-            "--steps cannot be combined with --golden or --torch.",
-            hint="Compare with another backend, or with the right model: --reference.",
-        )
+        raise errors.steps_with_saved_results()
 
 
 # Wires.
@@ -138,7 +135,7 @@ def _other_wires(own: Party, plan: StatePlan, right: StatePlan) -> list[Conflict
             pair.output,
             pair.input,
             expected[pair.output],
-            "the reference",
+            titles.REFERENCE,
             makers.get(pair.output, ""),
         )
         for pair in plan.pairs
@@ -197,12 +194,14 @@ def _beside(
     """Compare two parties on their own states, and search the first wrong step."""
     try:
         judge = Judge.between(case, own, right)
-        case.evidence.compared("another backend" if reference is None else "a reference model")
-        with case.attempt("own states") as notes:
+        case.evidence.compared(
+            titles.ANOTHER_BACKEND if reference is None else titles.REFERENCE_MODEL
+        )
+        with case.attempt(titles.OWN_STATES) as notes:
             beside = run_side_by_side(judge)
             notes.append(_said(own, beside))
         if allowed := _allowed(judge):
-            with case.attempt("not counted") as notes:
+            with case.attempt(titles.NOT_COUNTED) as notes:
                 notes.append(steps.not_counted(allowed))
     except BackendError as error:
         culprit = _failing(case, own, right, error)
@@ -218,7 +217,7 @@ def _allowed(judge: Judge) -> list[str]:
     """Return what makes outputs differ without being a fault, in words."""
     feeds, plan = judge.own.feeds, judge.own.plan
     is_padded = any(padding(plan, feed) is not None for feed in feeds[:1])
-    return [*judge.coarse, *(["positions that the mask hides"] if is_padded else [])]
+    return [*judge.coarse, *([steps.MASKED_POSITIONS] if is_padded else [])]
 
 
 def _said(own: Party, beside: SideBySide) -> str:
@@ -249,7 +248,7 @@ def _search_step(
     at, different, data = equal
     states = {pair.output for pair in own.plan.pairs}
     changed = [name for name in different if name in states]
-    with case.attempt("equal states") as notes:
+    with case.attempt(titles.EQUAL_STATES) as notes:
         notes.append(steps.first_step_on_equal_states(at, changed))
     facts = [evidence.first_wrong_step(step.index, wrong.position, wrong.output)]
     if at != wrong.at or changed:
@@ -257,7 +256,7 @@ def _search_step(
     if at != wrong.at:
         exchanged = _exchanged(judge, wrong, harmless)
         if exchanged:
-            with case.attempt("states exchanged") as notes:
+            with case.attempt(titles.STATES_EXCHANGED) as notes:
                 notes.append(steps.exchanged_states(exchanged, wrong.at))
             facts.append(evidence.exchanged_states(exchanged, wrong.at))
     sets = StepData(data, loader.options())
@@ -353,7 +352,7 @@ def _proved(case: Case, judge: Judge, result: DiagnosisResult, found: Case) -> D
         wrong = run_side_by_side(judge, repaired.proto).first
     except REFUSALS:
         return result
-    with case.attempt("fix over all steps") as notes:
+    with case.attempt(titles.FIX_OVER_ALL_STEPS) as notes:
         notes.append(steps.fixed_steps(len(judge.own.feeds), None if wrong is None else wrong.at))
     if wrong is None:
         return result
@@ -378,7 +377,7 @@ def _self_check(case: Case, own: Party) -> Found:
     if culprit is not None:
         return Found(DiagnosisResult(FAULT, [culprit]), case)
     if "Not compared" not in words:
-        case.evidence.compared("all inputs at once")
+        case.evidence.compared(titles.ALL_INPUTS_AT_ONCE)
     elif not case.evidence.against:
         obstacle = words.removeprefix("Not compared: ").removesuffix(".")
         reason = reasons.nothing_to_compare_steps(obstacle)

@@ -47,6 +47,8 @@ FEWEST_IN_FLOAT = "fewest nodes in float"
 # Steps of a model with states.
 OWN_STATES = "own states"
 EQUAL_STATES = "equal states"
+NOT_COUNTED = "not counted"
+STATES_EXCHANGED = "states exchanged"
 FIX_OVER_ALL_STEPS = "fix over all steps"
 
 
