@@ -257,7 +257,7 @@ def test_all_tensors_of_a_module_are_compared(polygraphy: Run, exports: Path) ->
     [
         ("missing.pt2", 3, "missing.pt2"),
         ("net.onnx", 3, "net.onnx"),
-        ("dynamo.onnx", 3, "neither an exported program"),
+        ("dynamo.onnx", 3, "neither an exported PyTorch program"),
         ("newer.pt2", 3, "was saved by PyTorch 99.1, and"),
         ("net.py:nothing", 2, "nothing"),
         ("net.py:unfit", 3, "Missing key(s)"),
