@@ -21,7 +21,7 @@ from onnx import ModelProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.processes import warm_process
-from polygraphy.application.diagnose import careful, diagnosing
+from polygraphy.application.diagnose import diagnosing, subprocesses
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.domain.errors import InconclusiveError
@@ -85,13 +85,13 @@ class Warm(OnnxrtParty):
 
 def main() -> None:
     """Print rows."""
-    [warm] = careful.isolate([Warm()])
+    [warm] = subprocesses.isolate([Warm()])
     for side in SIDES:
         feed = {"x": np.ones((side, side), np.float32)}
         here, there = OnnxrtParty().load(negation(side)), warm.load(negation(side))
         row = [least(partial(compute, feed)) * 1e6 for compute in (here, there)]
         print(f"| {side}x{side} | {row[0]:.0f} us | {row[1]:.0f} us |")
-    careful.close([warm])
+    subprocesses.close([warm])
     starts = []
     start = warm_process.start_command
     warm_process.start_command = lambda *a, **k: starts.append(a) or start(*a, **k)

@@ -146,7 +146,9 @@ class Suite:
             right = code == 0 and not culprits
         else:
             named = wrong in ops or any(wrong in one["nodes"] for one in culprits)
-            right = len(culprits) == 1 and culprits[0]["party"] == "exporter" and named
+            # A fault is planted into the file, which is no export of the program then.
+            party = "model file" if group == "planted" else "exporter"
+            right = len(culprits) == 1 and culprits[0]["party"] == party and named
             right = right and (not causes or culprits[0]["cause"] in causes)
         self.counts[f"{group} {'right' if right else 'WRONG'}"] += 1
         mark = "" if right else f"  expected {wrong or NONE} {causes or ''}"

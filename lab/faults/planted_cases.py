@@ -20,6 +20,7 @@ from .case import Case, Culprit
 from .converted import CONVERTED
 from .exported import EXPORTED
 from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
+from .invalid import INVALID, declared, embedded, indexed
 from .joined import JOINED
 from .nested import INSIDE
 from .other_hosts import OTHERS
@@ -54,6 +55,7 @@ def planted_cases(
     right: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
     if not ways:
         turns += [quantised_case, not_numbers, not_numbers, _half, _half, two]
+        turns += [*map(invalid, INVALID), _wrongly_declared, _wrong_index]
         right = HEALTHY
     makers = [turns[number % len(turns)] for number in range(faulty)]
     makers += [right[number % len(right)] for number in range(healthy)]
@@ -296,6 +298,72 @@ def quantised_case(
     way, words = against(place, rng, healthy, data, ways=("same", "renamed", "golden"))
     onnx.save(made[0], place / "model.onnx")
     return _case(place, f"quantisation: {way}", words, (_culprit(made[1]),))
+
+
+_OF_INVALID = ("refusal", "attribute", "invalid")
+
+
+def invalid(kind: str) -> Maker:
+    """A node is against the specification: whoever refuses it is right."""
+
+    def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        name = str(rng.choice(list(HOSTS)))
+        net = Net(int(rng.integers(2**31)), str(rng.choice(STYLES)))
+        try:
+            made = net.model(HOSTS[name](net, embedded(kind), rng.random()))
+        except onnx.checker.ValidationError:
+            return None
+        return _invalid_case(
+            folder, rng, number, made, f"invalid: {kind}", net.identity(net.core[0])
+        )
+
+    return maker
+
+
+def _wrongly_declared(
+    folder: Path, rng: np.random.Generator, models: Models, number: int
+) -> Case | None:
+    """The graph declares another data type for a tensor than its node computes."""
+    made = host(rng)
+    return _invalid_case(folder, rng, number, made, "invalid: declared", declared(made, rng))
+
+
+def _wrong_index(
+    folder: Path, rng: np.random.Generator, models: Models, number: int
+) -> Case | None:
+    """The data hold an index that does not exist."""
+    made = host(rng, HOSTS[str(rng.choice(["cnn", "encoder"]))] if "cnn" in HOSTS else cnn)
+    node, more = indexed(made, rng)
+    data = {**drawn(made, number), **more}
+    place = _place(folder, number)
+    save_json([data], str(place / "inputs.json"))
+    onnx.save(made, place / "model.onnx")
+    words = ("--load-inputs", "inputs.json", *(("--onnx",) if rng.random() < 0.5 else ()))
+    return _case(place, "invalid: data", words, (Culprit((node,), (), ("data",), ("data",)),))
+
+
+def _invalid_case(
+    folder: Path, rng: np.random.Generator, number: int, made: onnx.ModelProto, kind: str, node: str
+) -> Case | None:
+    place = _place(folder, number)
+    onnx.save(made, place / "model.onnx")
+    if _is_run(place / "model.onnx"):  # It is lenient there.
+        return None
+    # What fixes a declaration is judged beside another backend.
+    words = ("--onnx",) if kind == "invalid: declared" or rng.random() < 0.5 else ()
+    return _case(place, kind, words, (Culprit((node,), (), ("model",), _OF_INVALID),))
+
+
+def _is_run(model: Path) -> bool:
+    """Return whether ONNX Runtime runs a model, in a process of its own."""
+    data = drawn(onnx.load(model), 0)
+    try:
+        call_isolated(
+            lambda: outputs(onnx.load(model), data), what="ONNX Runtime", timeout=60, is_silent=True
+        )
+    except Exception:
+        return False
+    return True
 
 
 def not_a_number(op: str, broken: bool) -> Callable[[Net, str], str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 import traceback
@@ -147,10 +146,10 @@ def searched(case: Case) -> list[dict[str, Any]]:
         }
         kept, seconds = diagnosed(case, target, rms_ratio)
         ours = [one for one in kept.culprits if one["cause"] == "quantisation"]
-        sets = re.search(r"(\d+) sets? tried", str(ours[0]["facts"]) if ours else kept.summary)
+        tried = [one["runs"] for one in ours[0]["facts"] if "runs" in one] if ours else []
         row["ours"] = (
             len(ours[0]["nodes"]) if ours else None,
-            int(sets[1]) if sets else None,
+            tried[0] if tried else None,
             round(seconds, 2),
         )
         row["is_good"] = bool(ours) and tuple(ours[0]["nodes"]) in good

@@ -502,12 +502,12 @@ def describe_with_weights(model: Any) -> Model:
 
 
 @port
-def mended(model: Any, reference: Any, plan: Mending) -> Any:
+def apply_copies(model: Any, reference: Any, plan: Mending) -> Any:
     """Return a copy of a model with what a plan takes from the reference."""
 
 
 @port
-def altered(model: Any, output: str, variant: Variant, *, asks: bool = False) -> Any:
+def change_node(model: Any, output: str, variant: Variant, *, asks: bool = False) -> Any:
     """Return a copy of a model in which the node that makes a tensor is another.
 
     Args:
@@ -519,21 +519,21 @@ def altered(model: Any, output: str, variant: Variant, *, asks: bool = False) ->
 
 
 @port
-def quantised_operands(model: Any) -> list[QuantisedOperand]:
+def find_quantized_operands(model: Any) -> list[QuantisedOperand]:
     """Return which operands of which nodes are quantised, by QuantizeLinear and DequantizeLinear,
     before they are read.
     """
 
 
 @port
-def dequantised(model: Any) -> Any:
+def dequantize_model(model: Any) -> Any:
     """Return a copy of a model in which nodes read what was quantised as it was before, and weights
     in floating point.
     """
 
 
 @port
-def requantised(reference: Any, model: Any, places: Iterable[tuple[str, int, str]]) -> Any:
+def requantize_model(reference: Any, model: Any, places: Iterable[tuple[str, int, str]]) -> Any:
     """Return a copy of a model with operands quantised as they are in another.
 
     Args:

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.skipif(not SITE.exists(), reason="`make docs` has not b
         ("GPU different results", "how-to/gpu"),
         ("PyTorch export wrong", "how-to/exporting"),
         ("decoder", "how-to/steps"),
+        ("int8 accuracy drop", "how-to/quantized"),
         ("CI tolerance", "how-to/tolerance"),
     ],
 )

@@ -37,7 +37,7 @@ SUITES = {
 ELSEWHERE = {
     "TrtParty": "gpu/test_diagnosing.py",
     "RayEngine": "adapters/ray/test_engine.py",
-    "PackageParty": "application/diagnose/test_voting.py",
+    "PackageParty": "application/diagnose/test_third_opinion.py",
 }
 """Adapters that run on a GPU only, or refuse most models by intention, and what tests them."""
 

@@ -162,7 +162,7 @@ def test_diagnose_runs_the_program_on_the_gpu(dense: Any, run: Run) -> None:
 def test_inferences_and_a_diagnosis_return_the_memory_of_the_gpu(
     dense: Any, tmp_path: Path
 ) -> None:
-    from tests.gpu.test_onnxrt import used_memory
+    from tests.gpu.test_onnxrt import DRIVER, used_memory
 
     program = """
 import numpy as np
@@ -188,8 +188,8 @@ figures.append(used())
 print(json.dumps(figures))
 """
     before, inferred, diagnosed = used_memory(program, tmp_path)
-    assert inferred <= before
-    assert diagnosed <= before
+    assert inferred <= before + DRIVER
+    assert diagnosed <= before + DRIVER
 
 
 class Total(torch.nn.Module):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import define, field
 
-from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError
 from polygraphy.domain.rounding import GROWTH, moved
@@ -67,7 +67,7 @@ class FakeNarrowModel:
             made = "y" if name == self.passes[-1] else f"{name}_out"
             narrow = np.full_like(value, np.inf) if name in self._losing else value
             pairs = {read: (value, value)}, {made: (value, narrow)}
-            losses.append(loss_of(name, "Identity", *pairs, {}, self._range))
+            losses.append(node_loss(name, "Identity", *pairs, {}, self._range))
             read = made
         return {"y": value}, losses
 

@@ -12,10 +12,10 @@ from attrs import define
 
 from polygraphy.application.compare.accuracy import compare_accuracy
 from polygraphy.application.compare.validation import validate
-from polygraphy.application.diagnose.careful import alone
 from polygraphy.application.diagnose.case import REFUSALS
-from polygraphy.application.diagnose.data import feeds_of_half
+from polygraphy.application.diagnose.data import choose_feeds_for_half
 from polygraphy.application.diagnose.lowered.half import Tolerance, Trial
+from polygraphy.application.diagnose.subprocesses import run_in_subprocess
 from polygraphy.application.run.feeding import Feeds
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
@@ -186,7 +186,7 @@ def _of_half(pair: _Pair, data_loader: Any) -> _OfHalf | None:
         return None
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     data = data_loader if is_made_up or iter(data_loader) is not data_loader else [*data_loader]
-    chosen = feeds_of_half(opened, data)
+    chosen = choose_feeds_for_half(opened, data)
     trial = Trial(opened, Tolerance(dtype, opened.facts()), chosen)
     compute = pair.compute
     assert compute is not None
@@ -280,7 +280,7 @@ def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
     """
     party = resolve(SuspectedParty, USUAL)
     try:
-        alone(lambda: party.load(model)(feed) and None, "ONNX Runtime")
+        run_in_subprocess(lambda: party.load(model)(feed) and None, "ONNX Runtime")
     except MissingDependencyError:
         return
     except REFUSALS as error:
@@ -298,7 +298,7 @@ def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
 
 def _runs_plainly(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> bool:
     try:
-        alone(lambda: party.load(model, plain=True)(feed) and None, "ONNX Runtime")
+        run_in_subprocess(lambda: party.load(model, plain=True)(feed) and None, "ONNX Runtime")
     except REFUSALS:
         return False
     return True

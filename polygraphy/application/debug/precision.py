@@ -10,7 +10,7 @@ from typing import Any
 from polygraphy.application.debug.iterations import Iterations
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
-    casting,
+    half_type,
     rank_nodes,
     try_half_precision,
 )
@@ -165,7 +165,7 @@ def find_nodes_to_keep(
 
 def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -> list[str]:
     """Find them by a check of each cast model."""
-    entry, loaded = casting(dtype), model() if callable(model) else model
+    entry, loaded = half_type(dtype), model() if callable(model) else model
     again = None if data_loader is None or isinstance(data_loader, Iterator) else data_loader
     count = None if again is None else sum(1 for _ in again)
     iterations.expect_saved(open_model(loaded).outputs, count)

@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 from attrs import Factory, define, evolve, field, frozen
 
-from polygraphy.application.diagnose.careful import load_carefully
+from polygraphy.application.diagnose.subprocesses import load_carefully
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.diagnosis.commands import insert_commands, run_command
@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.culprit import (
     TensorError,
 )
 from polygraphy.domain.diagnosis.evidence import Evidence
-from polygraphy.domain.diagnosis.facts import facts_of, together
+from polygraphy.domain.diagnosis.facts import facts_of, join_statements
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
@@ -204,7 +204,7 @@ class Case:
         yield result
         if not result:
             return
-        made = Attempt(title, together(*result), time.perf_counter() - start)
+        made = Attempt(title, join_statements(*result), time.perf_counter() - start)
         self.attempts.append(made)
         self.reports.attempted(made)
 
@@ -262,14 +262,14 @@ class Case:
         atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
         return run_command(self.path, backends, self.data_options, atol=atol, is_auto=is_auto)
 
-    def undoing(self, side: Side, changed: Sequence[Variant]) -> Remedy:
+    def undo_changes(self, side: Side, changed: Sequence[Variant]) -> Remedy:
         """Return what undoes that nodes of the model were changed, which was tried."""
         is_file = self.is_given and self.model.given is self.model.proto
         command = insert_commands(self.path, side, changed) if is_file else ""
         note = "" if command else remedies.undo([one.change for one in changed])
         return Remedy(command or None, True, note)
 
-    def measured(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
+    def keep_errors(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""
         made = [found[name] for node in self.model.nodes for name in node.makes if name in found]
         self.log.curves.append(Curve(party, what, made))
@@ -330,13 +330,13 @@ class Case:
         )
 
 
-def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
+def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
     """Return per tensor what moving the inputs by about an ulp does to it; nothing is known where
     that cannot be run.
     """
     try:
         made = [
-            compute({name: moved(array, seed + _number(name)) for name, array in feed.items()})
+            compute({name: moved(array, seed + _name_seed(name)) for name, array in feed.items()})
             for seed in _MOVES
         ]
     except REFUSALS:
@@ -348,12 +348,12 @@ def noise_of(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
     }
 
 
-def _number(name: str) -> int:
+def _name_seed(name: str) -> int:
     """Return a number for a tensor, the same whatever it is computed with."""
     return crc32(name.encode("utf-8", "replace"))
 
 
-def with_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> DiagnosisResult:
+def add_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> DiagnosisResult:
     """Return a result that says where culprits come from, of nodes that know."""
     origins = {node.name: node.origin for node in nodes if node.origin is not None}
     culprits = [
@@ -367,7 +367,7 @@ def with_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> Diagnos
     return evolve(result, culprits=culprits)
 
 
-def concluded(result: DiagnosisResult) -> bool:
+def conclude(result: DiagnosisResult) -> bool:
     """Pass a result on to the console and to the report of the program; return whether nothing is
     wrong.
 

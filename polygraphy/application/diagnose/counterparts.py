@@ -15,8 +15,8 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.parts import Part, cut_part
-from polygraphy.application.diagnose.rounding import adds_up
-from polygraphy.application.diagnose.tracing import kept, renamed, trace
+from polygraphy.application.diagnose.rounding import rounding_accumulates
+from polygraphy.application.diagnose.tensor_trace import rename_tensors, tensor_store, trace_tensors
 from polygraphy.domain.diagnosis.exported import (
     Print,
     arrangements,
@@ -24,7 +24,7 @@ from polygraphy.domain.diagnosis.exported import (
     relation,
     same_tensors,
     same_weight,
-    stacked,
+    stack_weights,
     without_counterpart,
 )
 from polygraphy.domain.diagnosis.facts import Fact
@@ -52,6 +52,8 @@ how much of that no better one is looked for.
 _CONSTANTS = 12
 """Of so many numbers at most each is solved for."""
 _NEWTON = 6
+_FILLING = 1e4
+"""From this size on, a number that fills a tensor often stands for infinity."""
 _NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 _ARITHMETIC = ("aten.add", "aten.sub", "aten.rsub", "aten.mul", "aten.div", "aten.pow")
 _TELLING = 4
@@ -83,13 +85,13 @@ class Counterparts:
         self._feed = feed
         self._expected = expected
         self._party = case.parties[0]
-        self.theirs = kept(case)
+        self.theirs = tensor_store(case)
         program.run(feed, self.theirs.__setitem__)
-        self.own = trace(case, self._party, feed).values
+        self.own = trace_tensors(case, self._party, feed).values
         self._changed: Values = {}
-        self._mine = _prints(self.own)
-        self._prints = _prints(self.theirs)
-        self._named = _named(case, program)
+        self._mine = _tensor_prints(self.own)
+        self._prints = _tensor_prints(self.theirs)
+        self._named = _recorded_names(case, program)
         self.pairs: dict[str, str] = {}
         self._pair()
         for name, value in expected.items():
@@ -98,7 +100,7 @@ class Counterparts:
         lost = self.theirs.keys() - set(self.pairs.values())
         others = {titles.of_program(name): name for name in lost}
         self.saved: MutableMapping[str, Any] = ChainMap(
-            {**expected}, renamed(self.theirs, {**self.pairs, **others})  # type: ignore[arg-type]
+            {**expected}, rename_tensors(self.theirs, {**self.pairs, **others})  # type: ignore[arg-type]
         )
 
     def notes(self) -> str:
@@ -126,9 +128,9 @@ class Counterparts:
             mine, theirs = found
             self.pairs[mine] = theirs
             given = {mine: self.theirs[theirs]}
-            made = self._forced(given)
+            made = self._compute_with(given)
             self._changed = ChainMap(given, made, self._changed)  # type: ignore[arg-type]
-            self._mine.update(_prints(made))
+            self._mine.update(_tensor_prints(made))
             self._match()
 
     def _match(self) -> None:
@@ -185,12 +187,12 @@ class Counterparts:
         value = self.theirs[theirs]
         if mine in self._expected:
             return not self.off({mine: value})
-        made = _prints(self._forced({mine: value}, most))
+        made = _tensor_prints(self._compute_with({mine: value}, most))
         behind = left.index(theirs) + 1 if theirs in left else 0
         later = {name: self._prints[name] for name in left[behind:] if name in self._prints}
         return bool(same_tensors(made, later, {}, {}))
 
-    def _forced(self, given: Mapping[str, Any], most: int | None = None) -> Values:
+    def _compute_with(self, given: Mapping[str, Any], most: int | None = None) -> Values:
         """Return what the model makes of the inputs where some tensors are given, of those behind
         them.
 
@@ -206,14 +208,18 @@ class Counterparts:
         known: Any = ChainMap(dict(given), self._changed, self.own, self._feed)  # type: ignore[arg-type]
         try:
             part = cut_part(self._case.model, chosen[:most], known)
-            return trace(self._case.of(open_model(part.model)), self._party, part.feed).values
+            return trace_tensors(
+                self._case.of(open_model(part.model)), self._party, part.feed
+            ).values
         except (*REFUSALS, ValueError):
             return {}
 
     def off(self, values: Values) -> list[str]:
         """Return which outputs are wrong, by more than rounding and what it adds up to."""
         found = self._case.differing(values, self._expected)
-        if found and adds_up(self._case, [self._feed], {0: [values], 1: [self._expected]}):
+        if found and rounding_accumulates(
+            self._case, [self._feed], {0: [values], 1: [self._expected]}
+        ):
             return []
         return [*found]
 
@@ -222,19 +228,19 @@ class Counterparts:
         if not tensors:
             return []
         self._changed = {name: self.saved[name] for name in tensors}
-        held = ChainMap(self._changed, self._forced(self._changed), self.own)  # type: ignore[arg-type]
+        held = ChainMap(self._changed, self._compute_with(self._changed), self.own)  # type: ignore[arg-type]
         differing = self.off(held)
         if not differing:
             return [evidence.replaced_by_program(len(tensors))]
         return [evidence.still_differ(len(tensors), differing[:4])]
 
 
-def _prints(values: Mapping[str, Any]) -> dict[str, Print]:
+def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Print]:
     found = {name: print_of(values[name]) for name in values}
     return {name: each for name, each in found.items() if each is not None}
 
 
-def _named(case: Case, program: OpenedProgram) -> dict[str, str]:
+def _recorded_names(case: Case, program: OpenedProgram) -> dict[str, str]:
     """Return by tensor of the model that of the program of which the exporter recorded that it is
     the same, or which has the same name.
     """
@@ -344,10 +350,10 @@ class _Search:
 
     def weights(self) -> OtherWeights | None:
         """Return the weights that explain the difference."""
-        for tries in (self._single(), self._together()):
+        for tries in (self._try_single_weights(), self._try_all_weights()):
             best = self._best(tries)
             if best is not None:
-                return self._told(*best)
+                return self._describe_weights(*best)
         return None
 
     def _best(self, tries: Iterable[Any]) -> Any:
@@ -356,7 +362,7 @@ class _Search:
         for number, tried in enumerate(tries):
             if number == _REPLACED or (best and least < _ENOUGH * self._before):
                 break
-            error = self._error(self._made(tried[0]))
+            error = self._error(self._compute_with(tried[0]))
             if error < least or (best is None and error == least):
                 least, best = error, tried
         return best
@@ -368,7 +374,7 @@ class _Search:
             if own is not None and name in own.inputs:
                 yield index, own
 
-    def _made(self, weights: Mapping[str, Any]) -> Any:
+    def _compute_with(self, weights: Mapping[str, Any]) -> Any:
         """Return what is made with other weights; None where nothing is."""
         readers = dict(pair for name in weights for pair in self._readers(name))
         try:
@@ -386,7 +392,7 @@ class _Search:
         apart = float(np.max(np.abs(np.asarray(made, np.float64) - right))) / size
         return apart if np.isfinite(apart) else np.inf
 
-    def _asked(self) -> list[tuple[GraphNode, dict[str, Any]]]:
+    def _operations(self) -> list[tuple[GraphNode, dict[str, Any]]]:
         """Return the operations in order, with the weights that they read."""
         weights = self._program.weights
         asked = [
@@ -395,29 +401,31 @@ class _Search:
         ]
         return [(node, {n: x for n, x in own.items() if is_float(x)}) for node, own in asked]
 
-    def _fitting(self, name: str, right: Any) -> list[Any]:
+    def _fitting_arrays(self, name: str, right: Any) -> list[Any]:
         """Return what a weight of the program may be in place of one of the model."""
         held = self._held[name]
         made = (each.astype(held.dtype) for each in arrangements(right, held.shape))
         return [each for each in made if held.size > 1 and deviation(held, each)]
 
-    def _single(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
+    def _try_single_weights(
+        self,
+    ) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
         """Yield other values of one weight, what they are in the program, and what reads it."""
-        for node, own in self._asked():
+        for node, own in self._operations():
             for theirs, right in own.items():
                 for name, held in self._held.items():
                     if held.size == right.size:
-                        for made in self._fitting(name, right):
+                        for made in self._fitting_arrays(name, right):
                             yield {name: made}, {name: [theirs]}, node
             for name, held in self._held.items():
                 for op in {reader.op for _, reader in self._readers(name)}:
-                    for names, made in stacked(own, op, held.shape):
+                    for names, made in stack_weights(own, op, held.shape):
                         if deviation(held, made := made.astype(held.dtype)):
                             yield {name: made}, {name: names}, node
 
-    def _together(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
+    def _try_all_weights(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
         """Yield other values of all weights, where model and program have as many of each size."""
-        asked = [(node, name, x) for node, own in self._asked() for name, x in own.items()]
+        asked = [(node, name, x) for node, own in self._operations() for name, x in own.items()]
         for way in (0, -1):
             weights, names = {}, {}
             for size in {x.size for *_, x in asked}:
@@ -433,14 +441,14 @@ class _Search:
             if len(weights) > 1:
                 yield weights, names, asked[0][0]
 
-    def _told(
+    def _describe_weights(
         self, weights: Mapping[str, Any], names: Mapping[str, Sequence[str]], node: GraphNode
     ) -> OtherWeights:
         """Return what is known of weights that are others."""
         facts = []
         for name, right in weights.items():
             held = self._held[name]
-            other = self._other(name, names[name])
+            other = self._name_other_weight(name, names[name])
             kind = None if other else relation(held, right)
             ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
             off = deviation(held, right)
@@ -448,12 +456,12 @@ class _Search:
         is_as_held = any(
             np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
             for name in weights
-            for _, own in self._asked()
+            for _, own in self._operations()
             for x in own.values()
         )
         return OtherWeights(weights, self._positions(weights), node, facts, is_as_held)
 
-    def _other(self, name: str, asked: Sequence[str]) -> str:
+    def _name_other_weight(self, name: str, asked: Sequence[str]) -> str:
         """Return which other weight of the program one of the model is."""
         held = self._held[name]
         for theirs in self._program.weights:
@@ -481,7 +489,7 @@ class _Search:
         if len(np.unique(self._place.values[1])) < _TELLING:
             return None
         known: dict[float, bool] = {}  # Whether it is itself an operand.
-        for node, own in self._asked():
+        for node, own in self._operations():
             written = [float(each) for each in _NUMBER.findall(node.settings)]
             written += [float(np.reshape(x, -1)[0]) for x in own.values() if np.size(x) == 1]
             for number in written:
@@ -492,7 +500,8 @@ class _Search:
             now = float(held.reshape(-1)[0])
             if any(np.isclose(now, each, rtol=1e-6, atol=0) for each in known if known[each]):
                 continue  # It is the operator then.
-            others = [*self._likely(now, known), self._solved(name, now)]
+            found = [*self._likely_numbers(now, known), self._solve_number(name, now)]
+            others = _in_dtype(found, held.dtype)
             tries = [({name: np.full_like(held, x)}, x) for x in others]
             best = self._best(tries)
             if best is not None:
@@ -510,16 +519,18 @@ class _Search:
         return self._held[name].size == 1 and all(np.size(each) > 1 for each in made)
 
     @staticmethod
-    def _likely(now: float, known: Iterable[float]) -> list[float]:
+    def _likely_numbers(now: float, known: Iterable[float]) -> list[float]:
         """Return what a number may be: one of the program, or one that is made of what it is."""
         made = [abs(now) ** 0.5, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
+        if abs(now) >= _FILLING:
+            made.insert(0, float(np.copysign(np.inf, now)))
         return [*dict.fromkeys([*known, *made])]
 
-    def _solved(self, name: str, now: float) -> float:
+    def _solve_number(self, name: str, now: float) -> float:
         """Return the number that fits best, by Newton's steps."""
 
         def made(number: float) -> Any:
-            found = self._made({name: np.full_like(self._held[name], number)})
+            found = self._compute_with({name: np.full_like(self._held[name], number)})
             return None if found is None else np.asarray(found, np.float64)
 
         right, at = np.asarray(self._place.values[1], np.float64), now
@@ -534,3 +545,9 @@ class _Search:
                 break
             at += float(np.vdot(slope, right - here)) / size
         return at
+
+
+def _in_dtype(numbers: Iterable[float], dtype: Any) -> list[float]:
+    """Return numbers as a data type holds them, each once: what is too large is infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return [*dict.fromkeys(float(np.asarray(number).astype(dtype)) for number in numbers)]

@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import WarmParty, alone
 from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.subprocesses import WarmParty, run_in_subprocess
 from polygraphy.domain.data.lengths import longer
 from polygraphy.domain.data.loading import describe_model, fit_feed
 from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, DataLoader
@@ -32,7 +32,7 @@ _PARTS = 4
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
 
 
-def feeds_of(
+def choose_feeds(
     model: OpenModel | NarrowModel,
     data_loader: Any,
     inputs: TensorMetadata | None = None,
@@ -54,7 +54,7 @@ def feeds_of(
         InputError: they do not fit the model.
     """
     loader = DataLoader() if data_loader is None else data_loader
-    loaders = _varied(loader, model.inputs) if is_varied else [loader]
+    loaders = _vary_feeds(loader, model.inputs) if is_varied else [loader]
     feeds: list[dict[str, Any]] = []
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
@@ -84,19 +84,19 @@ def feeds_that_run(
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Return the data that a model is run on: where dynamic dimensions are made up, the first
-    lengths with which it runs, or else 1; options are those of `feeds_of`.
+    lengths with which it runs, or else 1; options are those of `choose_feeds`.
 
     Raises:
         UsageError: there are none.
         InputError: they do not fit the model.
     """
-    first = feeds_of(model, data_loader, **options)
+    first = choose_feeds(model, data_loader, **options)
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     tried = [_shapes(first[0])]
     stop = time.perf_counter() + _SECONDS
     for inputs in longer(model.inputs) if is_made_up else ():
         try:
-            feeds = feeds_of(model, data_loader, inputs, **options)
+            feeds = choose_feeds(model, data_loader, inputs, **options)
         except InputError:  # Shapes that were given do not go with these.
             continue
         if _shapes(feeds[0]) in tried:
@@ -131,7 +131,7 @@ def with_data_loader(case: Case, data_loader: Any) -> Case:
     )
 
 
-def feeds_of_parties(
+def choose_feeds_for_parties(
     case: Case, data_loader: Any, *, are_saved: bool = False
 ) -> list[dict[str, Any]]:
     """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
@@ -154,7 +154,7 @@ def feeds_of_parties(
             if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.loaded(party), feed)
             # What it makes of a model may crash.
-            fits = alone(lambda: is_fit(party.load(case.model.given), feed), party)
+            fits = run_in_subprocess(lambda: is_fit(party.load(case.model.given), feed), party)
             case.loaded(party)
         except REFUSALS:  # It does not even load the model, or crashes.
             return True
@@ -189,7 +189,7 @@ def _fitting(
     return fits
 
 
-def feeds_of_half(
+def choose_feeds_for_half(
     model: NarrowModel, data_loader: Any, left_out: list[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return the data on which half precision is tried; see `feeds_that_run`. All sets that were
@@ -219,7 +219,7 @@ def data_options(
     model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the options of a command line that create the same data as those of a number that
-    `feeds_of` returned; none if the data have another source.
+    `choose_feeds` returned; none if the data have another source.
     """
     if isinstance(data_loader, StepData):
         return dict(data_loader.options)
@@ -230,7 +230,7 @@ def data_options(
     if data_loader is not None and not isinstance(data_loader, DataLoader):
         script = getattr(data_loader, "script", None)
         return {"data_loader_script": script} if isinstance(script, str) else {}
-    loaders = _varied(DataLoader() if data_loader is None else data_loader, model.inputs)
+    loaders = _vary_feeds(DataLoader() if data_loader is None else data_loader, model.inputs)
     loader = loaders[number] if len(loaders) > 1 else loaders[0]
     options: dict[str, Any] = {}
     if loader.seed != DEFAULT_SEED:
@@ -247,7 +247,7 @@ def data_options(
     return {**options, "input_shapes": shapes} if shapes else options
 
 
-def _varied(loader: Any, inputs: TensorMetadata) -> list[Any]:
+def _vary_feeds(loader: Any, inputs: TensorMetadata) -> list[Any]:
     """Return loaders of positive data, as they are by default, and of data of both signs; one whose
     data are chosen is the only one.
     """

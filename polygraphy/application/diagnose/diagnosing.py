@@ -7,13 +7,16 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import close, isolate
-from polygraphy.application.diagnose.case import REFUSALS, Case, concluded, with_origins
-from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
-from polygraphy.application.diagnose.handing_over import hand_over, with_report
+from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
+from polygraphy.application.diagnose.case import REFUSALS, Case, add_origins, conclude
+from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
 from polygraphy.application.diagnose.invalid_models import blame_model, diagnose_invalid_model
 from polygraphy.application.diagnose.lowered.half import Trial, half_trial
-from polygraphy.application.diagnose.lowered.half_verdict import cast, diagnose_cast, lowering_party
+from polygraphy.application.diagnose.lowered.half_verdict import (
+    cast_model,
+    diagnose_cast,
+    lowering_party,
+)
 from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.oracles.against_golden import against_golden
@@ -23,7 +26,8 @@ from polygraphy.application.diagnose.oracles.between_backends import between_bac
 from polygraphy.application.diagnose.oracles.over_steps import check_oracle_of_steps, diagnose_steps
 from polygraphy.application.diagnose.oracles.precision import lowered_first, lowered_last
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
-from polygraphy.application.diagnose.tracing import said_of_branches, with_branches
+from polygraphy.application.diagnose.subprocesses import close, isolate
+from polygraphy.application.diagnose.tensor_trace import describe_idle_branches, inline_branches
 from polygraphy.application.diagnose.versions import Elsewhere, against_versions
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.commands import convert_command, output_path
@@ -36,7 +40,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import errors, reasons, steps
 from polygraphy.domain.errors import BackendError, ModelError, UnavailableError
 from polygraphy.domain.quantization.goal import QuantizedGoal
@@ -153,18 +157,18 @@ def diagnose(
         result, case = found.result, found.case
         if elsewhere is not None:
             result = elsewhere.tried(case, result)
-            feeds = [case.feed] if case.feed else feeds_of_parties(case, data_loader)
+            feeds = [case.feed] if case.feed else choose_feeds_for_parties(case, data_loader)
             result = elsewhere.complete(case, result, feeds)
         if save_culprit is not None or issue is not None:
             hand_over(case, result, save_culprit, issue)
         elif isinstance(model, str) and not has_oracle:
-            result = with_report(case, result)
+            result = add_report_command(case, result)
     finally:
         close(parties)
         if getattr(program, "uses_device", False):
             program.close()  # type: ignore[union-attr]
     result = evolve(result, attempts=case.attempts, curves=case.log.curves)
-    return concluded(with_origins(result, case.model.nodes))
+    return conclude(add_origins(result, case.model.nodes))
 
 
 def diagnose_once(
@@ -189,14 +193,14 @@ def diagnose_once(
         goal: what a quantized model has to reach.
     """
     case = with_data_loader(case, data_loader)
-    feeds = feeds_of_parties(case, data_loader, are_saved=golden is not None)
+    feeds = choose_feeds_for_parties(case, data_loader, are_saved=golden is not None)
     case = evolve(case, feed=feeds[0])
     arbiter = resolve(SuspectedParty, REFERENCE)
     given = (party for party in case.parties if party.backend == arbiter.backend)
     arbiter = next(given, arbiter)
     request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere, goal)
     if golden is not None or program is not None:  # They know tensors inside of branches.
-        case = evolve(case, model=with_branches(case, feeds))
+        case = evolve(case, model=inline_branches(case, feeds))
     asks_versions = elsewhere is not None and not request.compares_versions_first(case)
     unexplained = ""
     try:
@@ -219,7 +223,7 @@ def diagnose_once(
     names = [party.name for party in case.parties]
     result = case.evidence.allowed(result, names[0] if len(names) == 1 else "", unexplained)
     if result.verdict == AGREE:
-        reason = together(result.reason, said_of_branches(case, feeds))
+        reason = join_statements(result.reason, describe_idle_branches(case, feeds))
         result = evolve(result, reason=reason)
     return Found(result, case)
 
@@ -301,14 +305,14 @@ def diagnose_half(
     finally:
         close(parties)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)
-    return concluded(with_origins(found, opened.nodes))
+    return conclude(add_origins(found, opened.nodes))
 
 
 def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -> DiagnosisResult:
     """Return what was found of half precision where every operator rounds, if the parties of a case
     compute as much in it; else what is wrong in them.
     """
-    narrow = case.of(open_model(cast(case.model.proto, dtype)))
+    narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
     path = output_path(case.path, f"_{dtype}.onnx")
     narrow = evolve(narrow, feed=trial.feeds[0], path=path)
     for party in case.parties:

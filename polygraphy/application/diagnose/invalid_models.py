@@ -9,9 +9,9 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.checks.operator_call import ATTRIBUTE, SHAPE, VALUE, InvalidNode
 from polygraphy.domain.diagnosis.commands import sanitize_command

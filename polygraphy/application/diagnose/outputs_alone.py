@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import those
-from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.subprocesses import filter_in_subprocess
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
@@ -59,7 +59,7 @@ _NEAR = 0.05
 _LARGEST = 64.0
 
 
-def of_outputs(
+def explain_outputs(
     case: Case,
     run: tuple[Feed, Values, Values],
     found: Mapping[str, Deviation],
@@ -76,11 +76,11 @@ def of_outputs(
     return _Guesses(case, run, found, third).result()
 
 
-def with_change(
+def add_change(
     case: Case, run: tuple[Feed, Values, Values], one: Culprit, third: SuspectedParty
 ) -> Culprit:
     """Return a culprit with what its nodes may have been, if that gives what was saved; see
-    `of_outputs`.
+    `explain_outputs`.
     """
     changed = next(_Guesses(case, run, {}, third).changed_nodes([], one.nodes), None)
     if changed is None:
@@ -136,12 +136,12 @@ class _Guesses:
                 return Unexplained(reasons.party_differs_from_saved(*both))
             notes.append(steps.matches_saved(self._third.name, False))
         if self._are_usual_data():
-            return Found(self._of_data(evidence.usual_data_match()), case)
+            return Found(self._blame_data(evidence.usual_data_match()), case)
         changed: list[Culprit] = []
         with case.attempt(titles.CHANGED_NODES) as notes:
             changed += self.changed_nodes(notes)
         with case.attempt(titles.CHANGED_WEIGHTS) as notes:
-            changed += self._scaled(notes)
+            changed += self._find_factors(notes)
         changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
             return Found(DiagnosisResult(FAULT, changed), case)
@@ -152,12 +152,12 @@ class _Guesses:
             return Found(DiagnosisResult(INCONCLUSIVE, candidates, reason=reason), case)
         why: str = (
             reasons.model_or_data_changed(self._is_of_these_data())
-            if self._alike()
-            else self._unlike(next(iter(self._found)))
+            if self._comparable_outputs()
+            else self._describe_mismatch(next(iter(self._found)))
         )
         return Found(DiagnosisResult(INCONCLUSIVE, reason=why), case)
 
-    def _alike(self) -> list[str]:
+    def _comparable_outputs(self) -> list[str]:
         """Return the outputs that differ in numbers alone: shapes are the same."""
         return [
             name
@@ -166,7 +166,7 @@ class _Guesses:
             and np.asarray(self._saved[name]).dtype.kind not in "OSU"
         ]
 
-    def _unlike(self, name: str) -> str:
+    def _describe_mismatch(self, name: str) -> str:
         """Return how an output differs from the saved one in shape or data type, and what to do."""
         arrays = [np.asarray(each[name]) for each in (self._values, self._saved)]
         own, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
@@ -176,7 +176,7 @@ class _Guesses:
                 return reasons.reshaped(name, own, saved)
         return reasons.other_shape(name, own, saved)
 
-    def _of_data(self, fact: Fact) -> DiagnosisResult:
+    def _blame_data(self, fact: Fact) -> DiagnosisResult:
         culprit = Culprit([], next(iter(self._found)), "data", "data", facts=[fact])
         return DiagnosisResult(FAULT, [culprit])
 
@@ -185,7 +185,7 @@ class _Guesses:
         with what it makes of the same numbers in another order, or are too few to show that.
         """
         saved, values = self._saved, self._values
-        names = self._alike()
+        names = self._comparable_outputs()
         if sum(np.size(saved[name]) for name in names) < _TELLING:
             return True
         if any(is_partly_equal(values[name], saved[name]) for name in names):
@@ -195,15 +195,15 @@ class _Guesses:
         others = []
         try:
             for _ in range(_SHUFFLES):
-                mixed = {name: _mixed(array, rng) for name, array in self._feed.items()}
+                mixed = {name: _shuffle(array, rng) for name, array in self._feed.items()}
                 others.append(compute(mixed))
         except BackendError:
             return True
         for name in names:
             middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
-            right = _beside(saved[name], middle)
-            own = correlation(_beside(values[name], middle), right)
-            strange = (correlation(_beside(one[name], middle), right) for one in others)
+            right = _remove_multiple(saved[name], middle)
+            own = correlation(_remove_multiple(values[name], middle), right)
+            strange = (correlation(_remove_multiple(one[name], middle), right) for one in others)
             if own > _RELATED and own > max(strange):
                 return True
         return False
@@ -242,7 +242,9 @@ class _Guesses:
                     yield index, variant
             notes.append(steps.variants_tried(tried, "variant"))
 
-        for index, variant in those(guesses(), lambda it: self._gives(it[1]), self._trier):
+        for index, variant in filter_in_subprocess(
+            guesses(), lambda it: self._matches_twice(it[1]), self._trier
+        ):
             notes.append(f"{variant.change}.")
             yield self._culprit(index, variant)
 
@@ -251,10 +253,10 @@ class _Guesses:
         facts = [evidence.changed(variant.change), evidence.undone_matches_outputs()]
         return Culprit(
             [self._side.identity(index)], next(filter(None, node.outputs)), MODEL, variant.cause,
-            facts=facts, remedy=self._case.undoing(self._side, [variant]), op=node.op,
+            facts=facts, remedy=self._case.undo_changes(self._side, [variant]), op=node.op,
         )  # fmt: skip
 
-    def _made(
+    def _compute_variant(
         self, output: str, variant: Variant, party: SuspectedParty, *, plain: bool = False
     ) -> tuple[Compute, Values] | None:
         try:
@@ -264,26 +266,28 @@ class _Guesses:
         except PolygraphyException:
             return None
 
-    def _gives(self, variant: Variant) -> bool:
+    def _matches_twice(self, variant: Variant) -> bool:
         # A model is loaded several times as fast with nothing rewritten.
         return self._matches(variant, self._trier, plain=True) and self._matches(
             variant, self._party, plain=False
         )
 
     def _matches(self, variant: Variant, party: SuspectedParty, *, plain: bool) -> bool:
-        made = self._made(next(filter(None, variant.node.outputs)), variant, party, plain=plain)
+        made = self._compute_variant(
+            next(filter(None, variant.node.outputs)), variant, party, plain=plain
+        )
         if made is None:
             return False
         compute, values = made
         found = self._case.differing(values, self._saved)
         if any(each.relative > LARGE for each in found.values()):
             return False
-        noise = noise_of(compute, self._feed, values)
+        noise = rounding_noise(compute, self._feed, values)
         return not self._case.differing(values, self._saved, noise)
 
-    def _scaled(self, notes: list[str]) -> Iterator[Culprit]:
+    def _find_factors(self, notes: list[str]) -> Iterator[Culprit]:
         """Search for every number the factor that gives the saved outputs."""
-        names = [name for name in self._alike() if self._is_float(name)]
+        names = [name for name in self._comparable_outputs() if self._is_float(name)]
         if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
             notes.append(steps.TOO_FEW_NUMBERS)
             return
@@ -312,13 +316,13 @@ class _Guesses:
             if held is not None and is_float(held) and held.size and len(readers) == 1:
                 [(index, _)] = readers
                 node = self._side.nodes[index]
-                change = partial(_scaling, "weight", name, node.op)
-                yield index, change, partial(_with_scaled, node, name, held)
+                change = partial(_describe_scaling, "weight", name, node.op)
+                yield index, change, partial(_scale_weight, node, name, held)
         for index, node in enumerate(self._side.nodes):
             for name in unknowns(node):
                 if number := node.attribute(name):
-                    change = partial(_scaling, "attribute", name, node.op)
-                    yield index, change, partial(_with_scaled_attribute, node, name, number)
+                    change = partial(_describe_scaling, "attribute", name, node.op)
+                    yield index, change, partial(_scale_attribute, node, name, number)
 
     def _factor(
         self, index: int, scaled: Callable[[float], Variant], outputs: list[str]
@@ -347,13 +351,13 @@ class _Guesses:
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = scaled(after)
-            made = self._made(output, variant, self._trier, plain=True)
+            made = self._compute_variant(output, variant, self._trier, plain=True)
             if made is None:
                 return None
             if explains(made[1]):
                 if abs(after - 1) <= _NEAR:
                     return None
-                whole = self._made(output, variant, self._party)
+                whole = self._compute_variant(output, variant, self._party)
                 return after if whole is not None and explains(whole[1]) else None
             apart = apart_of(made[1])
             left = float(np.dot(apart, way) / np.dot(way, way))
@@ -366,19 +370,19 @@ class _Guesses:
         return None
 
 
-def _scaling(role: str, name: str, op: str, factor: float) -> Fact:
+def _describe_scaling(role: str, name: str, op: str, factor: float) -> Fact:
     return changes.other_weight(role, name, changes.is_scaled(factor), op)
 
 
-def _with_scaled(node: Node, name: str, held: Any, factor: float) -> Variant:
+def _scale_weight(node: Node, name: str, held: Any, factor: float) -> Variant:
     return Variant("weight", changes.differs(), node, {name: (held * factor).astype(held.dtype)})
 
 
-def _with_scaled_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
+def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
     return with_number(node, name, number * factor)
 
 
-def _beside(array: Any, middle: Any) -> Any:
+def _remove_multiple(array: Any, middle: Any) -> Any:
     """Return what an array has beside a multiple of another one: a changed weight may scale what
     outputs of all data have in common.
     """
@@ -388,5 +392,5 @@ def _beside(array: Any, middle: Any) -> Any:
     return held - common * (float(np.vdot(common, held)) / size) if size else held
 
 
-def _mixed(array: Any, rng: np.random.Generator) -> Any:
+def _shuffle(array: Any, rng: np.random.Generator) -> Any:
     return rng.permutation(np.reshape(array, -1)).reshape(np.shape(array))

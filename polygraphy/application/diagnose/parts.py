@@ -12,7 +12,7 @@ from polygraphy.application.diagnose.case import Feed, Values
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.ports.diagnosing import Compute, SuspectedParty, altered
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, change_node
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.running import input_metadata
 
@@ -72,7 +72,7 @@ class Part:
             BackendError: the node cannot be written.
         """
         with _guessing():
-            model = altered(self.model, output, variant, asks=asks)
+            model = change_node(self.model, output, variant, asks=asks)
             feed = self.feed
             if asks:
                 *_, name = input_metadata(model)

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
@@ -49,7 +49,9 @@ _GAIN = 30.0
 """By how much a node makes errors larger that is ill-conditioned itself."""
 
 
-def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Values]]) -> bool:
+def rounding_accumulates(
+    case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Values]]
+) -> bool:
     """Return whether all that parties make differently is explained by rounding that adds up along
     the model, so that no node has to be looked at.
     """
@@ -80,7 +82,7 @@ def adds_up(case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Va
     return True
 
 
-def explained(
+def rounding_explains(
     case: Case,
     feeds: Sequence[Feed],
     values: Sequence[Values],
@@ -210,7 +212,7 @@ def _amplifier(case: Case, known: Trace) -> Culprit | None:
     """Return the node that makes the most of rounding."""
     party = next((one for one in case.parties if one is not known.party), known.party)
     try:
-        values = trace(case, party, known.feed).values
+        values = trace_tensors(case, party, known.feed).values
     except REFUSALS:
         return None
     nodes = case.model.nodes

@@ -20,7 +20,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.versions import wrong_span
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.errors import FileError, PolygraphyException
@@ -189,7 +189,7 @@ class Elsewhere:
             versions = self.compare(case, feeds)
             if isinstance(versions, Unexplained):
                 verdict = INCONCLUSIVE if result.verdict == AGREE else result.verdict
-                reason = together(versions.why, result.reason)
+                reason = join_statements(versions.why, result.reason)
                 result = evolve(result, verdict=verdict, reason=reason)
         if result.verdict != AGREE or not self._open:
             return result
@@ -197,7 +197,7 @@ class Elsewhere:
             f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".")
             for path, why in self._open.items()
         ]
-        reason = together(reasons.versions_not_compared(left_out), result.reason)
+        reason = join_statements(reasons.versions_not_compared(left_out), result.reason)
         return evolve(result, verdict=INCONCLUSIVE, reason=reason)
 
 

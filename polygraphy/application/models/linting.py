@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy import config
-from polygraphy.application.diagnose.careful import alone
+from polygraphy.application.diagnose.subprocesses import run_in_subprocess
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
@@ -160,7 +160,9 @@ class _CarefulTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> Mapping[str, TrialValue]:
-        made = alone(lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True)
+        made = run_in_subprocess(
+            lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True
+        )
         return {name: value for name, value in made.items() if value.raw is not None}
 
 
@@ -171,7 +173,7 @@ def _contained(checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial)
     if feed is None:
         return checked(None, None)
     try:
-        return alone(lambda: checked(feed, trial), "The backend", is_silent=True)
+        return run_in_subprocess(lambda: checked(feed, trial), "The backend", is_silent=True)
     except UnavailableError:
         raise
     except BackendError:

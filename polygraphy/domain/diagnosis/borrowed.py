@@ -24,7 +24,9 @@ _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
 
-def borrowed(side: Side, index: int, others: Side, place: Sequence[int]) -> Iterator[Variant]:
+def borrowed_variants(
+    side: Side, index: int, others: Side, place: Sequence[int]
+) -> Iterator[Variant]:
     """Yield what a node may have been.
 
     Args:
@@ -80,7 +82,7 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
     for name, mine in held.items():
         for array in arrays:
             for other in _as(array, mine):
-                if not any(is_alike(one, other, _SAME) for one in held.values()):
+                if not any(is_close(one, other, _SAME) for one in held.values()):
                     yield with_weight(side, index, name, other)
 
 
@@ -109,7 +111,7 @@ def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
     return Variant(cause, change, node, {name: array})
 
 
-def numbers_of(side: Side, index: int) -> list[str]:
+def scalar_weights(side: Side, index: int) -> list[str]:
     """Return the weights of one floating-point number that a node reads."""
     weights = {
         name: side.weights[name] for name in side.nodes[index].inputs if name in side.weights
@@ -125,7 +127,7 @@ def numbers_of(side: Side, index: int) -> list[str]:
 
 def _numbers(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
     """Numbers that became attributes, such as a factor of a product of matrices."""
-    for name in numbers_of(side, index):
+    for name in scalar_weights(side, index):
         mine = np.asarray(side.weights[name].values)
         if mine.any():
             yield with_weight(side, index, name, -mine)
@@ -153,7 +155,7 @@ _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
 
-def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
+def is_close(one: Any, other: Any, share: float = ALIKE) -> bool:
     """Return whether two arrays hold the same numbers in the same order, but for rounding."""
     if np.size(one) != np.size(other) or is_float(one) != is_float(other):
         return False
@@ -166,7 +168,7 @@ def is_alike(one: Any, other: Any, share: float = ALIKE) -> bool:
     return bool(np.allclose(first, second, rtol=share, atol=share * size, equal_nan=True))
 
 
-def tells(array: Any) -> bool:
+def is_informative(array: Any) -> bool:
     """Return whether an array is like no other by chance: numbers that are not all about the same,
     as the variances behind a normalization are.
     """
@@ -187,7 +189,7 @@ class SameTensors:
     """
 
     def __init__(self, others: Mapping[str, Any]) -> None:
-        self._others = {name: array for name, array in others.items() if tells(array)}
+        self._others = {name: array for name, array in others.items() if is_informative(array)}
         self._sizes: dict[int, list[tuple[float, str]]] = defaultdict(list)
         for name, array in self._others.items():
             self._sizes[array.size].append((_total(array), name))
@@ -205,7 +207,7 @@ class SameTensors:
             is_moved: whether that is only what another tensor holds elsewhere. Then it may be moved
                 wrongly, and still to where the other model has it for another reason.
         """
-        if not tells(array):
+        if not is_informative(array):
             return None
         total = _total(array)
         near = [
@@ -216,7 +218,7 @@ class SameTensors:
         if is_moved:
             near = [other for other in near if other == name]
         near.sort(key=lambda other: (other != name, self._others[other].shape != array.shape))
-        return next((other for other in near if is_alike(array, self._others[other])), None)
+        return next((other for other in near if is_close(array, self._others[other])), None)
 
 
 def _total(array: Any) -> float:

@@ -63,7 +63,7 @@ def correlation(one: Any, other: Any) -> float:
     return float(np.corrcoef(first, second)[0, 1])
 
 
-def by_names_of(outputs: Values, saved: Values) -> dict[str, str]:
+def pair_saved_outputs(outputs: Values, saved: Values) -> dict[str, str]:
     """Return the output that each saved array is of, where they were saved by other names: alike
     ones, or in the same order, and of the same shapes. Nothing where that is not so of all.
     """
@@ -73,7 +73,7 @@ def by_names_of(outputs: Values, saved: Values) -> dict[str, str]:
     return names if names and fits and len(names) == len(pairs) else {}
 
 
-def numbers_of(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
+def replace_lost_numbers(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
     """Return saved results in which what is no number is as the model has it, if that is one there,
     and say how much of them that is.
     """

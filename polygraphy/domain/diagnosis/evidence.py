@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from attrs import Factory, define, evolve
 
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import reasons
 
 
@@ -56,4 +56,4 @@ class Evidence:
             reason = reasons.partly_compared(self.left_out)
         if not reason:
             return result
-        return evolve(result, verdict=INCONCLUSIVE, reason=together(reason, result.reason))
+        return evolve(result, verdict=INCONCLUSIVE, reason=join_statements(reason, result.reason))

@@ -204,7 +204,7 @@ def operations(
     return sorted(found, key=nodes.index, reverse=True)
 
 
-def near(nodes: Sequence[GraphNode], node: GraphNode) -> str:
+def nearest_origin(nodes: Sequence[GraphNode], node: GraphNode) -> str:
     """Return the line of a program that an operation is from, or else the nearest that is known;
     empty where none is.
     """
@@ -274,7 +274,7 @@ def arrangements(right: Any, shape: Sequence[int]) -> Iterator[Any]:
             yield np.ascontiguousarray(turned).reshape(shape)
 
 
-def stacked(
+def stack_weights(
     weights: Mapping[str, Any], op: str, shape: Sequence[int]
 ) -> Iterator[tuple[list[str], Any]]:
     """Yield what a recurrent operator may read for the weights of an operation of PyTorch, as far

@@ -90,7 +90,7 @@ def constant(kind: str, text: str) -> Statement:
     return Statement(text, [Fact(kind, {}, _Constant(text))])
 
 
-def together(*parts: str) -> Statement:
+def join_statements(*parts: str) -> Statement:
     """Return some texts as one, with the facts of all of them."""
     stated = [part for part in parts if part]
     text = " ".join(part.strip() for part in stated)

@@ -45,7 +45,7 @@ class Failure:
     said: str
 
 
-def failing(
+def find_failing_outputs(
     values: Mapping[str, Any], expected: Mapping[str, Any], plain: Mapping[str, Any]
 ) -> tuple[str, dict[str, float | None]] | None:
     """Return what is wrong with outputs, in words, and how far each may be off, such that this is

@@ -236,7 +236,7 @@ class Fault:
         return str(self.loss)
 
 
-def loss_of(
+def node_loss(
     name: str,
     op: str,
     operands: Mapping[str, Pair],
@@ -346,7 +346,7 @@ class HalfCulprit:
     beside: Sequence[str] = ()
 
 
-def ranked(
+def order_nodes(
     losses: Sequence[NodeLoss],
     nodes: Sequence[str],
     users: Mapping[str, Collection[str]],

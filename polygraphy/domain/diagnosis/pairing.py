@@ -98,7 +98,7 @@ class Pairing:
         self.tensors.update((a, b) for a, b in zip(mine, theirs) if a and b)
 
 
-def paired(model: Graph, reference: Graph, around: Pairing | None = None) -> Pairing:
+def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -> Pairing:
     """Pair the nodes of two graphs: by the names of tensors where most are the same, and otherwise
     by what nodes compute from what, from the inputs on and back from the outputs.
 
@@ -113,7 +113,7 @@ def paired(model: Graph, reference: Graph, around: Pairing | None = None) -> Pai
             Side(model, sides[0].narrow, sides[0]), Side(reference, sides[1].narrow, sides[1])
         )
         pairing.tensors.update(around.tensors)
-        return _completed(pairing)
+        return _complete_pairing(pairing)
     types = [
         {weight.dtype for weight in graph.all_weights} & set(FLOATS) for graph in (model, reference)
     ]
@@ -121,10 +121,10 @@ def paired(model: Graph, reference: Graph, around: Pairing | None = None) -> Pai
     narrow = (
         min(differing, key=FLOATS.index) if len(types[0] | types[1]) > 1 and differing else None
     )
-    return _completed(Pairing(Side(model, narrow), Side(reference, narrow)))
+    return _complete_pairing(Pairing(Side(model, narrow), Side(reference, narrow)))
 
 
-def ends(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
+def paired_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield the inputs and outputs that belong together, by name or else by position, after the
     word for what they are.
     """
@@ -140,8 +140,8 @@ def ends(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]
                 yield kind, tensor, theirs[position]
 
 
-def _completed(pairing: Pairing) -> Pairing:
-    for _, tensor, twin in ends(pairing.model.graph, pairing.reference.graph):
+def _complete_pairing(pairing: Pairing) -> Pairing:
+    for _, tensor, twin in paired_interfaces(pairing.model.graph, pairing.reference.graph):
         pairing.tensors[tensor.name] = twin.name
     _by_names(pairing)
     _by_structure(pairing)

@@ -131,7 +131,7 @@ def _is_kept(node: GraphNode, other: GraphNode) -> bool:
     return alike and node.settings in ("", other.settings)
 
 
-def around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -> list[int]:
+def nodes_around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -> list[int]:
     """Return a region with the nodes that are so many steps before and after it."""
     makers, readers = producers(nodes), consumers(nodes)
     found = set(region)

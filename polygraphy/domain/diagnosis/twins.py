@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 from attrs import Factory, define, frozen
 
-from polygraphy.domain.model.description import Graph, Node
+from polygraphy.domain.diagnosis.exported import same_weight
+from polygraphy.domain.diagnosis.pairing import weight_digest
+from polygraphy.domain.model.description import Graph, Node, Weight
 from polygraphy.domain.rounding import Deviation, deviation
 from polygraphy.domain.tensors.precision import is_float
 
@@ -99,16 +101,16 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
     mine, theirs = computing_nodes(model), computing_nodes(again)
     held = [{each.name: each for each in graph.all_weights} for graph in (model, again)]
     aliases = [_aliases(graph) for graph in (model, again)]
-    matcher = SequenceMatcher(None, [_kind(x) for x in mine], [_kind(x) for x in theirs], False)
     found = TwinDifferences()
     names = {a.name: b.name for a, b in zip(_inputs(model, held[0]), _inputs(again, held[1]))}
     pairs: list[tuple[Node, int]] = []
-    for kind, start, stop, other_start, other_stop in matcher.get_opcodes():
-        if kind == "equal":
-            pairs += zip(mine[start:stop], range(other_start, other_stop))
-        else:
-            found.extra += mine[start:stop]
-            found.missing += range(other_start, other_stop)
+    keys = [[_with_weights(n, a, h) for n in ns] for ns, a, h in zip((mine, theirs), aliases, held)]
+    kinds = [[_kind(node) for node in nodes] for nodes in (mine, theirs)]
+    for here, there in _aligned(keys, kinds):
+        if here and there:
+            pairs.append((mine[here[0]], there[0]))
+        found.extra += [mine[index] for index in here] if not there else []
+        found.missing += there if not here else []
     for node, position in pairs:
         names |= dict(zip(filter(None, node.outputs), filter(None, theirs[position].outputs)))
     for node, position in pairs:
@@ -143,6 +145,62 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
 
 def _kind(node: Node) -> tuple[str, str, int]:
     return node.op, node.domain if node.domain != "ai.onnx" else "", len(node.outputs)
+
+
+def _with_weights(node: Node, aliases: Mapping[str, str], held: Mapping[str, Weight]) -> Hashable:
+    """Return what nodes share that compute with the same weights."""
+    read = [aliases.get(name, name) for name in node.inputs]
+    return _kind(node), tuple(weight_digest(held[name]) for name in read if name in held)
+
+
+def _aligned(
+    keys: Sequence[Sequence[Hashable]], kinds: Sequence[Sequence[Hashable]]
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield positions of nodes that belong together, and of those that only one of both has: first
+    by their weights, if some are missing, and what is left by their operators.
+    """
+    if list(kinds[0]) == list(kinds[1]):
+        yield from (([index], [index]) for index in range(len(kinds[0])))
+        return
+    for kind, *bounds in SequenceMatcher(None, keys[0], keys[1], False).get_opcodes():
+        start, stop, other_start, other_stop = bounds
+        if kind == "equal":
+            yield from (
+                ([a], [b]) for a, b in zip(range(start, stop), range(other_start, other_stop))
+            )
+            continue
+        rest = kinds[0][start:stop], kinds[1][other_start:other_stop]
+        for inner, a, b, c, d in SequenceMatcher(None, rest[0], rest[1], False).get_opcodes():
+            own, other = range(start + a, start + b), range(other_start + c, other_start + d)
+            if inner == "equal":
+                yield from (([one], [two]) for one, two in zip(own, other))
+            else:
+                yield [*own], []
+                yield [], [*other]
+
+
+def is_statistic(spot: Spot, parameters: Sequence[Any]) -> bool:
+    """Return whether running statistics of BatchNorm explain a constant that differs.
+
+    Args:
+        spot: the constant.
+        parameters: the weights of the program: one of these was not folded.
+    """
+    op, expected = spot.node.op, np.asarray(spot.expected, np.float64)
+    if op == "BatchNormalization":
+        return spot.operand in (3, 4)
+    if op not in ("Conv", "ConvTranspose") or any(same_weight(expected, p) for p in parameters):
+        return False
+    if spot.operand != 1:
+        return True
+    axis = 0 if op == "Conv" else 1
+    first, second = (
+        np.moveaxis(np.asarray(each, np.float64), axis, 0).reshape(expected.shape[axis], -1)
+        for each in (spot.value, expected)
+    )
+    sizes = np.maximum(np.sum(np.square(second), 1), 1e-30)
+    scaled = second * (np.sum(first * second, 1) / sizes)[:, None]
+    return bool(np.allclose(first, scaled, rtol=1e-3, atol=1e-4 * np.max(np.abs(first), initial=0)))
 
 
 def _inputs(graph: Graph, held: Any) -> list[Any]:

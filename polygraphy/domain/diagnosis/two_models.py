@@ -16,8 +16,8 @@ from polygraphy.domain.diagnosis.pairing import (
     Side,
     attribute_digests,
     attribute_text,
-    ends,
-    paired,
+    pair_graphs,
+    paired_interfaces,
 )
 from polygraphy.domain.diagnosis.words import changes, errors, reasons
 from polygraphy.domain.model.description import Attribute, Node
@@ -57,17 +57,17 @@ class Suspect:
     attribute: str = ""
 
 
-def named(side: Side, suspect: Suspect) -> list[str]:
+def suspect_names(side: Side, suspect: Suspect) -> list[str]:
     """Return what the nodes of a model that have a difference are called."""
     return list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
 
 
-def stranger(pairing: Pairing) -> str:
+def describe_stranger(pairing: Pairing) -> str:
     """Return why a reference cannot be the same model: an input or output that is another; empty
     where it can. Floating-point types may differ, and the sizes of outputs, which follow from what
     is wrong.
     """
-    for kind, mine, theirs in ends(pairing.model.graph, pairing.reference.graph):
+    for kind, mine, theirs in paired_interfaces(pairing.model.graph, pairing.reference.graph):
         both = [(tensor.dtype, tensor.shape) for tensor in (mine, theirs)]
         (dtype, shape), (other, there) = both
         is_typed = dtype and other and dtype != other
@@ -255,12 +255,12 @@ def _bodies(
     pairing: Pairing, twins: tuple[int, int], one: Attribute, two: Attribute
 ) -> Iterator[Suspect]:
     """In what the bodies of two nodes differ; what mends it is the whole node of the reference."""
-    inner = paired(one.value, two.value, pairing)
+    inner = pair_graphs(one.value, two.value, pairing)
     found = suspects(inner)
     if found:
         # A node that is another one is also missed beside its neighbours.
         found = found[:1] if found[0].cause == "structure" else found
-        names = [name for each in found for name in named(inner.model, each)]
+        names = [name for each in found for name in suspect_names(inner.model, each)]
         op = pairing.model.nodes[twins[0]].op
         yield Suspect(
             (twins[0],),
@@ -420,7 +420,7 @@ class Mending:
     weights: dict[str, str] = field(factory=dict)
 
 
-def mending(pairing: Pairing, found: Iterable[Suspect]) -> Mending:
+def plan_copies(pairing: Pairing, found: Iterable[Suspect]) -> Mending:
     """Return how a model is made to agree with the reference in what suspects name, and in nothing
     else.
 

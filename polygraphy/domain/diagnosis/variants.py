@@ -400,7 +400,9 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
     node = side.nodes[index]
     for position, name in enumerate(node.inputs):
         held = side.weights[name].values if name in side.weights else None
-        if held is None or np.asarray(held).dtype.kind not in "iu" or np.size(held) > _FEW:
+        if held is None or np.asarray(held).dtype.kind in "bOSUV" or np.size(held) > _FEW:
+            continue
+        if is_float(np.asarray(held)):
             continue
         if node.op in QUANTISING or (node.op in _TABLES and not position):
             continue
@@ -454,7 +456,7 @@ def resized(
         if held is None:
             return
         array, other = np.asarray(held), np.asarray(value)
-        if array.dtype.kind in "iuf" and array.tolist() != other.tolist():
+        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
             change = changes.other_weight("weight", name, _difference(array, other), node.op)
             yield Variant("weight", change, node, {name: other.astype(array.dtype)})
 
@@ -564,7 +566,7 @@ def _content(side: Side, name: str) -> str:
     return side.digest(name) if name in side.weights else name
 
 
-def explains(made: Any, expected: Any) -> bool:
+def matches_expected(made: Any, expected: Any) -> bool:
     """Return whether what a variant makes is what is expected, but for rounding."""
     try:
         one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
@@ -584,7 +586,7 @@ def lacks_bias(side: Side, node: Node) -> bool:
     )
 
 
-def guess(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
+def guess_cause(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
     """Return the cause of what a node makes wrong where no variant explains it, and the change: a
     constant difference along the channels is a bias; no other cause is named, because none was
     tested.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from attrs import frozen
 
 
-def ordered(version: str) -> tuple[int, ...]:
+def sort_versions(version: str) -> tuple[int, ...]:
     """Return a key that sorts versions as they were released: 1.9.0 before 1.10.0."""
     return tuple(map(int, re.findall(r"\d+", version)))
 
@@ -41,7 +41,7 @@ def wrong_span(versions: Sequence[str], here: str, is_right: Callable[[str], boo
         here: the one that is wrong.
         is_right: tries a version.
     """
-    known = sorted({*versions, here}, key=ordered)
+    known = sorted({*versions, here}, key=sort_versions)
     place = known.index(here)
     last, after = _border(known[place:], is_right)
     first, before = _border(known[place::-1], is_right)

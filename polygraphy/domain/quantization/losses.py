@@ -37,6 +37,8 @@ class SiteLoss:
         spread: the range of the data.
         channel: the worst channel; None if there is one scale.
         best: the scheme that loses least; None if there is none.
+        shared: of a weight with one scale, what its worst channel loses, and what it would lose
+            with a scale for each channel; None if that is not known.
     """
 
     loss: float
@@ -45,6 +47,7 @@ class SiteLoss:
     spread: tuple[float, float]
     channel: int | None = None
     best: Scheme | None = field(default=None, repr=False)
+    shared: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
@@ -129,7 +132,27 @@ def weight_loss(site: Site) -> SiteLoss | None:
         return SiteLoss(0.0, 0.0, 0.0, spread)
     loss, possible = worst
     number_of = None if len(groups) == 1 else channel
-    return SiteLoss(loss, min(possible, loss), 0.0, spread, number_of, best)
+    shared = _with_shared_scale(exact, values, scheme) if scheme.is_per_tensor else None
+    return SiteLoss(loss, min(possible, loss), 0.0, spread, number_of, best, shared)
+
+
+def _with_shared_scale(exact: Array, values: Array, scheme: Scheme) -> tuple[float, float] | None:
+    """Return what the worst channel of a weight loses, and what it would with its own scale."""
+    if exact.ndim < 2 or scheme.stored.minifloat is not None:
+        return None
+    axis = 0 if exact.ndim > 2 else 1
+    rows, read = (
+        np.moveaxis(one, axis, 0).reshape(exact.shape[axis], -1) for one in (exact, values)
+    )
+    whole = _rms(exact)
+    found = []
+    for row, own in zip(rows, read):
+        if _rms(row) > _DEAD * whole:
+            one = scheme_of_range(scheme, row.min(), row.max(), symmetric=True)
+            found.append(
+                (_relative(own - row, row), _relative(one.values(one.codes(row)) - row, row))
+            )
+    return max(found, default=None)
 
 
 def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.copying import mended
 from polygraphy.binding import keyed
-from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.two_models import mending, suspects
+from polygraphy.domain.diagnosis.pairing import pair_graphs
+from polygraphy.domain.diagnosis.two_models import plan_copies, suspects
 from polygraphy.domain.model import EVERYTHING, ModelSource
 from polygraphy.ports.models import describe_file
 
@@ -72,8 +72,8 @@ def test_a_mended_model_computes_what_the_reference_does(tmp_path, fault, consta
     wrong = network(**{fault: 1.5 if fault == "scale" else True})
     right = network(prefix=prefix, constants=constants)
     before = wrong.SerializeToString(deterministic=True)
-    pairing = paired(graph_of(wrong, tmp_path), graph_of(right, tmp_path))
-    plan = mending(pairing, suspects(pairing))
+    pairing = pair_graphs(graph_of(wrong, tmp_path), graph_of(right, tmp_path))
+    plan = plan_copies(pairing, suspects(pairing))
     made = mended(wrong, right, plan)
     onnx.checker.check_model(made)
     assert not np.allclose(run(wrong), run(right))
@@ -98,12 +98,12 @@ def test_only_what_is_named_is_taken_from_the_reference(tmp_path):
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
     wrong, right = gemm(2.0, 0.5, 0.25), gemm(1.0, 1.5, 1.25)
-    pairing = paired(graph_of(wrong, tmp_path), graph_of(right, tmp_path))
+    pairing = pair_graphs(graph_of(wrong, tmp_path), graph_of(right, tmp_path))
     found = suspects(pairing)
     assert len(found) == 4
     [bias] = [one for one in found if one.weights == (("b", "b"),)]
     [alpha] = [one for one in found if one.attribute == "alpha"]
-    [node] = mended(wrong, right, mending(pairing, [bias, alpha])).graph.node
+    [node] = mended(wrong, right, plan_copies(pairing, [bias, alpha])).graph.node
     taken = {one.name: one.f for one in node.attribute}
     assert (taken, node.input[1]) == ({"alpha": 1.5, "beta": 0.25}, "w")
     assert node.input[2] != "b"

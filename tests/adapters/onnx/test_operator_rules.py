@@ -94,3 +94,12 @@ def test_declared_types_are_checked_against_the_nodes() -> None:
     [found] = find_violations(model, {})
     assert (found.index, found.op) == (0, "MatMul")
     assert "the graph declares float32" in found.message
+
+
+def test_later_nodes_are_not_blamed_and_large_indices_are_looked_at() -> None:
+    body = "r = Reshape(x,s) z = Concat<axis=0>(r,x) g = GatherElements<axis=1>(x,i) y = Add(g,z)"
+    indices = np.zeros((2, 300), INT)
+    indices[1, 299] = 300
+    weights = {"s": np.array([2, 200], INT), "i": indices}
+    first, second = invalid(body, weights, "float[2,300] x", 17)
+    assert first.startswith("Reshape") and second.startswith("GatherElements")

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
-from polygraphy.application.diagnose.data import feeds_of, feeds_of_half, feeds_that_run
+from polygraphy.application.diagnose.data import choose_feeds, choose_feeds_for_half, feeds_that_run
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose_half
 from polygraphy.domain.data.synthesis import DataLoader
@@ -26,12 +26,12 @@ def test_data_are_of_several_seeds_and_both_signs() -> None:
         make("data", nodes, inputs, [value("y", (3, 40))]), DataType.FLOAT16
     )
     for given in (None, DataLoader(), DataLoader(seed=7)):
-        plain, signed, wide = feeds_of(model, given)
+        plain, signed, wide = choose_feeds(model, given)
         assert plain["x"].min() >= 0
         assert -1 <= signed["x"].min() < -0.5 < 0.5 < signed["x"].max() <= 1
         assert np.abs(wide["x"]).max() > 2
         assert all((feed["i"] >= 0).all() for feed in (plain, signed, wide))
-    chosen = feeds_of(model, DataLoader(val_range=(5.0, 6.0)))
+    chosen = choose_feeds(model, DataLoader(val_range=(5.0, 6.0)))
     assert [feed["x"].min() >= 5 for feed in chosen] == [True]
 
 
@@ -48,9 +48,9 @@ def pooled() -> onnx.ModelProto:
 
 def test_dimensions_that_nobody_gave_are_so_long_that_the_model_runs() -> None:
     model = OnnxNarrowModels().open(pooled(), DataType.FLOAT16)
-    assert {feed["x"].shape for feed in feeds_of_half(model, None)} == {(1, 3, 16, 16)}
+    assert {feed["x"].shape for feed in choose_feeds_for_half(model, None)} == {(1, 3, 16, 16)}
     given = TensorMetadata().add("x", None, (2, 3, 4, 4))
-    feeds = feeds_of_half(model, DataLoader(input_metadata=given))
+    feeds = choose_feeds_for_half(model, DataLoader(input_metadata=given))
     assert {feed["x"].shape for feed in feeds} == {(2, 3, 4, 4)}, "what is given stays"
 
 
@@ -70,7 +70,7 @@ def test_a_mask_that_leaves_nothing_is_no_data_for_half_precision() -> None:
     mask = value("mask", ("length",), TensorProto.INT64)
     model = OnnxNarrowModels().open(make("mean", nodes, [mask], [value("y", ())]), DataType.FLOAT16)
     for seed in range(5):
-        assert feeds_of_half(model, DataLoader(seed=seed))[0]["mask"].any(), seed
+        assert choose_feeds_for_half(model, DataLoader(seed=seed))[0]["mask"].any(), seed
 
 
 def overflowing(count: int) -> list[dict[str, np.ndarray]]:

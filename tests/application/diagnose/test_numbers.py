@@ -9,8 +9,8 @@ from attrs import evolve
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.locating import first_non_finite
-from polygraphy.application.diagnose.tracing import Trace
+from polygraphy.application.diagnose.tensor_trace import Trace
+from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.words import evidence, remedies

@@ -18,7 +18,7 @@ from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
-from polygraphy.domain.quantization.metrics import Outputs, RmsRatio
+from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_quantised import SIZE, plain, quantised
@@ -151,6 +151,29 @@ def test_the_metric_may_be_a_function_of_all_outputs() -> None:
 
 def _broken(values: Any, right: Any) -> float:
     raise KeyError("labels")
+
+
+def test_the_metrics_that_are_built_in() -> None:
+    right = Outputs([{"y": np.array([[4.0, 1, 0], [0, 3, 0]])}])
+    other = Outputs([{"y": np.array([[4.0, 1, 0], [0, 3, 4]])}])
+    scores = np.exp([[4.0, 1, 0], [0, 3, 0]])
+    expected = scores / scores.sum(1, keepdims=True)
+    moved = np.exp([[4.0, 1, 0], [0, 3, 4]])
+    moved /= moved.sum(1, keepdims=True)
+    divergence = float(np.mean(np.sum(expected * np.log(expected / moved), axis=1)))
+    assert BUILT_IN["top1"](other, right) == 0.5 and BUILT_IN["top1"](right, right) == 0
+    assert BUILT_IN["kl"](other, right) == pytest.approx(divergence)
+    assert BUILT_IN["sqnr"](other, right) == pytest.approx(10 * np.log10(16 / 26))
+    assert BUILT_IN["sqnr"](right, right) == -np.inf
+
+
+@pytest.mark.parametrize("metric", ["top1", "kl", "sqnr"])
+def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
+    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.05))
+    within = 0.5 * BUILT_IN[metric](outputs(model), outputs(plain()))
+    within = within if metric != "sqnr" else -15.0
+    [culprit] = found(model, within=within, metric=metric).culprits
+    assert culprit["cause"] == "clipped range"
 
 
 @pytest.mark.parametrize(

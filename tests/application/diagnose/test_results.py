@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.application.diagnose import careful
+from polygraphy.application.diagnose import subprocesses
 from tests.support.diagnosis.outputs_alone_cases import found
 from tests.support.models import make, value
 
@@ -130,7 +130,9 @@ class Counting(OnnxrtParty):
 def test_the_tensors_of_data_are_computed_once_though_they_are_compared_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(careful, "is_fork_safe", lambda: True)  # Another process does not count.
+    monkeypatch.setattr(
+        subprocesses, "is_fork_safe", lambda: True
+    )  # Another process does not count.
     op, right, wrong, _ = NODES["alpha"]
     model = network(op, **wrong)
     party = Counting(len(model.graph.node))

@@ -15,7 +15,7 @@ from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.ports.diagnosing import NarrowModels
@@ -97,7 +97,7 @@ def test_what_adds_up_is_computed_once_for_data_that_show_it_alike(
         for at, compute in enumerate(party.load(model) for party in case.parties)
     }
     with bind(NarrowModels, counted):
-        assert adds_up(case, feeds, outputs) == ({"t15": 0.1} not in off)
+        assert rounding_accumulates(case, feeds, outputs) == ({"t15": 0.1} not in off)
     assert len(counted.computed) == times
 
 

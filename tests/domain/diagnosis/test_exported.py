@@ -11,13 +11,13 @@ from polygraphy.domain.diagnosis.exported import (
     Print,
     arrangements,
     layout_of,
-    near,
+    nearest_origin,
     operations,
     print_of,
     relation,
     same_tensors,
     same_weight,
-    stacked,
+    stack_weights,
     without_counterpart,
 )
 from polygraphy.domain.diagnosis.regions import GraphNode
@@ -105,8 +105,8 @@ def test_operations_go_back_to_what_has_a_counterpart() -> None:
 
 def test_the_nearest_line_is_told_where_the_own_is_lost() -> None:
     nodes = chain("conv", "norm")
-    assert near(nodes, nodes[1]) == "net.py:1"
-    assert near(nodes, nodes[0]) == "near net.py:1, of norm"
+    assert nearest_origin(nodes, nodes[1]) == "net.py:1"
+    assert nearest_origin(nodes, nodes[0]) == "near net.py:1, of norm"
 
 
 def test_another_order_of_axes_is_seen() -> None:
@@ -166,13 +166,13 @@ def test_gates_biases_and_directions_are_stacked_as_in_onnx(
         cells = range(layer * directions, (layer + 1) * directions)
         for kind, shape in enumerate(shapes[:2]):
             right = np.stack([weight(kind, cell, order, *shape) for cell in cells])
-            made = [*stacked(weights, op, right.shape)]
+            made = [*stack_weights(weights, op, right.shape)]
             names = [f"{cell}/{kind}" for cell in cells]
             assert any(own == names and (each == right).all() for own, each in made)
         right = np.stack(
             [np.concatenate([weight(kind, cell, order) for kind in (2, 3)]) for cell in cells]
         )
-        made = [*stacked(weights, op, right.shape)]
+        made = [*stack_weights(weights, op, right.shape)]
         assert any((each == right).all() for _, each in made) == biased
 
 

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from polygraphy.domain.diagnosis.fused import region, replaced, traced
-from polygraphy.domain.diagnosis.pairing import Side, paired
+from polygraphy.domain.diagnosis.pairing import Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
 
@@ -77,7 +77,7 @@ def test_a_fused_node_stands_for_the_nodes_between_tensors_that_both_have():
 )
 def test_the_node_is_named_that_a_folded_weight_came_from(fault, node, cause):
     model = plain(**fault)
-    pairing = paired(fused(model), fused(plain()))
+    pairing = pair_graphs(fused(model), fused(plain()))
     side = Side(model)
     found = traced(suspects(pairing), pairing, side)
     assert {side.identity(i) for one in found for i in one.nodes} == {node}
@@ -106,7 +106,7 @@ def test_a_convolution_lost_its_bias_only_where_the_normalisation_does_not_expla
     held = {one.name: one for one in right.weights}
     folded = weight("folded b", np.asarray(held["folded b"].values) + lost)
     right = evolve(right, weights=tuple({**held, "folded b": folded}.values()))
-    pairing = paired(fused(plain(**fault)), right)
+    pairing = pair_graphs(fused(plain(**fault)), right)
     side = Side(model)
     [found] = traced(suspects(pairing), pairing, side)
     assert [side.identity(index) for index in found.nodes] == [node]

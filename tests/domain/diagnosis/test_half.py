@@ -13,8 +13,8 @@ from polygraphy.domain.diagnosis.headroom import (
     TensorLoss,
     culprits_among,
     first_invalid,
-    loss_of,
-    ranked,
+    node_loss,
+    order_nodes,
     worst_of,
 )
 from polygraphy.domain.tensors.datatype import DataType
@@ -40,7 +40,7 @@ def loss(
 ) -> NodeLoss:
     """Return what a node loses that makes the tensor of its name."""
     exact, rounded = pair(makes)
-    return loss_of(
+    return node_loss(
         name,
         op,
         {each: pair(values) for each, values in reads.items()},
@@ -147,7 +147,7 @@ def test_a_quantised_step_is_rounding_and_another_number_is_not() -> None:
     steps = np.array([100, 120, 90], np.uint8), np.array([101, 120, 89], np.uint8)
     ids = np.array([100, 120, 90]), np.array([101, 120, 89])
     for pair_of, is_rounding in ((steps, True), (ids, False)):
-        made = loss_of("q", "QuantizeLinear", {"x": pair([1])}, {"q": pair_of}, {}, HALF)
+        made = node_loss("q", "QuantizeLinear", {"x": pair([1])}, {"q": pair_of}, {}, HALF)
         assert made.results[0].error > 0
         assert made.rounds(HALF) is not is_rounding
 
@@ -163,7 +163,7 @@ def test_nodes_that_only_round_are_not_named_beside_others() -> None:
 
 def test_nodes_that_lose_most_come_first_with_those_that_they_lose_it_on() -> None:
     losses, users = chain()
-    order = ranked(losses, [each.name for each in losses], users, HALF)
+    order = order_nodes(losses, [each.name for each in losses], users, HALF)
     assert set(order[:2]) == {"big", "back"}
     assert order[-1] in ("first", "last")
     rounding = [
@@ -171,7 +171,7 @@ def test_nodes_that_lose_most_come_first_with_those_that_they_lose_it_on() -> No
         loss("far", "Add", {"a": [0.4]}, [30000.4]),
         loss("near", "Sub", {"far": [30000.4]}, [0.4], made=[0]),
     ]
-    assert ranked(rounding, ["a", "far", "near"], {"far": ["near"]}, HALF)[-1] == "a"
+    assert order_nodes(rounding, ["a", "far", "near"], {"far": ["near"]}, HALF)[-1] == "a"
 
 
 def test_data_that_do_harm_count() -> None:

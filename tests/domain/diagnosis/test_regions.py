@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.diagnosis.regions import (
     GraphNode,
-    around,
+    nodes_around,
     read_by_region,
     region_before,
     replaced_nodes,
@@ -78,5 +78,5 @@ def test_a_copy_is_read_instead_of_what_survives() -> None:
 
 def test_what_lies_between_two_nodes_is_taken_with_them() -> None:
     nodes = [*chain("A", "B", "C", "D"), GraphNode("join", "Add", ["t1", "t4"], ["y"])]
-    assert around(nodes, [0], 1) == [0, 1, 2, 3, 4]
-    assert around(nodes, [2], 1) == [1, 2, 3]
+    assert nodes_around(nodes, [0], 1) == [0, 1, 2, 3, 4]
+    assert nodes_around(nodes, [2], 1) == [1, 2, 3]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.borrowed import SameTensors, is_alike
+from polygraphy.domain.diagnosis.borrowed import SameTensors, is_close
 
 
 def test_a_mask_does_not_hide_what_differs_beside_it() -> None:
     scores = np.linspace(-1, 1, 16, dtype=np.float32)
     masked = np.where(np.arange(16) % 2, np.float32(-1e9), scores)
     other = np.where(np.arange(16) % 2, np.float32(-1e9), scores * np.float32(1.5))
-    assert not is_alike(masked, other)
-    assert is_alike(masked, masked * np.float32(1 + 1e-6))
+    assert not is_close(masked, other)
+    assert is_close(masked, masked * np.float32(1 + 1e-6))
 
 
 def test_a_tensor_that_was_moved_is_only_the_one_of_its_name() -> None:

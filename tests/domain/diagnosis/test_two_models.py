@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.pairing import paired
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.two_models import change_of_weight, suspects
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
 
@@ -113,7 +113,7 @@ FAULTS = {
 def test_the_node_and_the_kind_of_the_difference_are_named(kind, alike):
     change, node, cause, said = FAULTS[kind]
     right = network()
-    pairing = paired(change(right), right if alike else renamed(right))
+    pairing = pair_graphs(change(right), right if alike else renamed(right))
     found = suspects(pairing)
     assert [[pairing.model.identity(i) for i in one.nodes] for one in found] == [[node]]
     assert found[0].cause == cause
@@ -123,14 +123,14 @@ def test_the_node_and_the_kind_of_the_difference_are_named(kind, alike):
 @pytest.mark.parametrize("seed", range(3))
 def test_models_that_are_the_same_but_for_names_have_no_suspects(seed):
     graph = network(6, seed)
-    assert suspects(paired(graph, renamed(graph))) == []
-    assert len(paired(graph, renamed(graph)).nodes) == len(graph.nodes)
+    assert suspects(pair_graphs(graph, renamed(graph))) == []
+    assert len(pair_graphs(graph, renamed(graph)).nodes) == len(graph.nodes)
 
 
 def test_two_differences_at_once_are_two_suspects():
     right = network()
     wrong = without(changed_weight(right, "w0", lambda v: v * 1.5), "bias3")
-    pairing = paired(wrong, renamed(right))
+    pairing = pair_graphs(wrong, renamed(right))
     found = [(pairing.model.identity(one.nodes[0]), one.cause) for one in suspects(pairing)]
     assert found == [("product0", "weight"), ("product3", "structure")]
 
@@ -144,7 +144,7 @@ def test_equal_branches_are_paired_with_the_weights_that_they_have():
     right = Graph(
         inputs=(Tensor("x"),), outputs=(Tensor("y"),), weights=tuple(weights), nodes=tuple(nodes)
     )
-    pairing = paired(changed_weight(right, "k", lambda v: v + 1), renamed(right))
+    pairing = pair_graphs(changed_weight(right, "k", lambda v: v + 1), renamed(right))
     assert [pairing.model.identity(i) for one in suspects(pairing) for i in one.nodes] == ["make k"]
 
 
@@ -157,9 +157,9 @@ def test_half_precision_alone_is_no_difference():
             for one in right.weights
         ),
     )
-    assert suspects(paired(half, right)) == []
+    assert suspects(pair_graphs(half, right)) == []
     wrong = changed_weight(half, "w1", lambda v: v * np.float16(1.5))
-    assert [one.cause for one in suspects(paired(wrong, right))] == ["weight"]
+    assert [one.cause for one in suspects(pair_graphs(wrong, right))] == ["weight"]
 
 
 @pytest.mark.parametrize("after, expected", [("Relu", "weight"), ("Sqrt", "epsilon")])
@@ -175,7 +175,7 @@ def test_a_bound_of_zero_is_an_epsilon_only_before_a_root(after, expected):
         nodes=nodes,
     )
     wrong = changed_weight(right, "low", lambda v: v + np.float32(0.25))
-    assert [one.cause for one in suspects(paired(wrong, right))] == [expected]
+    assert [one.cause for one in suspects(pair_graphs(wrong, right))] == [expected]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from polygraphy.domain.diagnosis.culprit import Attempt, Culprit, DiagnosisResult, Remedy
-from polygraphy.domain.diagnosis.facts import Fact, facts_of, together
+from polygraphy.domain.diagnosis.facts import Fact, facts_of, join_statements
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.diagnosis.words import changes, evidence, precision, reasons, remedies, steps
 from polygraphy.domain.report.document import plain
@@ -69,7 +69,9 @@ def test_facts_are_equal_if_they_say_the_same_and_survive_a_process() -> None:
 
 def test_reasons_and_notes_are_texts_that_keep_their_facts() -> None:
     error = ValueError("too large")
-    reason = together(reasons.NO_TENSORS, "", "Said elsewhere.", reasons.agree_in_float32(error))
+    reason = join_statements(
+        reasons.NO_TENSORS, "", "Said elsewhere.", reasons.agree_in_float32(error)
+    )
     assert reason == f"{reasons.NO_TENSORS} Said elsewhere. All backends agree in fp32. too large"
     assert [each.kind for each in facts_of(reason)] == ["no_tensors", "agree_in_float32"]
     assert facts_of(reason)[1].data()["error"] == "too large"

@@ -1,4 +1,4 @@
-"""What the tests of `application/diagnose/test_parting.py` and others share."""
+"""What the tests of `application/diagnose/test_model_changes.py` and others share."""
 
 from __future__ import annotations
 

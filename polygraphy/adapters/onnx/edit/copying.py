@@ -31,8 +31,14 @@ from polygraphy.adapters.onnx_common.messages import (
     used_by,
     weight_names,
 )
-from polygraphy.domain.diagnosis.pairing import paired
-from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, stranger, suspects
+from polygraphy.domain.diagnosis.pairing import pair_graphs
+from polygraphy.domain.diagnosis.two_models import (
+    Suspect,
+    describe_stranger,
+    plan_copies,
+    suspect_names,
+    suspects,
+)
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING
 from polygraphy.domain.tensors.naming import counted
@@ -226,9 +232,9 @@ class CopyNodes(BaseLoader):
         names = {identity_of(node) for node in model.graph.node}
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
             model, reference = inline_functions(model), inline_functions(reference)
-        pairing = paired(graph_with_weights(model), graph_with_weights(reference))
+        pairing = pair_graphs(graph_with_weights(model), graph_with_weights(reference))
         chosen = self._selected_differences(pairing, model.graph)
-        plan = mending(pairing, chosen)
+        plan = plan_copies(pairing, chosen)
         made = mended(model, reference, plan)
         copied = {one.twin for one in plan.nodes}
         nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
@@ -243,12 +249,12 @@ class CopyNodes(BaseLoader):
     def _selected_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
         """Return the differences that go away."""
         side = pairing.model
-        found = [(one, named(side, one)) for one in suspects(pairing)]
+        found = [(one, suspect_names(side, one)) for one in suspects(pairing)]
         differing = {name for _, names in found for name in names}
         if self._nodes is None:
             if not found:
                 raise UsageError("The models do not differ, so there is nothing to copy.")
-            if said := stranger(pairing):
+            if said := describe_stranger(pairing):
                 raise UsageError(
                     f"The reference is a different model: {said}.",
                     hint="If you want to copy from it anyway, list the nodes with --nodes.",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from polygraphy.domain.checks.operator_call import (
     shape_text,
 )
 from polygraphy.domain.checks.operator_rules import violations
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.metadata import TensorMetadata
 
 if TYPE_CHECKING:
@@ -46,6 +48,14 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 onnx_checker = mod.lazy_import("onnx.checker")
 onnx_shapes = mod.lazy_import("onnx.shape_inference")
+
+_INDEX_TYPES = (6, 7)
+"""The data types of indices, by their numbers in ONNX."""
+_LARGEST_INDICES = 64 << 20
+"""Bytes of indices that are looked at."""
+_INDEXED = frozenset(
+    {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
+)
 
 Types = ChainMap[str, Any]
 
@@ -105,6 +115,11 @@ class NodeChecks:
         """
         self._model = model
         self._opsets = _opsets(model.opset_import)
+        self._indices = {
+            tensor.name: tensor
+            for tensor in model.graph.initializer
+            if tensor.data_type in _INDEX_TYPES and SMALL < byte_size(tensor) <= _LARGEST_INDICES
+        }
         self._values = {
             name: value for name, value in (values or {}).items() if isinstance(value, np.ndarray)
         }
@@ -159,6 +174,7 @@ class NodeChecks:
             yield from found
             if found:
                 continue
+            broken: list[Violation] = []
             message = _check_node(node, context)
             if message is not None:
                 yield LintEntry(EXCEPTION, Source.CHECKER, message, (label,), node.op_type), None
@@ -174,14 +190,15 @@ class NodeChecks:
                         text, source = str(error), Source.SHAPES
                         yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), None
                 else:
-                    types.update(made)
+                    if not broken:  # Else later nodes would be blamed for what it makes.
+                        types.update(made)
                     for text in _disagreements(made, stated):
                         yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type), None
             if graph is self._model.graph:
                 types.update(self._known_types(node.output))
             _take_constant(node, data)
             for name in node.output:
-                if name not in types and name in stated:
+                if name not in types and name in stated and not broken:
                     types[name] = stated[name]
 
     def _inner(
@@ -213,7 +230,11 @@ class NodeChecks:
         schema = self._schema(node)
         if schema is None or domain_of(node.domain):
             return
-        inputs = [self._operand(name, types, data) if name else None for name in node.input]
+        reads_indices = node.op_type in _INDEXED
+        inputs = [
+            self._operand(name, types, data, is_index=reads_indices) if name else None
+            for name in node.input
+        ]
         attributes = {
             one.name: onnx.helper.get_attribute_value(one.default_value)
             for one in schema.attributes.values()
@@ -233,8 +254,13 @@ class NodeChecks:
         yield from _mixed_types(call, schema)
         yield from violations(call)
 
-    def _operand(self, name: str, types: Types, data: ChainMap[str, Any]) -> Operand:
+    def _operand(
+        self, name: str, types: Types, data: ChainMap[str, Any], *, is_index: bool
+    ) -> Operand:
         values = self._values.get(name)
+        if values is None and is_index and name in self._indices:
+            with suppress(PolygraphyException):  # The file of the weight may be missing.
+                values = elements(self._indices[name])
         if values is None and name in data:
             values = elements(data[name])
         if name not in types or not types[name].HasField("tensor_type"):

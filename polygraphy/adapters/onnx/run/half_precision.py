@@ -40,7 +40,7 @@ from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, loss_of
+from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.diagnosis.regions import MOVES
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import GROWTH, moved
@@ -342,7 +342,9 @@ class OnnxNarrowModel:
                 for name, one, other in zip(node.output, exact, made)
                 if name and isinstance(one, numpy.ndarray | numpy.generic)
             }
-            note(loss_of(_node_name(node)[0], node.op_type, tensors, results, weights, self._range))
+            note(
+                node_loss(_node_name(node)[0], node.op_type, tensors, results, weights, self._range)
+            )
             return exact
 
         return call

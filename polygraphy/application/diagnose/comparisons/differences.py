@@ -10,12 +10,12 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENCES, ModelPair
-from polygraphy.application.diagnose.parting import Differences, parted
+from polygraphy.application.diagnose.model_changes import Differences, find_changes
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.fused import traced
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, paired
-from polygraphy.domain.diagnosis.two_models import Suspect, named, suspects
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, pair_graphs
+from polygraphy.domain.diagnosis.two_models import Suspect, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import LARGE
@@ -47,7 +47,7 @@ def find_differences(
     if not differing or is_all or (is_one and is_plain):
         return proven
     feeds = (feed, pair.feed_reference(feed))
-    parting = parted(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
+    parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
     by_values = parting.culprits
     is_small = is_same_structure or len(culprits) <= (_FEW_PLAIN if is_plain else 1)
     if culprits and is_small:
@@ -98,7 +98,7 @@ def prove_differences(
     return Differences(culprits, repaired)
 
 
-def with_copying(
+def add_copy_command(
     case: Case, pair: ModelPair, differences: Differences, feed: Feed, expected: Values
 ) -> Differences:
     """Return differences with the command that copies their nodes from the reference, if all
@@ -106,7 +106,7 @@ def with_copying(
     """
     culprits, pairing = differences.culprits, pair.pairing
     wanted = dict.fromkeys(name for culprit in culprits for name in culprit.nodes)
-    names_of = [(suspect, named(pairing.model, suspect)) for suspect in suspects(pairing)]
+    names_of = [(suspect, suspect_names(pairing.model, suspect)) for suspect in suspects(pairing)]
     chosen = [suspect for suspect, names in names_of if wanted.keys() & names]
     differing = {name for _, names in names_of for name in names}
     names = [name for name in wanted if name in differing]
@@ -144,7 +144,7 @@ def _optimized(
         for reference in (pair.reference.proto, _executed(pair.party, pair.reference.proto, level)):
             if reference is None:
                 continue
-            pairing = paired(mine, graph_with_weights(reference))
+            pairing = pair_graphs(mine, graph_with_weights(reference))
             differing = suspects(pairing)
             if len(differing) < most:
                 is_own = reference is pair.reference.proto
@@ -163,7 +163,7 @@ def _executed(party: SuspectedParty, model: Any, level: str) -> Any:
 
 def _describe_difference(side: Side, suspect: Suspect, number: int) -> Culprit:
     """Return the culprit for a difference; restoring so many makes all outputs match."""
-    nodes = named(side, suspect)
+    nodes = suspect_names(side, suspect)
     last = side.nodes[suspect.nodes[-1]]
     facts = [evidence.changed(suspect.change), evidence.restored(number)]
     tensor = next(filter(None, last.outputs), None)

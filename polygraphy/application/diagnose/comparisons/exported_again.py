@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.ports.diagnosing import (
     Exporter,
@@ -106,4 +106,4 @@ def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> boo
     right = {names[name]: value for name, value in expected.items()}
     apart = case.of(model)
     found = apart.differing(made, right)
-    return not found or adds_up(apart, [given], {0: [made], 1: [right]})
+    return not found or rounding_accumulates(apart, [given], {0: [made], 1: [right]})

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from polygraphy.application.diagnose.case import Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.data import in_type
 from polygraphy.application.diagnose.oracle import Compared
 from polygraphy.application.diagnose.outcome import StepOutcome
@@ -16,13 +16,13 @@ from polygraphy.domain.diagnosis.closeness import (
     constant_outputs,
     describe_constant_outputs,
 )
-from polygraphy.domain.diagnosis.facts import together
-from polygraphy.domain.diagnosis.pairing import Pairing, paired
-from polygraphy.domain.diagnosis.two_models import Suspect, mending, named, suspects
+from polygraphy.domain.diagnosis.facts import join_statements
+from polygraphy.domain.diagnosis.pairing import Pairing, pair_graphs
+from polygraphy.domain.diagnosis.two_models import Suspect, plan_copies, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.ports.diagnosing import Compute, SuspectedParty, mended
+from polygraphy.ports.diagnosing import Compute, SuspectedParty, apply_copies
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
 
@@ -72,7 +72,7 @@ class ModelPair:
 
     def mend(self, model: Any, pairing: Pairing, chosen: Sequence[Suspect]) -> Any:
         """Return a model with some of its differences taken from the reference."""
-        return mended(model, self.reference.proto, mending(pairing, chosen))
+        return apply_copies(model, self.reference.proto, plan_copies(pairing, chosen))
 
     def matches(
         self,
@@ -105,19 +105,21 @@ class ModelPair:
         if not differences or len(differences) > FEW_DIFFERENCES:  # Optimizing makes many.
             return constant
         names = dict.fromkeys(
-            name for suspect in differences for name in named(self.pairing.model, suspect)
+            name for suspect in differences for name in suspect_names(self.pairing.model, suspect)
         )
         if not names:
             return constant
         is_exact = are_equal(values, expected)
-        return together(reasons.model_differs(len(differences), [*names], is_exact), constant)
+        return join_statements(
+            reasons.model_differs(len(differences), [*names], is_exact), constant
+        )
 
 
 def matches_reference(case: Case, compute: Compute, feed: Feed, expected: Values) -> bool:
     """Return whether a model that is loaded computes what is expected, but for rounding."""
     try:
         values = compute(feed)
-        noise = noise_of(compute, feed, values)
+        noise = rounding_noise(compute, feed, values)
     except (PolygraphyException, KeyError):
         return False
     differing = case.differing(values, expected, noise)
@@ -167,5 +169,5 @@ def pair_models(
     goal: QuantizedGoal | None = None,
 ) -> ModelPair:
     """Return a model and its reference, which the first backend runs."""
-    pairing = paired(case.model.indexed_graph.graph, reference.indexed_graph.graph)
+    pairing = pair_graphs(case.model.indexed_graph.graph, reference.indexed_graph.graph)
     return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose, goal)

@@ -8,8 +8,8 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.exported_again import ExportedAgain
+from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import StepOutcome
-from polygraphy.application.diagnose.saved import SavedRun
 from polygraphy.ports.diagnosing import OpenedProgram, SuspectedParty
 
 

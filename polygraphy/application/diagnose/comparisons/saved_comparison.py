@@ -8,10 +8,16 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.locating import off_from_inputs
+from polygraphy.application.diagnose.golden_files import (
+    Fitted,
+    LazySubset,
+    SavedRun,
+    convert_types,
+    fit_results,
+)
 from polygraphy.application.diagnose.oracle import Compared, Oracle
-from polygraphy.application.diagnose.saved import Fitted, Lent, SavedRun, fitting, in_types_of
-from polygraphy.application.diagnose.tracing import trace
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import cumulative_errors
 from polygraphy.domain.diagnosis.culprit import TensorError
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import Deviation
@@ -92,7 +98,7 @@ def compare_saved(
     Raises:
         UsageError: they are of other tensors than the model has.
     """
-    fitted = fitting(case.model, run.sets, values)
+    fitted = fit_results(case.model, run.sets, values)
     right = Oracle(
         f"{run.kind}, {run.name}", fitted.sets, [*_describe_left_out(run, fitted, len(feeds))]
     )
@@ -105,12 +111,12 @@ def compare_saved(
         inner = fitted.inner & saved.keys()
         if not inner:
             return {}
-        own = trace(case, case.parties[0], feeds[number]).values
+        own = trace_tensors(case, case.parties[0], feeds[number]).values
         dtypes.update((name, own[name].dtype) for name in own if name in inner)
         expected = _in_own_types(values[number], dtypes, saved)
-        errors[number], wrong = off_from_inputs(case, own, expected)
+        errors[number], wrong = cumulative_errors(case, own, expected)
         # It may be right in the type in which it was saved.
-        _, wrong = off_from_inputs(case, own, Lent(inner & wrong.keys(), saved.__getitem__))
+        _, wrong = cumulative_errors(case, own, LazySubset(inner & wrong.keys(), saved.__getitem__))
         return wrong
 
     inner = [compare_inner(number) for number in range(len(fitted.sets))]
@@ -135,4 +141,4 @@ def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str
 def _in_own_types(outputs: Values, dtypes: Mapping[str, Any], saved: Values) -> Values:
     """Return results in the types in which outputs, and tensors before them, are computed."""
     floats = {name: value.dtype for name, value in outputs.items() if is_float(value)}
-    return in_types_of({**floats, **dtypes}, saved)
+    return convert_types({**floats, **dtypes}, saved)

@@ -340,12 +340,19 @@ class SideBySide:
 
 
 def output_names(own: Party, right: Party) -> dict[str, str]:
-    """Return the outputs that are compared, which are no states: by name, else the judged ones."""
+    """Return the outputs that are compared, which are no states: by name, by their order where
+    exporters numbered them, else the judged ones.
+    """
     states = {pair.output for pair in own.plan.pairs}
-    others = [*right.model.outputs]
-    shared = {name: name for name in own.model.outputs if name not in states and name in others}
-    if shared:
-        return shared
+    theirs = {pair.output for pair in right.plan.pairs}
+    names, others = [*own.model.outputs], [*right.model.outputs]
+    is_numbered = {*names} != {*others} and len(names) == len(others)
+    pairs = (
+        zip(names, others) if is_numbered else ((name, name) for name in names if name in others)
+    )
+    found = {name: other for name, other in pairs if name not in states and other not in theirs}
+    if found:
+        return found
     judged, other = own.plan.roles.judged, right.plan.roles.judged
     return {judged: other} if judged is not None and other is not None else {}
 

@@ -18,7 +18,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
     Border,
@@ -114,7 +114,7 @@ def partings(
         goal: the outputs that are right, by the names of the model.
     """
     try:
-        known = trace(case.of(reference), party, fed)
+        known = trace_tensors(case.of(reference), party, fed)
     except PolygraphyException:
         return None
     if _SHARE * sum(known.sizes().values()) > case.room:

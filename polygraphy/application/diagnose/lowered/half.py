@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from polygraphy.application.diagnose.data import feeds_of_half
+from polygraphy.application.diagnose.data import choose_feeds_for_half
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import Attempt
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.headroom import (
     HalfCulprit,
     NodeLoss,
     Range,
     culprits_among,
     first_invalid,
-    ranked,
+    order_nodes,
     worst_of,
 )
 from polygraphy.domain.diagnosis.words import errors, steps, titles
@@ -136,15 +136,15 @@ def half_trial(
     left_out: list[str] | None = None,
 ) -> Trial:
     """Return what tries a model in half precision; see `try_half_precision`, and, of data that are
-    left out, `feeds_of_half`.
+    left out, `choose_feeds_for_half`.
     """
-    half = open_half(model, casting(dtype), tolerances=tolerances)
+    half = open_half(model, half_type(dtype), tolerances=tolerances)
     if not half.model.passes:
         raise errors.no_castable_node(dtype)
-    return half.try_on(feeds_of_half(half.model, data_loader, left_out), report)
+    return half.try_on(choose_feeds_for_half(half.model, data_loader, left_out), report)
 
 
-def casting(dtype: str) -> DataTypeEntry:
+def half_type(dtype: str) -> DataTypeEntry:
     """Return the type that a name of the command line stands for.
 
     Raises:
@@ -155,7 +155,7 @@ def casting(dtype: str) -> DataTypeEntry:
     return _TYPES[dtype]
 
 
-def named(dtype: DataTypeEntry) -> str:
+def type_name(dtype: DataTypeEntry) -> str:
     """Return what the command line calls a narrow type."""
     return HALF[dtype.name]
 
@@ -173,11 +173,11 @@ def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> l
         ModelError: the model cannot be cast.
         BackendError: the reference evaluator cannot run it.
     """
-    entry = casting(dtype)
+    entry = half_type(dtype)
     opened = open_half(model, entry).model
-    feeds = feeds_of_half(opened, data_loader)
+    feeds = choose_feeds_for_half(opened, data_loader)
     losses = worst_of(opened.measure(feed)[1] for feed in feeds)
-    return ranked(losses, opened.passes, opened.users, Range.of(entry))
+    return order_nodes(losses, opened.passes, opened.users, Range.of(entry))
 
 
 @frozen
@@ -403,7 +403,7 @@ class Trial:
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
         with self._step(titles.FEWEST_IN_FLOAT32) as said:
-            order = ranked(self._losses, self._model.passes, self._model.users, self._limits)
+            order = order_nodes(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals)
             kept = healing_passes(order, search, is_ranked=True)
             said.append(steps.sets_tried(len(kept or ()), len(order), search.checks))
@@ -413,7 +413,7 @@ class Trial:
         if kept is None:
             return HalfPrecision("inconclusive", before, before, **facts)
         if search.is_cut_short:
-            kept = self._needed(kept)
+            kept = self._needed_nodes(kept)
         self._tolerance = self._usual.allowing(facts["allowance"])
         with self._step("counter-check") as said:
             made = (self._lowered.run(feed, kept) for feed in self.feeds)
@@ -471,13 +471,13 @@ class Trial:
         start = time.perf_counter()
         yield said
         if self._report is not None:
-            self._report(Attempt(title, together(*said), time.perf_counter() - start))
+            self._report(Attempt(title, join_statements(*said), time.perf_counter() - start))
 
     def _heals(self, without: Sequence[str]) -> bool:
         """Return whether the outputs are close enough, asking first the data that fail most."""
         return all(self._error(index, without).is_tolerable for index in self._order)
 
-    def _needed(self, kept: list[str]) -> list[str]:
+    def _needed_nodes(self, kept: list[str]) -> list[str]:
         """Return a set without culprits that are not needed, of a search that was cut short."""
         found = culprits_among(kept, self._losses, self._model.users, self._limits)
         for one in found[:_MOST_ASKED]:
@@ -514,7 +514,7 @@ class Trial:
     def _is_ill_conditioned(self) -> bool:
         """Return whether float32 itself does not keep the outputs when the inputs are rounded."""
         index, dtype = self._order[0], self._tolerance.dtype
-        rounded = {name: _rounded(value, dtype) for name, value in self.feeds[index].items()}
+        rounded = {name: _round_values(value, dtype) for name, value in self.feeds[index].items()}
         if all(np.isfinite(value).all() for value in rounded.values() if is_float(value)):
             made = self._lowered.run(rounded, self._lowered.passes)
             return not self._tolerance.error(self.exact[index], made).is_tolerable
@@ -525,7 +525,7 @@ def _is_invalid(outputs: Mapping[str, Any]) -> bool:
     return any(is_float(array) and not np.isfinite(array).all() for array in outputs.values())
 
 
-def _rounded(value: Any, dtype: DataTypeEntry) -> Any:
+def _round_values(value: Any, dtype: DataTypeEntry) -> Any:
     array = np.asarray(value)
     with np.errstate(over="ignore"):
         return array.astype(dtype.numpy()).astype(array.dtype) if is_float(array) else array

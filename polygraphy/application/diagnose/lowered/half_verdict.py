@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.careful import CarefulParty, try_alone
 from polygraphy.application.diagnose.case import (
     REFUSALS,
     Case,
@@ -27,21 +26,22 @@ from polygraphy.application.diagnose.case import (
     Values,
 )
 from polygraphy.application.diagnose.data import (
+    choose_feeds,
+    choose_feeds_for_half,
+    choose_feeds_for_parties,
     data_options,
-    feeds_of,
-    feeds_of_half,
-    feeds_of_parties,
 )
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
     Lowered,
     OpenedHalf,
     Tolerance,
-    casting,
-    named,
+    half_type,
     open_half,
+    type_name,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.subprocesses import CarefulParty, try_alone
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.commands import cast_words, convert_command, run_command
@@ -57,10 +57,10 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
     TensorError,
 )
-from polygraphy.domain.diagnosis.facts import Fact, together
+from polygraphy.domain.diagnosis.facts import Fact, join_statements
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Pairing
-from polygraphy.domain.diagnosis.regions import GraphNode, around
+from polygraphy.domain.diagnosis.regions import GraphNode, nodes_around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
@@ -99,11 +99,14 @@ def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResul
     """
     curves = [isolated_loss(found, dtype)] if found.losses else []
     return DiagnosisResult(
-        found.verdict, _cast(found, path, dtype), reason=_reason(found, dtype), curves=curves
+        found.verdict,
+        _cast_culprits(found, path, dtype),
+        reason=_reason(found, dtype),
+        curves=curves,
     )
 
 
-def culprits_of(
+def half_culprits(
     found: HalfPrecision,
     remedy: Remedy,
     proof: Sequence[Fact],
@@ -132,19 +135,19 @@ def culprits_of(
         yield Culprit(nodes, fault.tensor, party, fault.cause, None, facts, remedy, each.op)
 
 
-def _cast(
+def _cast_culprits(
     found: HalfPrecision, path: str, dtype: str, names: Mapping[str, str] | None = None
 ) -> list[Culprit]:
     """Return who is to blame in a float32 model, with the command that casts it so it works."""
     if not found.kept:
-        return [*culprits_of(found, Remedy(), [], names=names, is_cast=True)]
+        return [*half_culprits(found, Remedy(), [], names=names, is_cast=True)]
     remedy = Remedy(convert_command(path, dtype, found.kept) or None, found.after.is_tolerable)
     after, is_enough = found.after, found.after.is_tolerable
     proof = evidence.error_by_kept_nodes(
         dtype, str(found.before), len(found.kept), str(after), found.allowance, is_enough,
         found.is_fewest,
     )  # fmt: skip
-    return [*culprits_of(found, remedy, [proof], names=names, is_cast=True)]
+    return [*half_culprits(found, remedy, [proof], names=names, is_cast=True)]
 
 
 def diagnose_precision_loss(
@@ -162,12 +165,12 @@ def diagnose_precision_loss(
     narrow = str(pairing.model.narrow)
     dtype = HALF[narrow]
     with case.attempt(titles.all_nodes_in(dtype)) as notes:
-        half = open_half(reference.proto, casting(dtype))
-        found = half.try_on(feeds_of(half.model, [feed])).result()
+        half = open_half(reference.proto, half_type(dtype))
+        found = half.try_on(choose_feeds(half.model, [feed])).result()
         notes.append(steps.loss(found.verdict, found.before))
     mine, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
-    culprits = _cast(found, path, dtype, nodes)
+    culprits = _cast_culprits(found, path, dtype, nodes)
     curve = isolated_loss(found, dtype)
     tensors = {other: name for name, other in pairing.tensors.items()}
     renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
@@ -179,13 +182,13 @@ def diagnose_precision_loss(
     return made, found.before
 
 
-def cast(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
+def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
     """Return a model in half precision, but for some nodes; what it loses is said elsewhere."""
     with G_LOGGER.verbosity(G_LOGGER.ERROR):
-        return cast_precision(model, casting(dtype), keep_nodes=kept)
+        return cast_precision(model, half_type(dtype), keep_nodes=kept)
 
 
-def recast(
+def find_cast(
     case: Case, reference: OpenModel, feeds: Sequence[Feed], path: str, dtype: str
 ) -> Remedy | None:
     """Return the command that casts a float32 model so that it works, which is tried in the first
@@ -200,13 +203,13 @@ def recast(
     """
     with case.attempt(titles.CAST_REFERENCE) as notes:
         try:
-            half = open_half(reference.proto, casting(dtype))
+            half = open_half(reference.proto, half_type(dtype))
             if not half.model.passes:  # It computes in half precision itself.
                 return None
-            found = half.try_on(feeds_of(half.model, feeds)).result()
+            found = half.try_on(choose_feeds(half.model, feeds)).result()
             off = found.after if found.kept else found.before
             party = CarefulParty(case.parties[0])  # What it refuses may have been a crash.
-            compute = party.load(cast(reference.proto, dtype, found.kept))
+            compute = party.load(cast_model(reference.proto, dtype, found.kept))
             ran = [compute(feed) for feed in feeds]
         except PolygraphyException as error:
             notes.append(str(error))
@@ -218,7 +221,7 @@ def recast(
 
 def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
     """Return what each node loses alone, tensor by tensor, as the root mean square."""
-    limits = Range.of(casting(dtype))
+    limits = Range.of(half_type(dtype))
     tensors = [
         TensorError(
             one.name,
@@ -260,7 +263,7 @@ class HalfModel:
         return [*map(party.load(self.wide), self.feeds)]
 
 
-def half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
+def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     """Return the model in float32, if it computes in half precision; else None."""
     models = resolve(NarrowModels)
     found = models.narrow_nodes(case.model.proto)
@@ -272,7 +275,7 @@ def half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     return HalfModel(models.widened(case.model.proto), dtype, nodes, wide, share >= _MOST)
 
 
-def in_float32(model: Any, reference: Any) -> tuple[Any, Any] | None:
+def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
     """Return two models as they are in float32, where one of them computes in half precision: it in
     that type, the other with weights that are rounded alike. None where neither does.
 
@@ -321,7 +324,7 @@ def diagnose_half_model(
         outputs: of each backend, what it makes of each set of data.
         third: who computes what is right.
     """
-    name = named(half.dtype)
+    name = type_name(half.dtype)
     with case.attempt(titles.all_nodes_in(name)) as said:
         try:
             opened = half.open()
@@ -350,7 +353,7 @@ def diagnose_half_model(
         remedy = Remedy(None, found.after.is_tolerable, note)
         proof.append(evidence.error_in_narrow_type(name, str(found.before)))
         proof.append(evidence.error_with_nodes_in_float32(found.kept, str(found.after)))
-    culprits = [*culprits_of(found, remedy, proof)]
+    culprits = [*half_culprits(found, remedy, proof)]
     if all(one.cause in ("nan", "rounding") for one in culprits):
         # What the weights have lost already is lost in float32 as well.
         culprits = _lost_epsilons(case, Range.of(half.dtype)) or culprits
@@ -370,7 +373,7 @@ def diagnose_saved_outputs(
         values: what the first party makes of the data.
         third: who computes what is right.
     """
-    name = named(half.dtype)
+    name = type_name(half.dtype)
     goal = {output: in_float(array) for output, array in saved.items() if output in values}
     with case.attempt(titles.IN_FLOAT32) as said:
         try:
@@ -445,13 +448,13 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     return found
 
 
-def _with_neighbours(
+def _add_neighbors(
     nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
 ) -> list[str]:
     """Return nodes with those that are so many steps away, of those that can be cast."""
     near = set(kept)
     places = [index for index, node in enumerate(nodes) if node.name in near]
-    near |= {nodes[index].name for index in around(nodes, places, hops)}
+    near |= {nodes[index].name for index in nodes_around(nodes, places, hops)}
     return [name for name in castable if name in near]
 
 
@@ -467,7 +470,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
     """Find out whether a backend may compute a model in half precision; a skip where it is wrong in
     float32 as well.
     """
-    entry = casting(party.lowers_to or "")
+    entry = half_type(party.lowers_to or "")
     proto = case.model.proto
     half: OpenedHalf | None = None
     built: Lowered | None = None
@@ -476,10 +479,10 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
     except ModelError as error:  # Of an older opset: outputs can be compared, nodes cannot.
         unmeasured = str(error)
         tolerance = Tolerance(entry, case.facts)
-        feeds = feeds_of_parties(case, data_loader)
+        feeds = choose_feeds_for_parties(case, data_loader)
     else:
         tolerance = half.tolerance
-        feeds = feeds_of_half(half.model, data_loader, case.evidence.left_out)
+        feeds = choose_feeds_for_half(half.model, data_loader, case.evidence.left_out)
         built = Lowered(half.model.passes, partial(party.load, proto))
     others = [each for each in case.parties if each is not party]
     reference = others[0] if others else resolve(SuspectedParty, USUAL)
@@ -512,7 +515,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
             found = half.try_on(feeds).result()
             after = worst
             for hops in range(_MOST_HOPS + 1) if found.verdict == FAULT else ():
-                kept = _with_neighbours(case.model.nodes, found.kept, built.passes, hops)
+                kept = _add_neighbors(case.model.nodes, found.kept, built.passes, hops)
                 after = tolerance.worst(exact, (built.run(feed, kept) for feed in feeds))
                 if after.is_tolerable:
                     found = evolve(found, before=worst, after=after, kept=kept)
@@ -522,7 +525,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
         except REFUSALS as error:
             return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
         said.append(steps.kept_nodes(len(found.kept), len(built.passes), built.loads))
-    return Found(_of_kept(case, party, found, reference), case)
+    return Found(_conclude_kept_nodes(case, party, found, reference), case)
 
 
 def _run_command(
@@ -539,7 +542,7 @@ def _run_command(
     return run_command(case.path, backends, case.data_options, is_auto=True)
 
 
-def _of_kept(
+def _conclude_kept_nodes(
     case: Case, party: LoweringParty, found: HalfPrecision, reference: SuspectedParty
 ) -> DiagnosisResult:
     """Return what was found, with the remedy that was tried."""
@@ -555,31 +558,36 @@ def _of_kept(
         remedy = Remedy(command or None, found.after.is_tolerable)
     errors = str(found.after), str(found.before)
     proof = evidence.right_with_nodes_in_float32(found.kept, *errors, found.is_fewest)
-    return DiagnosisResult(FAULT, [*culprits_of(found, remedy, [proof], party.name)])
+    return DiagnosisResult(FAULT, [*half_culprits(found, remedy, [proof], party.name)])
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
     """Return why no party is to blame, where that is so."""
     if found.verdict == AGREE:
         works = reasons.half_works(dtype)
-        return together(works, _allowed(found), _beyond(found, dtype), _headroom(found, dtype))
+        return join_statements(
+            works,
+            _describe_allowance(found),
+            _describe_overflow(found, dtype),
+            _headroom(found, dtype),
+        )
     if found.verdict == ILL_CONDITIONED:
         return reasons.inputs_alone_by(dtype, found.before)
     if found.verdict == INCONCLUSIVE and found.adds_up:
-        return _of_rounding(found, dtype)
+        return _describe_rounding(found, dtype)
     if found.verdict == INCONCLUSIVE:
         return reasons.no_set_of_nodes(dtype, found.before)
     return ""
 
 
-def _allowed(found: HalfPrecision) -> str:
+def _describe_allowance(found: HalfPrecision) -> str:
     """Return why more than usual was tolerated, if it was."""
     if found.allowance <= 1:
         return ""
     return reasons.more_allowed(found.allowance)
 
 
-def _of_rounding(found: HalfPrecision, dtype: str) -> str:
+def _describe_rounding(found: HalfPrecision, dtype: str) -> str:
     """Return that rounding in all nodes is why outputs are off, and how to accept that."""
     kept, nodes = len(found.kept), len(found.losses)
     return reasons.rounding_accumulates(dtype, found.before, kept, nodes, found.after)
@@ -587,18 +595,18 @@ def _of_rounding(found: HalfPrecision, dtype: str) -> str:
 
 def _headroom(found: HalfPrecision, dtype: str) -> str:
     """Return how near the largest tensor within the range is to its end."""
-    largest = Range.of(casting(dtype)).largest
+    largest = Range.of(half_type(dtype)).largest
     results = [result for loss in found.losses for result in loss.results if not result.above]
     top = max(results, key=lambda result: result.peak, default=None)
     if top is None:
         return ""
     share = 100 * top.peak / largest
-    return reasons.headroom(top.name, share, dtype, bool(_beyond(found, dtype)))
+    return reasons.headroom(top.name, share, dtype, bool(_describe_overflow(found, dtype)))
 
 
-def _beyond(found: HalfPrecision, dtype: str) -> str:
+def _describe_overflow(found: HalfPrecision, dtype: str) -> str:
     """Return which tensors are beyond the range, such as masks, though outputs do not show it."""
-    limits = Range.of(casting(dtype))
+    limits = Range.of(half_type(dtype))
     made = {result.name for loss in found.losses for result in loss.results}
     faults = [
         fault

@@ -13,7 +13,7 @@ from typing import Any
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.lowered.half import BoundedSearch
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.tracing import trace
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.pairing import paired
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.quantising import (
     OUTPUT,
     QuantisedOperand,
@@ -36,10 +36,10 @@ from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     SuspectedParty,
-    dequantised,
+    dequantize_model,
+    find_quantized_operands,
     graph_with_weights,
-    quantised_operands,
-    requantised,
+    requantize_model,
 )
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
@@ -76,7 +76,7 @@ class Quantised:
         self._case, self._reference, self._party, self._named = case, reference, party, named
         self._model = case.model.proto
         self._graph = reference.indexed_graph.graph
-        self._operands = quantised_operands(self._model)
+        self._operands = find_quantized_operands(self._model)
         self._read: dict[str, str] = {}
         self.places: dict[str, list[tuple[str, int, str]]] = {}
         for one, twin, read in self._twins():
@@ -90,7 +90,7 @@ class Quantised:
         """
         if not self._operands:
             return
-        pairing = paired(graph_with_weights(dequantised(self._model)), self._graph)
+        pairing = pair_graphs(graph_with_weights(dequantize_model(self._model)), self._graph)
         mine, theirs = pairing.model, pairing.reference
         ops = {mine.identity(index): node.op for index, node in enumerate(mine.nodes)}
         places = {theirs.identity(index): index for index in range(len(theirs.nodes))}
@@ -155,7 +155,7 @@ class Quantised:
         if output is None:
             facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept]
         else:
-            facts += self._of_part(output, made[number], goals[number])
+            facts += self._describe_part(output, made[number], goals[number])
         note = (
             remedies.quantize_without(self._asking(kept))
             if output is None
@@ -210,14 +210,14 @@ class Quantised:
             if node.op == "DequantizeLinear" and node.reads[0] in before:
                 yield node.makes[0], before[node.reads[0]]
 
-    def _of_part(self, output: str, values: Values, goals: Values) -> list[Fact]:
+    def _describe_part(self, output: str, values: Values, goals: Values) -> list[Fact]:
         """Return in which part of an output the most is lost."""
         off = self._case.judged(output, values[output], goals[output])
         return [evidence.wrong_part(output, off)] if off.part else []
 
     def _ranked(self, feed: Feed) -> dict[str, float]:
         """Return by node what quantising loses of what it reads."""
-        held = trace(self._case.of(self._reference), self._party, feed).held
+        held = trace_tensors(self._case.of(self._reference), self._party, feed).held
         weights = {weight.name: weight for weight in self._graph.all_weights}
 
         def read(name: str) -> Any:
@@ -233,7 +233,7 @@ class Quantised:
         places = [
             place for node, held in self.places.items() if node not in without for place in held
         ]
-        return requantised(self._reference.proto, self._model, places)
+        return requantize_model(self._reference.proto, self._model, places)
 
     def _off(
         self, without: Collection[str], sets: Sequence[tuple[Feed, Values]], limit: float = inf

@@ -13,11 +13,11 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed
-from polygraphy.application.diagnose.data import data_options, feeds_of_parties
+from polygraphy.application.diagnose.data import choose_feeds_for_parties, data_options
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.parts import compute_part
-from polygraphy.application.diagnose.rounding import explained
-from polygraphy.application.diagnose.tracing import trace
+from polygraphy.application.diagnose.rounding import rounding_explains
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.domain.catalog.compute import TF32
 from polygraphy.domain.diagnosis.commands import run_command
 from polygraphy.domain.diagnosis.culprit import (
@@ -28,7 +28,7 @@ from polygraphy.domain.diagnosis.culprit import (
     DiagnosisResult,
     Remedy,
 )
-from polygraphy.domain.diagnosis.facts import Fact, Statement, together
+from polygraphy.domain.diagnosis.facts import Fact, Statement, join_statements
 from polygraphy.domain.diagnosis.words import reasons, steps
 from polygraphy.domain.diagnosis.words.precision import lowered_alone, lowered_outputs
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -67,15 +67,15 @@ def diagnose_in_float32_first(
         return found
     notes = []
     for party in parties:
-        judged = _judge(found.case, party, wide[id(party)], data_loader)
+        judged = _judge_party(found.case, party, wide[id(party)], data_loader)
         if judged.result.verdict != AGREE:
             return judged
         notes += [judged.result.reason] if judged.result.reason else []
-    reason = together(result.reason, *notes)
+    reason = join_statements(result.reason, *notes)
     return evolve(found, result=evolve(result, reason=reason))
 
 
-def _judge(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:
+def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:
     """Compare a backend in TF32 with the same backend in float32, on the same data."""
     lowered = party.lowered
     assert lowered is not None
@@ -85,7 +85,7 @@ def _judge(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: 
             DiagnosisResult(AGREE), case
         )  # The model has no operator that is computed in TF32.
     own = evolve(own, parties=[wide])
-    feeds = feeds_of_parties(own, data_loader)
+    feeds = choose_feeds_for_parties(own, data_loader)
     with case.attempt(f"TF32, {party.name}") as notes:
         compute = own.loaded(wide)
         expected = [compute(feed) for feed in feeds]
@@ -96,7 +96,7 @@ def _judge(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: 
             notes.append(steps.MATCHES_FLOAT32)
             return Found(DiagnosisResult(AGREE), case)
         # Nothing but TF32 differs, so a value that falls on another quantization step is rounding.
-        is_explained = explained(own, feeds, values, expected, by_steps=True)
+        is_explained = rounding_explains(own, feeds, values, expected, by_steps=True)
         notes.append(steps.tf32_differs(worst.largest, is_explained))
     lowered = own.facts.lowered or lowered
     why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
@@ -154,7 +154,7 @@ def _losses(
     case: Case, party: SuspectedParty, wide: SuspectedParty, feed: Feed
 ) -> list[tuple[int, str, Deviation]]:
     """Return the nodes whose outputs differ by more than TF32 explains, each run by itself."""
-    trace_in_float32 = trace(case, wide, feed)
+    trace_in_float32 = trace_tensors(case, wide, feed)
     held = trace_in_float32.held
     operators = (case.facts.lowered.operators) if case.facts.lowered else ()
     losses = []

@@ -11,6 +11,7 @@ from polygraphy.application.diagnose.comparisons.saved_comparison import (
     SavedComparison,
     compare_saved,
 )
+from polygraphy.application.diagnose.golden_files import SavedRun, saved_results
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import (
     Found,
@@ -20,7 +21,6 @@ from polygraphy.application.diagnose.outcome import (
     Unexplained,
     take_steps,
 )
-from polygraphy.application.diagnose.saved import SavedRun, saved_results
 from polygraphy.application.diagnose.steps.saved_outputs import (
     explain_by_half_precision,
     explain_by_nan,

@@ -28,7 +28,7 @@ from polygraphy.application.diagnose.steps.program_tensors import (
 )
 from polygraphy.domain.diagnosis.closeness import constant_outputs, describe_constant_outputs
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import deviation, said_of
@@ -201,4 +201,4 @@ def _notes(case: Case, program: OpenedProgram, values: Sequence[Values]) -> str:
         if fixed:
             said.append(reasons.fixed_dimension(name, shape, fixed))
     said.append(describe_constant_outputs(constant_outputs(values, case.model.outputs)))
-    return together(*said)
+    return join_statements(*said)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import load_carefully
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelComparison,
@@ -16,17 +15,18 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
-from polygraphy.application.diagnose.rounding import explained
+from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
 from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
 from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
+from polygraphy.application.diagnose.subprocesses import load_carefully
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
@@ -109,17 +109,17 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
     if not compared:
         if not is_single:
             return Skip("the models compute the same")
-        is_lost = bool(lost) and not explained(case, feeds, rounded or (), expected)
+        is_lost = bool(lost) and not rounding_explains(case, feeds, rounded or (), expected)
         more = _describe_hidden_loss(case, pair, lost) if is_lost else ""
         harmless = pair.describe_harmless(case, values, expected)
-        return Found(DiagnosisResult(AGREE, reason=together(more, harmless)), case)
+        return Found(DiagnosisResult(AGREE, reason=join_statements(more, harmless)), case)
     del compute
     case.unload()
     is_coarse = narrow is not None or is_quantised(pair.pairing)
     if is_coarse and _is_within_steps(case, pair, feeds, values, expected):
         if not is_single:
             return Skip("the precision of the model explains its outputs")
-        is_lost = rounded is not None and not explained(case, feeds, rounded, expected)
+        is_lost = rounded is not None and not rounding_explains(case, feeds, rounded, expected)
         reason = _describe_rounding(case, pair, values, expected, lost if is_lost else "")
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     return ModelComparison(pair, feeds, values, expected, compared)
@@ -135,7 +135,7 @@ def _is_within_steps(
     """Return whether rounding in the types of the model explains its outputs: what steps explain
     must not be more than quantizing usually loses.
     """
-    if not explained(case, feeds, values, expected, by_steps=True):
+    if not rounding_explains(case, feeds, values, expected, by_steps=True):
         return False
     return not is_quantised(pair.pairing) or all(
         rms_ratio(own[name], right[name]) <= USUAL_LOSS
@@ -199,8 +199,8 @@ def _describe_rounding(
     """
     reason: str = reasons.ROUNDED
     if lost:
-        reason = together(reason, _describe_hidden_loss(case, pair, lost))
-    return together(reason, pair.describe_harmless(case, values, expected))
+        reason = join_statements(reason, _describe_hidden_loss(case, pair, lost))
+    return join_statements(reason, pair.describe_harmless(case, values, expected))
 
 
 def _describe_hidden_loss(case: Case, pair: ModelPair, lost: str) -> str:

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns, is_not_finite
-from polygraphy.application.diagnose.lowered.half_verdict import half_model
+from polygraphy.application.diagnose.lowered.half_verdict import find_half_model
 from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Step, take_steps
 from polygraphy.application.diagnose.steps.accumulated_rounding import (
@@ -25,7 +25,7 @@ from polygraphy.application.diagnose.steps.backend_refusals import (
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import differing
@@ -60,7 +60,7 @@ def between_backends(case: Case, request: Request, unexplained: str = "") -> Fou
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
     if is_besides and answer.result.verdict == AGREE:
         same = reasons.same_here(arbiter.name, parties[0].name)
-        reason = together(same, answer.result.reason)
+        reason = join_statements(same, answer.result.reason)
         return evolve(answer, result=evolve(answer.result, reason=reason))
     return answer
 
@@ -94,7 +94,7 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
         )
         compared = _compare(case, outputs)
         notes.append(_describe(case, request, compared, len(outputs), has_nan))
-    half = cache(partial(half_model, case, request.feeds))
+    half = cache(partial(find_half_model, case, request.feeds))
     return BackendRuns(
         request,
         outputs,

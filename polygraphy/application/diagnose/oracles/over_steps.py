@@ -275,8 +275,12 @@ def _search_step(
         reason = result.reason if result.verdict == INCONCLUSIVE else ""
         reason = reason or reasons.equal_states_agree(step.index, step.start)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), found.case)
+    culprit = _own_culprit(case, own)
+    if culprit is not None:
+        culprit = evolve(culprit, facts=[*facts, *culprit.facts])
+        return Found(DiagnosisResult(FAULT, [culprit]), case)
     makers = {name: node.name for node in case.model.nodes for name in node.makes}
-    output = different[0]
+    output = changed[0] if changed else different[0]
     culprit = Culprit(
         [makers[output]] if output in makers else [],
         output,
@@ -285,6 +289,15 @@ def _search_step(
         facts=[*facts, evidence.output_is_another_tensor(output, at)],
     )
     return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def _own_culprit(case: Case, own: Party) -> Culprit | None:
+    """Return what a model says of itself, if that names a node."""
+    try:
+        culprit, _ = check_itself(case, own)
+    except REFUSALS:
+        return None
+    return culprit if culprit is not None and culprit.nodes else None
 
 
 def _first_on_equal_states(

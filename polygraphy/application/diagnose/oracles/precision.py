@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.lowered.half_verdict import diagnose_lowering
 from polygraphy.application.diagnose.outcome import Found
-from polygraphy.application.diagnose.refusing import refused_narrow
+from polygraphy.application.diagnose.refusals import half_refusal
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import BackendError
@@ -74,7 +74,7 @@ def _describe_refusal(
         reason = reasons.agree_in_float32(error)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     case = evolve(case, data_options=data_options(case.model, data_loader, 0, case.feed))
-    return Found(DiagnosisResult(FAULT, [refused_narrow(case, wide, str(error))]), case)
+    return Found(DiagnosisResult(FAULT, [half_refusal(case, wide, str(error))]), case)
 
 
 def _allow(lowered: Found) -> Found:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
 
 
 def explain_by_accumulated_rounding(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return whether rounding adds up to the difference, so that no node has to be looked at."""
-    if runs.has_nan or not adds_up(case, runs.request.feeds, runs.outputs):
+    if runs.has_nan or not rounding_accumulates(case, runs.request.feeds, runs.outputs):
         return Skip("rounding does not add up to the difference")
     return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)

@@ -6,18 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.blaming import blamed, proven, right_when_plain
+from polygraphy.application.diagnose.backend_culprits import (
+    culprit_at,
+    describe_plain_remedies,
+    prove_remedies,
+)
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import data_options
-from polygraphy.application.diagnose.locating import (
-    SMALL,
-    Place,
-    first_non_finite,
-    first_wrong,
-    wrong_nodes,
-    wrong_regions,
-)
 from polygraphy.application.diagnose.outcome import (
     Found,
     Skip,
@@ -29,8 +25,21 @@ from polygraphy.application.diagnose.steps.backend_half_precision import (
     explain_by_some_half_precision,
     is_explained_by_precision,
 )
-from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
-from polygraphy.application.diagnose.voting import Vote, undecided, vote, wrong_reference
+from polygraphy.application.diagnose.tensor_trace import Trace, inline_branches, trace_tensors
+from polygraphy.application.diagnose.third_opinion import (
+    Vote,
+    reference_culprits,
+    undecided_culprits,
+    vote,
+)
+from polygraphy.application.diagnose.wrong_nodes import (
+    SMALL,
+    Place,
+    describe_first_error,
+    first_non_finite,
+    wrong_nodes,
+    wrong_regions,
+)
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -38,7 +47,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import SuspectedParty
@@ -51,7 +60,7 @@ def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return where outputs begin to differ, or to be no numbers; where no backend computes a node
     wrongly, what half precision does to the nodes that compute in it.
     """
-    case = evolve(case, model=with_branches(case, runs.request.feeds))
+    case = evolve(case, model=inline_branches(case, runs.request.feeds))
     found = take_steps((explain_by_nodes, explain_by_first_nan), case, runs)
     if isinstance(found, Found) and found.result.verdict == FAULT:
         return found  # A backend does not round where the model says so.
@@ -91,16 +100,16 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
         places, votes = _find_places(case, party, known, differing)
         jurors = {id(place): opinion.juror for place, opinion in votes if not opinion.reference}
         for place in places:
-            culprit = blamed(case, party, place, known)
+            culprit = culprit_at(case, party, place, known)
             if juror := jurors.get(id(place)):
                 fact = evidence.reference_is_right(juror, known.party.name)
                 culprit = evolve(culprit, facts=[*culprit.facts, fact])
             culprits.append(culprit)
         wrong = [(place, opinion) for place, opinion in votes if opinion.reference]
         if wrong and known.party in case.parties:
-            mistaken += wrong_reference(case, wrong, party, known)
+            mistaken += reference_culprits(case, wrong, party, known)
         open_places = [place for place, opinion in votes if not opinion.juror]
-        unclear += undecided(case, open_places, party, known)
+        unclear += undecided_culprits(case, open_places, party, known)
     return Found(_conclude(case, runs, known, culprits, mistaken, unclear), case)
 
 
@@ -123,7 +132,9 @@ def _conclude(
         unclear: nodes of which nothing decides who computes them wrongly.
     """
     if culprits or mistaken:
-        culprits = proven(case, culprits, [*_right_pairs(case, runs, known)] if culprits else [])
+        culprits = prove_remedies(
+            case, culprits, [*_right_pairs(case, runs, known)] if culprits else []
+        )
         if unclear and not any(culprit.remedy.proven for culprit in culprits):
             return _undecided(unclear, [*mistaken, *culprits])
         return DiagnosisResult(FAULT, [*mistaken, *culprits])
@@ -133,8 +144,8 @@ def _conclude(
         return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
     result = diagnose_rounding(case, runs.compared.found, known)
     if result.verdict == INCONCLUSIVE and known.party is runs.request.arbiter:
-        plain = right_when_plain(case, _right_outputs(case, runs, known), known.feed)
-        return evolve(result, reason=together(result.reason, plain))
+        plain = describe_plain_remedies(case, _right_outputs(case, runs, known), known.feed)
+        return evolve(result, reason=join_statements(result.reason, plain))
     return result
 
 
@@ -143,7 +154,7 @@ def _trace(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     with case.attempt(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:
-                known = trace(case, party, feed)
+                known = trace_tensors(case, party, feed)
             except REFUSALS as error:
                 notes.append(steps.party_cannot(party.name, error))
                 continue
@@ -175,7 +186,7 @@ def _find_places(
     is_hidden = any(relative(case, name, off) > SMALL for name, off in differing.items())
     with case.attempt(f"marked, {party.name}") as notes:
         try:
-            first = first_wrong(case, party, known)
+            first = describe_first_error(case, party, known)
             if first is not None:
                 notes.append(steps.first_difference(first))
             elif is_hidden:

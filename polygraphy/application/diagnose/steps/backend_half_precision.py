@@ -6,14 +6,14 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
-from polygraphy.application.diagnose.data import feeds_of_parties, with_data_loader
+from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
     diagnose_half_model,
     is_wrong_in_float32,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.rounding import explained
+from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.ports.editing import open_model
@@ -39,7 +39,7 @@ def _explain(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
     request = runs.request
     if is_wrong_in_float32(case, half, request.arbiter):
         wide = with_data_loader(case.of(open_model(half.wide)), half.feeds)
-        feeds = feeds_of_parties(wide, half.feeds)
+        feeds = choose_feeds_for_parties(wide, half.feeds)
         found = runs.diagnose(wide, evolve(request, data_loader=half.feeds, feeds=feeds))
         return Found(found.result, case)
     if is_explained_by_precision(case, runs):
@@ -50,9 +50,9 @@ def _explain(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
 
 
 def is_explained_by_precision(case: Case, runs: BackendRuns, *, by_steps: bool = False) -> bool:
-    """Return whether rounding explains how far all outputs are apart; see `explained`."""
+    """Return whether rounding explains how far all outputs are apart; see `rounding_explains`."""
     if runs.has_nan or len(runs.outputs) < 2:
         return False
     first, *others = runs.outputs.values()
     feeds = runs.request.feeds
-    return all(explained(case, feeds, first, other, by_steps=by_steps) for other in others)
+    return all(rounding_explains(case, feeds, first, other, by_steps=by_steps) for other in others)

@@ -8,14 +8,14 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.refusing import diagnose_refusals
+from polygraphy.application.diagnose.refusals import diagnose_refusals
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 
 
 def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
@@ -23,7 +23,7 @@ def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
     last = len(case.parties) - 1
     if not runs.unexplained or last not in runs.refusals:
         return Skip("the arbiter was not asked besides, or runs the model")
-    reason = together(runs.unexplained, str(runs.refusals[last]))
+    reason = join_statements(runs.unexplained, str(runs.refusals[last]))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
@@ -47,6 +47,6 @@ def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
         culprits = [*refused.result.culprits, *result.culprits]
         return evolve(refused, result=evolve(result, culprits=culprits))
     if result.verdict == refused.result.verdict:  # Of neither it can be said.
-        reason = together(refused.result.reason, result.reason)
+        reason = join_statements(refused.result.reason, result.reason)
         return evolve(refused, result=evolve(result, reason=reason))
     return refused

@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.comparisons.program_comparison import Progr
 from polygraphy.application.diagnose.counterparts import Counterparts
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL_FILE, Culprit, DiagnosisResult, Remedy
-from polygraphy.domain.diagnosis.exported import EXPORTER, near, operations, same_weight
+from polygraphy.domain.diagnosis.exported import EXPORTER, nearest_origin, operations, same_weight
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.twins import (
@@ -28,6 +28,7 @@ from polygraphy.domain.diagnosis.twins import (
     TwinDifferences,
     compare_twins,
     computing_nodes,
+    is_statistic,
     unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
@@ -70,7 +71,7 @@ class _File:
 
     def result(self) -> StepOutcome:
         """Compare node by node, and find out what the example decides."""
-        if (trained := self._trained()) is not None:
+        if (trained := self._find_training()) is not None:
             return Found(DiagnosisResult(FAULT, [trained]), self._case)
         differences = compare_twins(self._model.graph, self._twin.graph)
         if not differences or differences.matched < _ALIKE:
@@ -79,19 +80,19 @@ class _File:
             return Skip("another version of the exporter may translate differently")
         weights = [spot for spot in differences.spots if self._is_parameter(spot)]
         others = [spot for spot in differences.spots if spot not in weights]
-        apart = self._apart(others, differences.has_other_nodes)
+        apart = self._find_example_changes(others, differences.has_other_nodes)
         if differences.has_other_nodes and (apart.has_other_nodes or self._is_chosen(differences)):
             return Skip("the example decides which nodes there are")
         frozen_spots = unlike(others, apart)
         culprits = []
         if frozen_spots:
-            culprits.append(self._frozen(frozen_spots, apart))
+            culprits.append(self._frozen_culprit(frozen_spots, apart))
         rest = [spot for spot in differences.spots if spot not in frozen_spots]
         if rest or differences.has_other_nodes:
             culprits.append(self._file(evolve(differences, spots=rest)))
         return Found(DiagnosisResult(FAULT, culprits), self._case)
 
-    def _trained(self) -> Culprit | None:
+    def _find_training(self) -> Culprit | None:
         """Return the nodes that compute as in training, if only the file has them."""
         trained = [node for node in self._model.graph.nodes if _trains(node, self._model)]
         if not trained or any(_trains(node, self._twin) for node in self._nodes):
@@ -117,7 +118,9 @@ class _File:
             or any(same_weight(right, self._program.weights[name]) for name in sizes)
         )
 
-    def _apart(self, spots: Sequence[Spot], has_other_nodes: bool) -> TwinDifferences:
+    def _find_example_changes(
+        self, spots: Sequence[Spot], has_other_nodes: bool
+    ) -> TwinDifferences:
         """Return in what an export with another example differs from the correct one, for the first
         example that decides a constant that the model has otherwise, or which nodes there are.
         """
@@ -144,7 +147,7 @@ class _File:
         made = [name for position in differences.missing for name in self._nodes[position].outputs]
         return any(self._program.decided(pairs[name]) for name in made if name in pairs)
 
-    def _frozen(self, spots: Sequence[Spot], apart: TwinDifferences) -> Culprit:
+    def _frozen_culprit(self, spots: Sequence[Spot], apart: TwinDifferences) -> Culprit:
         """Return the constants that follow from the example.
 
         Args:
@@ -163,7 +166,7 @@ class _File:
         by_size = not _follows_from_values(self._program)
         if not by_size:
             read = [one for one in self._program.nodes if one.op in _READ_BY_PYTHON]
-            origin = near(self._program.nodes, read[0]) or origin
+            origin = nearest_origin(self._program.nodes, read[0]) or origin
         if operation:
             facts.insert(0, evidence.exported(operation, [first.node.op]))
         note = remedies.KEEP_SIZE if by_size and self._again.exporter.sizes else ""
@@ -206,12 +209,13 @@ class _File:
         return self._culprit(changed, cause, [*facts, exported], remedy, MODEL_FILE, origin)
 
     def _is_statistics(self, weights: Sequence[Spot]) -> bool:
-        """Return whether all weights that differ are what BatchNorm is folded into, or belong to
-        it, while the program has other weights that are the same.
+        """Return whether running statistics of BatchNorm explain all weights that differ: they are
+        its mean and variance, or belong to a convolution that it is folded into, whose kernel is
+        scaled by channel.
         """
         folds = any("batch_norm" in node.op for node in self._program.nodes)
-        readers = {spot.node.op for spot in weights}
-        return folds and readers <= {"Conv", "ConvTranspose", "BatchNormalization"}
+        parameters = [*self._program.weights.values()]
+        return folds and all(is_statistic(spot, parameters) for spot in weights)
 
     def _other_nodes(self, differences: TwinDifferences) -> tuple[list[Fact], list[Node], str]:
         """Describe nodes that only one of both has: what they are, those of the model that are
@@ -263,7 +267,7 @@ class _File:
         done = operations(self._program.nodes, theirs, known - {theirs}) if theirs else []
         first: GraphNode | None = next((one for one in done if one.op != "getitem"), None)
         if first is not None:
-            return first.op, near(self._program.nodes, first)
+            return first.op, nearest_origin(self._program.nodes, first)
         return "", str(node.origin or "")
 
     def _counterparts(self) -> dict[str, str]:
@@ -324,17 +328,17 @@ def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterat
                 if name in larger and np.size(larger[name]) < _LARGEST:
                     larger[name] = np.concatenate([larger[name]] * 2, axis)
         yield larger
-    for changed in (_halved, _negated, np.zeros_like):
+    for changed in (_halve, _negate, np.zeros_like):
         yield {name: changed(np.asarray(array)) for name, array in feed.items()}
 
 
-def _halved(array: Any) -> Any:
+def _halve(array: Any) -> Any:
     if is_float(array):
         return (array * array.dtype.type(3)).astype(array.dtype)
     return array // 2 if array.dtype.kind in "iu" else array
 
 
-def _negated(array: Any) -> Any:
+def _negate(array: Any) -> Any:
     if array.dtype.kind == "b":
         return ~array
     return -array if is_float(array) else np.flip(array) // 3 if array.dtype.kind in "iu" else array

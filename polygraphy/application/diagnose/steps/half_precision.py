@@ -8,8 +8,8 @@ from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.lowered.half_verdict import (
     diagnose_precision_loss,
-    in_float32,
     is_observed,
+    widen_models,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.catalog.precisions import HALF
@@ -56,7 +56,7 @@ def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome
     rounded alike.
     """
     pair, feed = comparison.pair, comparison.feed
-    models = in_float32(case.model.proto, pair.reference.proto)
+    models = widen_models(case.model.proto, pair.reference.proto)
     with case.attempt(titles.IN_FLOAT32) as notes:
         if models is None:
             notes.append(steps.NOT_IN_HALF_PRECISION)

@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.comparisons.differences import find_differences, with_copying
+from polygraphy.application.diagnose.comparisons.differences import (
+    add_copy_command,
+    find_differences,
+)
 from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelComparison,
     matches_reference,
 )
-from polygraphy.application.diagnose.locating import first_non_finite, first_wrong, nodes_alone
+from polygraphy.application.diagnose.model_changes import Differences
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.parting import Differences
-from polygraphy.application.diagnose.tracing import Trace, renamed, trace
+from polygraphy.application.diagnose.tensor_trace import Trace, rename_tensors, trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import (
+    compare_isolated_nodes,
+    describe_first_error,
+    first_non_finite,
+)
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -43,7 +50,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
     culprits = differences.culprits
     broken = None
     if introduces_nan(comparison.outputs, goal):
-        broken = first_non_finite(case, trace(case, pair.party, feed))
+        broken = first_non_finite(case, trace_tensors(case, pair.party, feed))
     if broken is not None and _is_cause(case, broken, culprits):
         culprits = [with_reasons(broken, culprits)]
     if not culprits:
@@ -67,7 +74,7 @@ def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
     pair, feed, goal = comparison.pair, comparison.feed, comparison.goal
     for _ in range(_MOST_SEARCHES):
         differences = find_differences(case, pair, feed, goal, comparison.compared.most)
-        differences = with_copying(case, pair, differences, feed, goal)
+        differences = add_copy_command(case, pair, differences, feed, goal)
         open_set = _first_open_set(case, comparison, differences)
         if open_set is None:
             break
@@ -101,14 +108,14 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> None:
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
     with case.attempt(titles.LAYER_BY_LAYER) as notes:
         try:
-            right = trace(case.of(pair.reference), party, pair.feed_reference(feed)).values
+            right = trace_tensors(case.of(pair.reference), party, pair.feed_reference(feed)).values
             twins = {**{name: name for name in case.model.outputs}, **pair.pairing.tensors}
             computed = {name for node in case.model.nodes for name in node.makes}
             paired = {name: twin for name, twin in twins.items() if name in computed}
-            known = Trace(renamed(right, paired), feed, party)
-            first = first_wrong(case, party, known)
-            compared = nodes_alone(case, case.model, party, known).compared
-            case.measured(party.name, "isolated", compared)
+            known = Trace(rename_tensors(right, paired), feed, party)
+            first = describe_first_error(case, party, known)
+            compared = compare_isolated_nodes(case, case.model, party, known).compared
+            case.keep_errors(party.name, "isolated", compared)
         except (PolygraphyException, KeyError) as error:
             notes.append(steps.cannot_compare(error))
             return

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.comparisons.differences import prove_differences, with_copying
+from polygraphy.application.diagnose.comparisons.differences import (
+    add_copy_command,
+    prove_differences,
+)
 from polygraphy.application.diagnose.comparisons.model_pair import ModelPair
-from polygraphy.application.diagnose.lowered.half_verdict import recast
+from polygraphy.application.diagnose.lowered.half_verdict import find_cast
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import Fact
@@ -40,7 +43,7 @@ def explain_refusal(
     differences = prove_differences(
         case, pair, case.model.proto, pairing, suspects(pairing), feed, expected
     )
-    differences = with_copying(case, pair, differences, feed, expected)
+    differences = add_copy_command(case, pair, differences, feed, expected)
     case = evolve(case, repaired=differences.repaired)
     if differences.culprits:
         refusal = evidence.refused(pair.party.name, str(error), because=True)
@@ -70,7 +73,7 @@ def _describe_cast(
         facts.append(evidence.cannot_run_either(pair.arbiter.name, str(error)))
         party = MODEL
     reference_feeds = [*map(pair.feed_reference, feeds)]
-    remedy = recast(case, pair.reference, reference_feeds, pair.path, HALF[narrow])
+    remedy = find_cast(case, pair.reference, reference_feeds, pair.path, HALF[narrow])
     if remedy is None:
         return None
     facts.append(evidence.runs_when_cast(pair.party.name, pair.path, HALF[narrow]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
-from polygraphy.application.diagnose.rounding import adds_up
+from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.words import reasons
@@ -16,7 +16,7 @@ def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return whether rounding adds up to the difference, which nothing else explains."""
     most = comparison.compared.most
     runs = {0: comparison.values, 1: comparison.expected}
-    if most <= LARGE and adds_up(case, comparison.feeds, runs):
+    if most <= LARGE and rounding_accumulates(case, comparison.feeds, runs):
         if len(case.parties) > 1:
             return Skip("rounding adds up; the backends are compared with each other")
         return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)

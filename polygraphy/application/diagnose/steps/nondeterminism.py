@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.tracing import repeated
+from polygraphy.application.diagnose.tensor_trace import trace_repeatedly
 from polygraphy.domain.diagnosis.culprit import FAULT, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.regions import GraphNode, producers
 from polygraphy.domain.diagnosis.words import evidence
@@ -50,7 +50,7 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
     nobody wrote; none where handing out all tensors hides it, or they do not fit into memory.
     """
     try:
-        first, *others = repeated(case, party, case.feed, _RUNS) or [{}]
+        first, *others = trace_repeatedly(case, party, case.feed, _RUNS) or [{}]
     except REFUSALS:
         return []
     for index, node in enumerate(case.model.nodes):

@@ -20,10 +20,10 @@ from polygraphy.application.diagnose.counterparts import (
     change_weights,
     other_weights,
 )
-from polygraphy.application.diagnose.locating import judged
+from polygraphy.application.diagnose.golden_files import SavedRun
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import Part, compute_part, cut_part
-from polygraphy.application.diagnose.saved import SavedRun
+from polygraphy.application.diagnose.wrong_nodes import judge_tensor
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -35,7 +35,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.exported import (
     EXPORTER,
     layout_of,
-    near,
+    nearest_origin,
     operations,
     same_weight,
 )
@@ -116,13 +116,13 @@ class _ProgramTensors:
         ]
         proof = self._found.proof([str(one.tensor) for one in wrong if one.tensor in saved])
         culprits = [
-            self._explained(one, saved, side, proof) if one in wrong else one
+            self._explain_culprit(one, saved, side, proof) if one in wrong else one
             for one in found.result.culprits
         ]
-        culprits = self._helped(_merged(self._united(culprits)))
+        culprits = self._add_remedies(_merge_culprits(self._unite_culprits(culprits)))
         return evolve(found, result=evolve(found.result, culprits=culprits))
 
-    def _united(self, culprits: Sequence[Culprit]) -> list[Culprit]:
+    def _unite_culprits(self, culprits: Sequence[Culprit]) -> list[Culprit]:
         """Return culprits of which those that read the same wrong weight are one."""
         made = [*culprits]
         for names in dict.fromkeys(names for names, _ in self._blamed):
@@ -154,7 +154,9 @@ class _ProgramTensors:
         if is_known and len(lost) * 2 >= len(sizes):
             raise errors.different_program(len(lost), len(sizes))
 
-    def _explained(self, one: Culprit, saved: Values, side: Side, proof: list[Fact]) -> Culprit:
+    def _explain_culprit(
+        self, one: Culprit, saved: Values, side: Side, proof: list[Fact]
+    ) -> Culprit:
         """Return a culprit with the operation that it was exported from, why, and who is right."""
         nodes = self._case.model.nodes
         tensor = str(one.tensor)
@@ -164,22 +166,22 @@ class _ProgramTensors:
         known = set(self._found.pairs.values())
         done = operations(self._program.nodes, theirs, known - {theirs})
         region = region_before(nodes, tensor, saved.keys() | self._feed.keys())
-        value = self._alone(region, tensor, saved)
+        value = self._compute_alone(region, tensor, saved)
         facts = [*one.facts]
         origin = one.origin
         party, cause = EXPORTER, one.cause
         if done:
             first = next((each for each in done if each.op != "getitem"), done[0])
             ops = dict.fromkeys(nodes[i].op for i in region if nodes[i].op != "Constant")
-            facts.insert(0, evidence.exported(first.op, [*ops], _others(done, first)))
-            origin = near(self._program.nodes, first) or one.origin
-            party, said = self._judged(done, region, tensor, value, saved)
+            facts.insert(0, evidence.exported(first.op, [*ops], _other_operations(done, first)))
+            origin = nearest_origin(self._program.nodes, first) or one.origin
+            party, said = self._judge_operations(done, region, tensor, value, saved)
             others = None
             if party == EXPORTER and value is not None:
                 others = self._other_weights(one, done, region, (value, saved[tensor]), side)
             if others is not None:
-                said += self._with(others.values, side) or proof
-                return self._of_weights(evolve(one, facts=facts, origin=origin), others, said)
+                said += self._prove_weights(others.values, side) or proof
+                return self._blame_weights(evolve(one, facts=facts, origin=origin), others, said)
             facts += said
         if party == EXPORTER and not (one.cause in _PROVEN and one.remedy.proven):
             parts = [nodes[index] for index in region]
@@ -211,14 +213,14 @@ class _ProgramTensors:
         is_other = others is not None and is_sure and one.cause != "weight" and others.is_as_held
         return None if is_other else others  # With the module's weight as it is, it is that.
 
-    def _of_weights(self, one: Culprit, others: OtherWeights, said: Sequence[Fact]) -> Culprit:
+    def _blame_weights(self, one: Culprit, others: OtherWeights, said: Sequence[Fact]) -> Culprit:
         """Return a culprit whose weights are not those of the program."""
         nodes = [self._case.model.nodes[index] for index in others.readers]
         became, origin = one.facts[0], one.origin
         if others.operation is not None:
             ops = [*dict.fromkeys(each.op for each in nodes)]
             became = evidence.exported(others.operation.op, ops)
-            origin = near(self._program.nodes, others.operation) or origin
+            origin = nearest_origin(self._program.nodes, others.operation) or origin
         theirs = self._found.pairs.get(str(one.tensor), "")
         # A number that stands in a branch of Python's is another one in the other branch.
         is_branch = others.operation is None and bool(theirs and self._program.decided(theirs))
@@ -236,7 +238,7 @@ class _ProgramTensors:
         self._blamed.append((tuple(others.values), culprit))
         return culprit
 
-    def _with(self, weights: Mapping[str, Any], side: Side) -> list[Fact]:
+    def _prove_weights(self, weights: Mapping[str, Any], side: Side) -> list[Fact]:
         """Return that all outputs match with other weights; nothing where they do not."""
         try:
             whole = Part(self._case.model.proto, self._feed)
@@ -245,14 +247,16 @@ class _ProgramTensors:
             return []
         return [] if self._found.off(made) else [evidence.weights_restored()]
 
-    def _alone(self, region: Sequence[int], tensor: str, saved: Values, who: Any = None) -> Any:
+    def _compute_alone(
+        self, region: Sequence[int], tensor: str, saved: Values, who: Any = None
+    ) -> Any:
         """Return what nodes make of what the program computes; None where that cannot be run."""
         held: Any = ChainMap({}, saved, self._feed, self._found.own)  # type: ignore[arg-type]
         return compute_part(self._case.model, region, held, who or self._party, [tensor]).get(
             tensor
         )
 
-    def _judged(
+    def _judge_operations(
         self,
         done: Sequence[GraphNode],
         region: Sequence[int],
@@ -270,8 +274,8 @@ class _ProgramTensors:
                 return self._source, [evidence.framework_is_wrong(node.op, self._source)]
             facts = [evidence.framework_is_right(done[0].op)]
         formulas = resolve(SuspectedParty, "formulas")
-        made = self._alone(region, tensor, saved, formulas)
-        if made is not None and value is not None and not judged(value, made, 0.0)[1]:
+        made = self._compute_alone(region, tensor, saved, formulas)
+        if made is not None and value is not None and not judge_tensor(value, made, 0.0)[1]:
             facts.append(evidence.backend_follows_nodes(self._party.name))
         return EXPORTER, facts
 
@@ -283,7 +287,7 @@ class _ProgramTensors:
         right = self._program.alone(node.name, theirs, feed)
         if right is None or node.name not in theirs:
             return None
-        if not judged(theirs[node.name], right, 0.0)[1]:
+        if not judge_tensor(theirs[node.name], right, 0.0)[1]:
             return True
         read = {name: theirs[name] for name in node.reads if name in theirs}
         read.update(
@@ -294,13 +298,13 @@ class _ProgramTensors:
         made = [
             self._program.alone(
                 node.name,
-                ChainMap(_all_moved(read, seed), theirs),
-                _all_moved(feed, seed),
+                ChainMap(_move_all(read, seed), theirs),
+                _move_all(feed, seed),
             )
             for seed in _MOVES
         ]
         noise = spread([each for each in made if each is not None], right)
-        return not judged(theirs[node.name], right, noise)[1]
+        return not judge_tensor(theirs[node.name], right, noise)[1]
 
     def _causes(
         self,
@@ -337,11 +341,11 @@ class _ProgramTensors:
             made: Any = self._found.own.get(node.makes[0]) if node.op == "Cast" else None
             if is_float(made) and types and str(made.dtype) not in types:
                 yield "dtype", evidence.extra_cast(node.name, str(made.dtype), sorted(types))
-        yield from self._weights(done, nodes, side)
+        yield from self._missing_weights(done, nodes, side)
         if np.shape(value) != np.shape(right):
-            yield from _baked(nodes, side, value, right)
+            yield from _find_frozen_numbers(nodes, side, value, right)
 
-    def _weights(
+    def _missing_weights(
         self, done: Sequence[GraphNode], nodes: Sequence[GraphNode], side: Side
     ) -> Iterator[tuple[str, Fact]]:
         """Yield which weights of an operation the nodes do not have."""
@@ -360,7 +364,7 @@ class _ProgramTensors:
             if sized and not any(same_weight(held[one], right, reordered) for one in sized):
                 yield "weight", evidence.other_weight(sized[0], name, is_folded)
 
-    def _helped(self, culprits: Sequence[Culprit]) -> list[Culprit]:
+    def _add_remedies(self, culprits: Sequence[Culprit]) -> list[Culprit]:
         """Return culprits with what helps: another export, if one is right, or else a change of the
         model.
         """
@@ -398,7 +402,7 @@ class _ProgramTensors:
             else:
                 nothing = remedies.no_other_export(self._source)
                 made.append(evolve(one, remedy=Remedy(None, False, nothing)))
-        return _of_file(made, again) if again is not None and again.is_same_release else made
+        return _blame_file(made, again) if again is not None and again.is_same_release else made
 
     @property
     def _kind(self) -> str:
@@ -444,13 +448,13 @@ class _ProgramTensors:
         return "wrong" if self._found.off(own) else "right"
 
 
-def _all_moved(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
         name: moved(array, seed + number) for number, (name, array) in enumerate(arrays.items())
     }
 
 
-def _baked(
+def _find_frozen_numbers(
     nodes: Sequence[GraphNode], side: Side, value: Any, right: Any
 ) -> Iterator[tuple[str, Fact]]:
     """Yield which numbers of its example the exporter may have put into the model."""
@@ -464,12 +468,12 @@ def _baked(
             yield "constant", evidence.frozen_size(node.op, name, number, *shapes)
 
 
-def _others(done: Sequence[GraphNode], first: GraphNode) -> list[str]:
+def _other_operations(done: Sequence[GraphNode], first: GraphNode) -> list[str]:
     """Return what else an operation is exported with."""
     return [*dict.fromkeys(node.op for node in done if node.op not in ("getitem", first.op))]
 
 
-def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
+def _merge_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:
     """Return culprits without those of which the nodes are another's, or a part of them: several
     results of one operation.
     """
@@ -487,7 +491,7 @@ def _blame(party: str, one: Culprit) -> Culprit:
     return evolve(one, party=party) if one.party == MODEL else one
 
 
-def _of_file(culprits: Sequence[Culprit], again: ExportedAgain) -> list[Culprit]:
+def _blame_file(culprits: Sequence[Culprit], again: ExportedAgain) -> list[Culprit]:
     """Return culprits of which those that an exporter is blamed for are one, the file: exported
     again, it is right.
     """

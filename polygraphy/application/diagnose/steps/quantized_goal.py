@@ -54,6 +54,10 @@ _NEARLY = 1.05
 """A set is run in the backend if the model with switches is above the target by less than this."""
 _CHECKED = 60
 """So many sets are run in the backend at most."""
+_SHARED, _SHARED_RATIO = 0.05, 4.0
+"""One scale for all channels is reported if the worst channel loses more than this share, and so
+many times what it would lose with its own scale.
+"""
 _AS_BEFORE = 0.03
 """A model counts as quantized alike if the metric differs by less than this share."""
 _FEW = 8
@@ -167,9 +171,14 @@ class _GoalSearch:
                 self._saved(DiagnosisResult(FAULT, culprits, reason=notes), model.mixed(())), case
             )
         off = rules.off(kept)
-        for number in sorted(off, key=lambda one: -powers[one])[:2]:
+        lost = {number: losses[number].loss for number in off if number in losses}
+        for number in sorted(lost, key=lambda one: -lost[one])[:2]:
             site = model.sites[number]
-            facts.append(words.site_loss(site.name, site.kind, site.format, losses.get(number)))
+            facts.append(words.site_loss(site.name, site.kind, site.format, losses[number]))
+        for number in lost:
+            shared = losses[number].shared
+            if shared is not None and shared[0] > max(_SHARED, _SHARED_RATIO * shared[1]):
+                facts.append(words.shared_scale(model.sites[number].name, *shared))
         line = exclusion(model.producer, kept)
         again = self._quantized_again(model, kept, before)
         ops = {node.name: node.op for node in model.nodes}

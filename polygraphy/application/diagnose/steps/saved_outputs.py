@@ -6,12 +6,15 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
-from polygraphy.application.diagnose.locating import first_non_finite
-from polygraphy.application.diagnose.lowered.half_verdict import diagnose_saved_outputs, half_model
+from polygraphy.application.diagnose.lowered.half_verdict import (
+    diagnose_saved_outputs,
+    find_half_model,
+)
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.outputs_alone import of_outputs, with_change
-from polygraphy.application.diagnose.rounding import explained
-from polygraphy.application.diagnose.tracing import trace
+from polygraphy.application.diagnose.outputs_alone import add_change, explain_outputs
+from polygraphy.application.diagnose.rounding import rounding_explains
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import first_non_finite
 from polygraphy.domain.diagnosis.closeness import introduces_nan
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
@@ -19,7 +22,7 @@ from polygraphy.domain.diagnosis.words import reasons
 
 def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return whether rounding explains all outputs that differ."""
-    if not explained(case, comparison.feeds, comparison.values, comparison.fitted.sets):
+    if not rounding_explains(case, comparison.feeds, comparison.values, comparison.fitted.sets):
         return Skip("rounding does not explain the outputs")
     return Found(DiagnosisResult(AGREE, reason=reasons.ROUNDED), case)
 
@@ -37,7 +40,7 @@ def explain_by_nan(case: Case, comparison: SavedComparison) -> StepOutcome:
     if broken is None:
         return Skip("no node makes NaN that was not saved")
     run = (comparison.feed, comparison.saved, comparison.outputs)
-    culprit = with_change(case, run, broken, comparison.arbiter)
+    culprit = add_change(case, run, broken, comparison.arbiter)
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 
 
@@ -47,12 +50,12 @@ def find_first_nan(case: Case, comparison: SavedComparison) -> Culprit | None:
     """
     if comparison.run.is_traced or not introduces_nan(comparison.outputs, comparison.saved):
         return None
-    return first_non_finite(case, trace(case, comparison.arbiter, comparison.feed))
+    return first_non_finite(case, trace_tensors(case, comparison.arbiter, comparison.feed))
 
 
 def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Return what half precision does to a model that computes in it, if that explains it."""
-    half = half_model(case, [comparison.feed])
+    half = find_half_model(case, [comparison.feed])
     if half is None or not half.is_whole:
         return Skip("the model does not compute in half precision")
     saved, outputs = comparison.saved, comparison.outputs
@@ -62,7 +65,7 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
     """Find out why outputs differ, where nothing before them was saved."""
     run = (comparison.feed, comparison.saved, comparison.outputs)
-    answer = of_outputs(case, run, comparison.compared.found, comparison.arbiter)
+    answer = explain_outputs(case, run, comparison.compared.found, comparison.arbiter)
     fitted = comparison.fitted
     if fitted.lost and isinstance(answer, Found) and answer.result.verdict == INCONCLUSIVE:
         return evolve(answer, result=evolve(answer.result, reason=fitted.doubt(differs=True)))

@@ -13,13 +13,13 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
-from polygraphy.application.diagnose.locating import first_wrong, nodes_alone
+from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Part, cut_part
-from polygraphy.application.diagnose.rounding import adds_up
-from polygraphy.application.diagnose.saved import Lent
+from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
-from polygraphy.application.diagnose.tracing import Trace
+from polygraphy.application.diagnose.tensor_trace import Trace
+from polygraphy.application.diagnose.wrong_nodes import compare_isolated_nodes, describe_first_error
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal, mean_square_error
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -37,9 +37,9 @@ from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_bef
 from polygraphy.domain.diagnosis.solving import solved_weights
 from polygraphy.domain.diagnosis.variants import (
     Variant,
-    explains,
-    guess,
+    guess_cause,
     integers,
+    matches_expected,
     resized,
     unknowns,
     variants,
@@ -106,13 +106,15 @@ class _SavedTensors:
         case, model, comparison = self._case, self._case.model, self._comparison
         feed, saved = comparison.feed, comparison.in_own_types()
         order = producers(model.nodes)
-        values = Lent((name for name in saved if name in order), saved.__getitem__)
+        values = LazySubset((name for name in saved if name in order), saved.__getitem__)
         known = Trace(values, feed, self._third)
-        self._lost = Lent((name for name in saved if name not in order), saved.__getitem__)
+        self._lost = LazySubset((name for name in saved if name not in order), saved.__getitem__)
         with case.attempt(titles.LAYER_BY_LAYER) as notes:
-            first = first_wrong(case, self._party, known, comparison.errors.get(comparison.number))
+            first = describe_first_error(
+                case, self._party, known, comparison.errors.get(comparison.number)
+            )
             notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
-        differing = self._wrong_alone(known)
+        differing = self._find_wrong_tensors(known)
         if differing is None:
             return Unexplained(reasons.NO_NODES)
         regions: dict[str, list[int]] = {}
@@ -123,16 +125,18 @@ class _SavedTensors:
         if not regions:
             feeds = comparison.feeds[: len(comparison.fitted.sets)]
             runs = {0: comparison.values, 1: comparison.fitted.sets}
-            if comparison.compared.most > LARGE or not adds_up(case, feeds, runs):
+            if comparison.compared.most > LARGE or not rounding_accumulates(case, feeds, runs):
                 reason = reasons.follows_but_differs(self._party.name, self._run.is_traced)
                 return Unexplained(reason)
             return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
         side = model.indexed_graph
-        positions = {self._first(side, index): index for index in range(len(side.nodes))}
+        positions = {self._first_output(side, index): index for index in range(len(side.nodes))}
         culprits = []
         for name, region in regions.items():
             index = positions.get(next(iter(model.nodes[region[-1]].makes), ""))
-            culprits.append(self._named(name, region, differing[name], side, index, known))
+            culprits.append(
+                self._describe_culprit(name, region, differing[name], side, index, known)
+            )
         entering = [
             one for one, region in zip(culprits, regions.values())
             if any(set(model.nodes[index].reads) & feed.keys() for index in region)
@@ -143,13 +147,13 @@ class _SavedTensors:
             and not any(x.remedy.proven for x in culprits)
         )
         if is_entry and self._is_other_data(known, regions, differing, feed):
-            return Found(self._of_data(culprits), case)
+            return Found(self._blame_data(culprits), case)
         if len(self._changed) == len(culprits):
-            remedy = case.undoing(side, self._changed)
+            remedy = case.undo_changes(side, self._changed)
             culprits = [evolve(one, remedy=remedy) for one in culprits]
         return Found(DiagnosisResult(FAULT, culprits), case)
 
-    def _wrong_alone(self, known: Trace) -> dict[str, tuple[Deviation, Any]] | None:
+    def _find_wrong_tensors(self, known: Trace) -> dict[str, tuple[Deviation, Any]] | None:
         """Return the tensors that no party makes of what was saved, with what it makes; None where
         nobody can compute the nodes alone.
         """
@@ -159,17 +163,17 @@ class _SavedTensors:
             self._computed = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
-                    made_alone = nodes_alone(case, case.model, party, known)
+                    made_alone = compare_isolated_nodes(case, case.model, party, known)
                 except BackendError as error:
                     notes.append(steps.cannot_run_nodes(party.name, error))
                     continue
-                case.measured(party.name, "isolated", made_alone.compared)
+                case.keep_errors(party.name, "isolated", made_alone.compared)
                 self._computed.append(party.name)
                 wrong.append(
                     {
                         name: (made, made_alone.values[name])
                         for name, made in made_alone.wrong
-                        if _counts(made, self._rounding(name))
+                        if _is_relevant(made, self._rounding(name))
                     }
                 )
             if not wrong:
@@ -189,10 +193,10 @@ class _SavedTensors:
         return _STEPS * max(epsilon or 0.0, self._coarse)
 
     @staticmethod
-    def _first(side: Side, index: int) -> str:
+    def _first_output(side: Side, index: int) -> str:
         return next(filter(None, side.nodes[index].outputs), "")
 
-    def _named(
+    def _describe_culprit(
         self,
         name: str,
         region: Sequence[int],
@@ -209,14 +213,14 @@ class _SavedTensors:
         ]
         source = "program" if self._run.is_traced else "saved"
         facts = [evidence.wrong_from_saved(name, wrong[0], source, [*self._computed])]
-        if turned := self._turned(name, known):
+        if turned := self._inverted_condition(name, known):
             facts.append(evidence.other_branch(turned, source))
             remedy = Remedy(None, True, remedies.invert_condition(turned))
             return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
-            variant = self._variant(name, region, side, index, known, wrong[1])
-            variant = variant or self._rewired(name, region, side, index, known)
+            variant = self._find_variant(name, region, side, index, known, wrong[1])
+            variant = variant or self._find_other_input(name, region, side, index, known)
             weight = (
                 None if variant else self._solved_weight(name, region, side, index, wrong[1], known)
             )
@@ -227,14 +231,14 @@ class _SavedTensors:
             elif weight is not None:
                 cause, change, note = weight.cause, weight.change, remedies.PASS_REFERENCE
             else:
-                cause, change = guess(side, index, wrong[1], known.values[name])
+                cause, change = guess_cause(side, index, wrong[1], known.values[name])
                 if not self._run.is_traced:
                     note = remedies.PASS_REFERENCE
             facts.append(evidence.changed(change))
             if proven:
                 facts.append(evidence.undone_gives_expected(source=source))
         elif self._run.is_traced:
-            cause, said, one = self._inside(name, computing, region, side, known)
+            cause, said, one = self._find_changed_node(name, computing, region, side, known)
             facts += said
             computing, proven = ([one], True) if one is not None else (computing, False)
         else:
@@ -249,20 +253,20 @@ class _SavedTensors:
             op=nodes[computing[-1]].op if len(computing) == 1 else "",
         )
 
-    def _inside(
+    def _find_changed_node(
         self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, known: Trace
     ) -> tuple[str, list[Fact], int | None]:
         """Return which of some nodes explains what they make, if it is another: the cause, what
         shows it, and which it is, where that is proven.
         """
-        positions = {self._first(side, index): index for index in range(len(side.nodes))}
+        positions = {self._first_output(side, index): index for index in range(len(side.nodes))}
         for one in computing if len(computing) <= _INSIDE else ():
             target = next(iter(self._case.model.nodes[one].makes))
             index = positions.get(target)
             variant = (
                 None
                 if index is None
-                else self._variant(name, region, side, index, known, target=target)
+                else self._find_variant(name, region, side, index, known, target=target)
             )
             if variant is not None:
                 self._changed.append(variant)
@@ -271,7 +275,7 @@ class _SavedTensors:
                 return variant.cause, [evidence.changed(variant.change), proof], one
         return "changed", [], None
 
-    def _turned(self, name: str, known: Trace) -> str:
+    def _inverted_condition(self, name: str, known: Trace) -> str:
         """Return the If that makes a tensor as it was saved where its condition is the other; empty
         where there is none.
         """
@@ -288,7 +292,7 @@ class _SavedTensors:
             made = self._load(part)(feed)[name]
         except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
             return ""
-        return whole.nodes[index].name if explains(made, known.values[name]) else ""
+        return whole.nodes[index].name if matches_expected(made, known.values[name]) else ""
 
     def _load(self, part: Part) -> Compute:
         """Return what computes a part of the model, by a party that has its operators."""
@@ -319,11 +323,11 @@ class _SavedTensors:
                 values = self._load(part.change(name, variant))(part.feed)
             except PolygraphyException:
                 continue
-            if explains(values.get(name), goal):
+            if matches_expected(values.get(name), goal):
                 return variant
         return None
 
-    def _variant(
+    def _find_variant(
         self,
         name: str,
         region: Sequence[int],
@@ -365,17 +369,17 @@ class _SavedTensors:
         for variant in tried:
             if not set(variant.node.inputs) <= {"", *part.feed, *side.weights, *between}:
                 continue
-            if explains(compute(variant), goal):
+            if matches_expected(compute(variant), goal):
                 return variant
         node = side.nodes[index]
         for unknown in unknowns(node) if not target else ():
-            solved = self._solved(partial(with_number, node, unknown), compute, goal)
+            solved = self._solve_number(partial(with_number, node, unknown), compute, goal)
             if solved is not None:
                 return solved
         return None
 
     @staticmethod
-    def _solved(
+    def _solve_number(
         made: Callable[[float], Variant], compute: Callable[[Variant], Any], goal: Any
     ) -> Variant | None:
         """Return the variant whose number, found by golden section, makes what was saved."""
@@ -384,9 +388,9 @@ class _SavedTensors:
             return mean_square_error(compute(made(number)), goal)
 
         variant = made(nearest_number(error, signs=(1.0,), exponents=_EXPONENTS, digits=3))
-        return variant if explains(compute(variant), goal) else None
+        return variant if matches_expected(compute(variant), goal) else None
 
-    def _rewired(
+    def _find_other_input(
         self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
     ) -> Variant | None:
         """Return that a node reads another tensor than it should, if one that was saved makes what
@@ -416,7 +420,7 @@ class _SavedTensors:
                     made = compute({**given, operand: others[other]})[name]
                 except BackendError:
                     continue
-                if explains(made, known.values[name]):
+                if matches_expected(made, known.values[name]):
                     change = changes.other_input(node.op, operand, other)
                     if other in self._lost:
                         change = changes.lost_node_between(node.op, other)
@@ -440,12 +444,12 @@ class _SavedTensors:
             return False
         return all(not _is_related(value, known.values[name]) for name, (_, value) in wrong.items())
 
-    def _of_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
+    def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
         reason = reasons.other_data([name for one in culprits[:4] for name in one.nodes[-1:]])
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
 
 
-def _counts(made: Deviation, rounding: float) -> bool:
+def _is_relevant(made: Deviation, rounding: float) -> bool:
     return made.relative > max(1e-5, rounding) or not np.isfinite(made.relative)
 
 

@@ -142,7 +142,7 @@ def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
 
 @fact
 def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
-    what = f"{kind.capitalize()} {name!r} ({stored or 'quantized'})"
+    what = f"{kind.capitalize()} {_plain(name)!r} ({stored or 'quantized'})"
     if loss is None:
         return f"{what} is quantized at run time."
     least = f", at least {_percent(loss.least)} with these bits" if loss.least else ""
@@ -150,12 +150,21 @@ def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
 
 
 @fact
+def shared_scale(name: str, loss: float, possible: float) -> str:
+    return (
+        f"Weight {_plain(name)!r} has one scale for channels of different size: the worst channel"
+        f" loses {_percent(loss)} of its RMS, {_percent(possible)} with a scale for each channel"
+        " (per_channel=True)."
+    )
+
+
+@fact
 def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
     text = _CAUSES[cause].format(cut=_percent(loss.cut))
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
     return (
-        f"{text}: {site.kind} {site.name!r} ({site.format}) loses {_percent(loss.loss)} of its"
-        f" RMS{channel}; {_percent(loss.least)} is possible with these bits."
+        f"{text}: {site.kind} {_plain(site.name)!r} ({site.format}) loses {_percent(loss.loss)} of"
+        f" its RMS{channel}; {_percent(loss.least)} is possible with these bits."
     )
 
 
@@ -171,11 +180,11 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     best = loss.best
     if site.kind == "bias" or best is None:
         return (
-            f"Quantize the bias {site.name!r} again with the scale of the input times that of the"
-            f" weight, or keep it in float.{command}"
+            f"Quantize the bias {_plain(site.name)!r} again with the scale of the input times that"
+            f" of the weight, or keep it in float.{command}"
         )
     if site.kind != "activation":
-        return f"Quantize the weight {site.name!r} again from its float values.{command}"
+        return f"Quantize the weight {_plain(site.name)!r} again from its float values.{command}"
     scale, zero = float(np.ravel(best.scale)[0]), int(np.ravel(best.zero_point)[0])
     low, high = loss.spread
     return (
@@ -228,6 +237,11 @@ def diffuse(
             else " Not tried: weights per channel, or with more bits."
         )
     return text
+
+
+def _plain(name: str) -> str:
+    """Return the name of a tensor in the model in floating point."""
+    return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")
 
 
 def _plural(kind: str, count: int) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 
 from attrs import evolve
 
-from polygraphy.application.diagnose.blaming import blamed, refusal_passes
-from polygraphy.application.diagnose.careful import CarefulParty
+from polygraphy.application.diagnose.backend_culprits import culprit_at, refusal_passes
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
-from polygraphy.application.diagnose.locating import Place, judged
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.parts import Part, compute_part, feed_part
-from polygraphy.application.diagnose.tracing import Trace, trace, with_branches
-from polygraphy.application.diagnose.voting import vote
+from polygraphy.application.diagnose.subprocesses import CarefulParty
+from polygraphy.application.diagnose.tensor_trace import Trace, inline_branches, trace_tensors
+from polygraphy.application.diagnose.third_opinion import vote
+from polygraphy.application.diagnose.wrong_nodes import Place, judge_tensor
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     INCONCLUSIVE,
@@ -64,7 +64,7 @@ def diagnose_refusals(
     for error in refusals.values():
         if isinstance(error, UnavailableError):
             raise error
-    branched = evolve(case, model=with_branches(case, [feed]))
+    branched = evolve(case, model=inline_branches(case, [feed]))
     if branched.model is case.model or not any(
         _runs(branched, CarefulParty(case.parties[index]), feed) for index in refusals
     ):  # Else what is refused stands in a branch that is not taken.
@@ -75,7 +75,7 @@ def diagnose_refusals(
         if any(case.parties[i] is party for i in refusals):
             continue
         try:
-            known = trace(case, party, feed)
+            known = trace_tensors(case, party, feed)
             break
         except REFUSALS:
             continue
@@ -83,21 +83,21 @@ def diagnose_refusals(
     if known is None and len(refusals) == len(case.parties):
         first, *rest = (case.parties[index].name for index in refusals)
         also = reasons.cannot_either(rest) if rest else ""
-        raise BackendError(f"{messages[0]}{also}{_of_open_shapes(case)}", backend=first)
+        raise BackendError(f"{messages[0]}{also}{_describe_open_shapes(case)}", backend=first)
     if known is None:
-        reason = reasons.nobody_runs(" ".join(messages), _of_open_shapes(case))
+        reason = reasons.nobody_runs(" ".join(messages), _describe_open_shapes(case))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     culprits = []
     with case.attempt("refusal") as result:
         for index, error in refusals.items():
             # What is refused may crash without some of the rewrites, if it did not at once.
             careful = CarefulParty(case.parties[index])
-            found = refused(case, careful, known, str(error), others)
+            found = find_refused_nodes(case, careful, known, str(error), others)
             if found is not None:
-                found = _of_names(found)
+                found = _blame_names(found)
                 culprits.append(found)
                 result.append(steps.refused_nodes(len(found.nodes), len(case.model.nodes)))
-    if lacking := _lacking(culprits, refusals.values()):
+    if lacking := _describe_lost_operators(culprits, refusals.values()):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=lacking), case)
     if not culprits:
         reason = reasons.no_part_refused(" ".join(messages))
@@ -105,7 +105,7 @@ def diagnose_refusals(
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
-def _of_names(found: Culprit) -> Culprit:
+def _blame_names(found: Culprit) -> Culprit:
     """Return who is to blame of nodes that are refused together only: where they have one name, the
     model.
     """
@@ -116,7 +116,9 @@ def _of_names(found: Culprit) -> Culprit:
     return evolve(found, party=MODEL, cause="names", facts=facts, remedy=remedy, rewrite=None)
 
 
-def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]) -> str:
+def _describe_lost_operators(
+    culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]
+) -> str:
     """Return which operators backends lack that the standard does not ask for, and what to do;
     empty where something else is refused, too.
     """
@@ -130,7 +132,7 @@ def _lacking(culprits: Sequence[Culprit], errors: Iterable[PolygraphyException])
     return reasons.lost_operators(lacks)
 
 
-def refused(
+def find_refused_nodes(
     case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed] = ()
 ) -> Culprit | None:
     """Return the fewest nodes that a party refuses with the values that another computed; None
@@ -160,25 +162,25 @@ def refused(
         except PolygraphyException:
             return True
 
-    end = _first(len(nodes), lambda count: refuses(range(count)))
+    end = _smallest_number(len(nodes), lambda count: refuses(range(count)))
     if end is None:
-        return _only_whole(case, party, known, message, others)
+        return _refused_whole(case, party, known, message, others)
     firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
         facts = [evidence.refused(party.name, message), evidence.each_node_refused()]
         return Culprit([], None, party.name, "refusal", facts=facts, op="Model")
-    start = end - (_first(end, lambda count: refuses(range(end - count, end))) or end)
+    start = end - (_smallest_number(end, lambda count: refuses(range(end - count, end))) or end)
     chosen = ddmin(
         range(start, end), lambda some: Outcome.BAD if some and refuses(some) else Outcome.GOOD
     )
-    if (wrong := _wrong_before(case, party, known, chosen[:-1])) is not None:
+    if (wrong := _wrong_node_before(case, party, known, chosen[:-1])) is not None:
         refusal = evidence.refused(party.name, message, because=True)
         return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
-    return _of_part(case, party, known, message, chosen, part_of(chosen), plain, others)
+    return _refused_part(case, party, known, message, chosen, part_of(chosen), plain, others)
 
 
-def _of_part(
+def _refused_part(
     case: Case,
     party: SuspectedParty,
     known: Trace,
@@ -234,7 +236,7 @@ def _of_part(
     )
 
 
-def _only_whole(
+def _refused_whole(
     case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed]
 ) -> Culprit | None:
     """Return what makes a party refuse a model of which it refuses no part alone; None where
@@ -257,7 +259,7 @@ def _only_whole(
     return Culprit([], None, party.name, "refusal", rewrite, facts, remedy, "Model")
 
 
-def _wrong_before(
+def _wrong_node_before(
     case: Case, party: SuspectedParty, known: Trace, chosen: Sequence[int]
 ) -> Culprit | None:
     """Return the first of some nodes that a party computes wrongly alone: what reads them may be
@@ -270,14 +272,14 @@ def _wrong_before(
             if name not in made or name not in known.values:
                 continue
             op = case.model.nodes[index].op
-            off, is_wrong = judged(made[name], known.values[name], 0.0, op)
+            off, is_wrong = judge_tensor(made[name], known.values[name], 0.0, op)
             place = Place([index], name, off, fused=False)
             if is_wrong and vote(case, place, party, known).party:
-                return blamed(case, party, place, known)
+                return culprit_at(case, party, place, known)
     return None
 
 
-def _first(most: int, holds: Callable[[int], bool]) -> int | None:
+def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
     """Return the smallest number from 1 for which something holds that holds for all larger ones;
     None where it does not hold for the largest.
     """
@@ -303,7 +305,7 @@ def _runs(case: Case, party: SuspectedParty, *feeds: Feed, whole: bool = False, 
     return True
 
 
-def _of_open_shapes(case: Case) -> str:
+def _describe_open_shapes(case: Case) -> str:
     """Describe inputs of which dimensions are open, which became 1 by default."""
     names = [
         name
@@ -316,7 +318,7 @@ def _of_open_shapes(case: Case) -> str:
     return reasons.open_shapes(names)
 
 
-def refused_narrow(case: Case, wide: SuspectedParty, message: str) -> Culprit:
+def half_refusal(case: Case, wide: SuspectedParty, message: str) -> Culprit:
     """Describe that a party refuses in half precision what it runs in float32, where all agree."""
     facts = [evidence.refused(wide.name, message), evidence.runs_in_float32()]
     remedy = Remedy(case.command(wide, is_auto=True) or None, True)

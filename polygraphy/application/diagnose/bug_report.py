@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.application.diagnose.careful import CarefulParty
 from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.parts import Part, feed_part
-from polygraphy.application.diagnose.tracing import trace
+from polygraphy.application.diagnose.subprocesses import CarefulParty
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.binding import keyed, resolve
 from polygraphy.domain.diagnosis.commands import report_command
 from polygraphy.domain.diagnosis.culprit import (
@@ -29,10 +29,10 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.failure import (
     PROGRAM_FILE,
     Failure,
-    failing,
+    find_failing_outputs,
     usual_tolerances,
 )
-from polygraphy.domain.diagnosis.regions import around
+from polygraphy.domain.diagnosis.regions import nodes_around
 from polygraphy.domain.diagnosis.words import evidence, steps, titles
 from polygraphy.domain.diagnosis.words.issue import issue_of
 from polygraphy.domain.tensors.precision import is_float
@@ -86,7 +86,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
                 break
         else:
             failure = None
-        said.append(_said(case, failure, program if folder is not None else ""))
+        said.append(_describe_failure(case, failure, program if folder is not None else ""))
     reports = resolve(DiagnosisReports)
     if folder is not None and failure is not None:
         reports.handed_over(folder, f"{failure.culprit.party}: {failure.said}")
@@ -104,7 +104,7 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
             write_text(issue, text)
 
 
-def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
+def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     """Return a result in which the first culprit says how it is handed over, where a party is at
     fault for it and nothing is known to help.
     """
@@ -125,7 +125,7 @@ def with_report(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     return evolve(result, culprits=made)
 
 
-def _said(case: Case, failure: Failure | None, program: str) -> str:
+def _describe_failure(case: Case, failure: Failure | None, program: str) -> str:
     if failure is None:
         return steps.NO_PART_FAILS
     shown = PROGRAM_FILE if program else ""
@@ -151,7 +151,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     known = None
     for able in (third, *case.parties):
         try:
-            known = trace(case, able, case.feed)
+            known = trace_tensors(case, able, case.feed)
             break
         except REFUSALS:
             continue
@@ -162,7 +162,7 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     places = [i for i, node in enumerate(case.model.nodes) if node.name in set(culprit.nodes)]
     size = 0
     for hops in _HOPS if places else ():
-        chosen = around(case.model.nodes, places, hops)
+        chosen = nodes_around(case.model.nodes, places, hops)
         if len(chosen) in (size, len(case.model.nodes)):
             continue
         size = len(chosen)
@@ -226,7 +226,7 @@ def _failure(
     else:
         if culprit.cause == "refusal":
             return None
-        seen = failing(values, expected, plain) or _unusual(culprit, values)
+        seen = find_failing_outputs(values, expected, plain) or _broken_outputs(culprit, values)
     if seen is None:
         return None
     without = culprit.rewrite.split("+") if culprit.rewrite else ()
@@ -235,7 +235,7 @@ def _failure(
     )
 
 
-def _unusual(culprit: Culprit, values: Values) -> tuple[str, dict[str, float | None]] | None:
+def _broken_outputs(culprit: Culprit, values: Values) -> tuple[str, dict[str, float | None]] | None:
     """Return which outputs are no numbers, where that is the fault: what is right is that, too."""
     broken = [
         name for name, value in values.items() if is_float(value) and not np.isfinite(value).all()

@@ -51,7 +51,7 @@ class CarefulParty:
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return what loads and runs a model; see the port."""
-        return lambda feed: alone(
+        return lambda feed: run_in_subprocess(
             lambda: self._party.load(model, plain=plain, without=without)(feed), self._party
         )
 
@@ -59,7 +59,9 @@ class CarefulParty:
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
         """Return the graph that is really run; see the port."""
-        return alone(lambda: self._party.executed(model, without=without, level=level), self._party)
+        return run_in_subprocess(
+            lambda: self._party.executed(model, without=without, level=level), self._party
+        )
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         return self._party.remedy(plain=plain, without=without)
@@ -118,7 +120,7 @@ class WarmParty:
     ) -> Any | None:
         """Return the graph that is really run; see the port."""
         how = {"without": list(without), **({} if level is None else {"level": level})}
-        return self._ask(_call_method, "executed", how, _evaluated(model))
+        return self._ask(_call_method, "executed", how, _evaluate(model))
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         how = {"plain": plain, "without": list(without)}
@@ -140,7 +142,7 @@ class WarmParty:
     def keep(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
         """Load a model there."""
         return self._attempt(
-            lambda: self._process.keep(_call_method, self._kept(), "load", how, _evaluated(model))
+            lambda: self._process.keep(_call_method, self._kept(), "load", how, _evaluate(model))
         )
 
     def compute(self, loaded: KeptObject, feed: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +198,7 @@ def _compute(loaded: Compute, feed: Mapping[str, Any]) -> dict[str, Any]:
     return loaded(feed)
 
 
-def _evaluated(model: Any) -> Any:
+def _evaluate(model: Any) -> Any:
     return model() if callable(model) else model
 
 
@@ -240,7 +242,7 @@ def close(parties: Sequence[SuspectedParty]) -> None:
             party.close()
 
 
-def alone(
+def run_in_subprocess(
     function: Callable[[], T],
     who: str | SuspectedParty,
     timeout: float | None = None,
@@ -288,13 +290,13 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
     if not party.rewrites or not feed or isinstance(party, WarmParty):
         return
     try:
-        alone(lambda: party.load(model)(feed) and None, party)
+        run_in_subprocess(lambda: party.load(model)(feed) and None, party)
     except BackendError as error:
         error.backend = error.backend or party.name  # Of a crash, only the caller knows whose.
         raise
 
 
-def those(
+def filter_in_subprocess(
     guesses: Iterator[T], is_right: Callable[[T], bool], who: str | SuspectedParty
 ) -> Iterator[T]:
     """Yield the guesses that are right; one at which the backend crashes is not."""
@@ -309,21 +311,23 @@ def those(
                 yield guess
         return
     while made := list(islice(guesses, _AT_ONCE)):
-        yield from _those(made, is_right, who)
+        yield from _filter_guesses(made, is_right, who)
 
 
-def _those(
+def _filter_guesses(
     guesses: Sequence[T], is_right: Callable[[T], bool], who: str | SuspectedParty
 ) -> Iterator[T]:
     rest = list(guesses)
     while rest:
         try:
-            found = alone(partial(_first, rest, is_right), who, timeout=_LONGEST, is_silent=True)
+            found = run_in_subprocess(
+                partial(_first_right, rest, is_right), who, timeout=_LONGEST, is_silent=True
+            )
         except BackendError:
             if len(rest) > 1:
                 half = len(rest) // 2
-                yield from _those(rest[:half], is_right, who)
-                yield from _those(rest[half:], is_right, who)
+                yield from _filter_guesses(rest[:half], is_right, who)
+                yield from _filter_guesses(rest[half:], is_right, who)
             return
         if found is None:
             return
@@ -331,5 +335,5 @@ def _those(
         rest = rest[found + 1 :]
 
 
-def _first(guesses: Sequence[T], is_right: Callable[[T], bool]) -> int | None:
+def _first_right(guesses: Sequence[T], is_right: Callable[[T], bool]) -> int | None:
     return next((index for index, guess in enumerate(guesses) if is_right(guess)), None)

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.tracing import renamed, trace
+from polygraphy.application.diagnose.tensor_trace import rename_tensors, trace_tensors
 from polygraphy.binding import bind, resolve
 from polygraphy.diagnose import diagnose
 from polygraphy.domain import rounding as judging
@@ -151,16 +151,16 @@ def test_tensors_that_lie_in_a_file_stay_there_under_other_names() -> None:
         resolve(DiagnosisReports),
         8 * NBYTES,
     )
-    known = trace(case, party, feed).values
+    known = trace_tensors(case, party, feed).values
     tracemalloc.start()
     try:
-        other = renamed(known, {f"_{name}": name for name in known})
+        other = rename_tensors(known, {f"_{name}": name for name in known})
         assert tracemalloc.get_traced_memory()[1] < NBYTES
     finally:
         tracemalloc.stop()
     assert [*other] == [f"_{name}" for name in known]
     np.testing.assert_array_equal(other["_c1"], known["c1"])
-    assert [*renamed(dict(known), {"other": "c1", "none": "missing"})] == ["other"]
+    assert [*rename_tensors(dict(known), {"other": "c1", "none": "missing"})] == ["other"]
 
 
 def test_without_a_budget_tensors_take_less_than_a_gigabyte_however_much_is_free() -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.application.diagnose.careful import CarefulParty
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.parts import cut_part, feed_part
+from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.accuracy.answer_log import Spool
-from polygraphy.domain.diagnosis.facts import together
+from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.regions import region_before
 from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.search.layers import Layer, plan_windows
@@ -59,11 +59,13 @@ class Trace:
 
     def sizes(self) -> dict[str, int]:
         """Return how many bytes each tensor takes."""
-        known = self.values.sizes if isinstance(self.values, _Spooled) else _sizes(self.values)
+        known = (
+            self.values.sizes if isinstance(self.values, _SpooledTensors) else _sizes(self.values)
+        )
         return {**known, **_sizes(self.feed)}
 
 
-class _Spooled(MutableMapping[str, Any]):
+class _SpooledTensors(MutableMapping[str, Any]):
     """Arrays in a file, each read when it is asked for.
 
     Attributes:
@@ -76,9 +78,9 @@ class _Spooled(MutableMapping[str, Any]):
         self._held: dict[str, Any] = {}
         self._tickets: dict[str, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
 
-    def renamed(self, names: Mapping[str, str]) -> _Spooled:
+    def renamed(self, names: Mapping[str, str]) -> _SpooledTensors:
         """Return some of the arrays, which stay where they are, by other names."""
-        made = _Spooled(self._spool)
+        made = _SpooledTensors(self._spool)
         for own, parts in ((self.sizes, made.sizes), (self._held, made._held)):
             parts.update({new: own[old] for new, old in names.items() if old in own})
         tickets = self._tickets
@@ -113,7 +115,7 @@ class _Spooled(MutableMapping[str, Any]):
         return len(self.sizes)
 
 
-def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
+def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     """Compute every tensor of a model.
 
     Raises:
@@ -125,7 +127,7 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
         release_memory()
         return Trace(values, feed, party)
     opened = open_model(case.model.marked())
-    known = Trace(kept(case), feed, party)
+    known = Trace(tensor_store(case), feed, party)
     for window in windows:
         computed = cut_part(opened, window, known.held).run(party, plain=True)
         release_memory()
@@ -134,7 +136,7 @@ def trace(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
     return known
 
 
-def with_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
+def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
     """Return the model with the branches of its If nodes in their place that it takes on all of
     some data; those whose conditions no party can tell stay as they are.
     """
@@ -146,7 +148,7 @@ def with_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
         model = made
 
 
-def said_of_branches(case: Case, feeds: Sequence[Feed]) -> str:
+def describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
     """Say which branches of If nodes run on none of some data, and so were not compared; empty
     where all of them do, or no party can tell.
     """
@@ -156,7 +158,7 @@ def said_of_branches(case: Case, feeds: Sequence[Feed]) -> str:
         if node.op == "If" and node.reads[0] in known:
             branch = "else" if np.all(known[node.reads[0]]) else "then"
             idle.setdefault(branch, []).append(node.name)
-    return together(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
+    return join_statements(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
 
 
 def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
@@ -184,7 +186,9 @@ def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
     return None
 
 
-def repeated(case: Case, party: SuspectedParty, feed: Feed, times: int) -> list[Mapping[str, Any]]:
+def trace_repeatedly(
+    case: Case, party: SuspectedParty, feed: Feed, times: int
+) -> list[Mapping[str, Any]]:
     """Compute every tensor of a model so many times in one session; nothing where that takes more
     memory than there may be.
 
@@ -197,7 +201,7 @@ def repeated(case: Case, party: SuspectedParty, feed: Feed, times: int) -> list[
     return [_tensors(compute(feed)) for _ in range(times)]
 
 
-def isolated(
+def run_isolated_nodes(
     case: Case, model: OpenModel, party: SuspectedParty, known: Trace
 ) -> Iterator[tuple[dict[str, Any], Callable[[], Mapping[str, Any]]]]:
     """Run every node alone on the values of a trace, as many at a time as memory allows.
@@ -227,11 +231,11 @@ def isolated(
 def _noise(
     compute: Compute, feed: Feed, values: Values, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    found = noise_of(compute, feed, values)
+    found = rounding_noise(compute, feed, values)
     return {name: found.get(made, 0.0) for name, made in names.items() if made in values}
 
 
-def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
+def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
     """Return an empty mapping for arrays: in memory where there is room for so many bytes with all
     that is made of them, else in a file.
 
@@ -240,12 +244,12 @@ def kept(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
         nbytes: None where it is known that there is no room.
     """
     fits = nbytes is not None and 2 * _ISOLATED * nbytes <= case.memory
-    return {} if fits else _Spooled(open_spool())
+    return {} if fits else _SpooledTensors(open_spool())
 
 
-def renamed(values: Values, names: Mapping[str, str]) -> Values:
+def rename_tensors(values: Values, names: Mapping[str, str]) -> Values:
     """Return some of the tensors of a trace by other names: what they are called there, by each."""
-    if isinstance(values, _Spooled):
+    if isinstance(values, _SpooledTensors):
         return values.renamed(names)
     return {new: values[old] for new, old in names.items() if old in values}
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, noise_of
-from polygraphy.application.diagnose.locating import Place
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.parts import Part, cut_part, feed_part
-from polygraphy.application.diagnose.tracing import Trace
+from polygraphy.application.diagnose.tensor_trace import Trace
+from polygraphy.application.diagnose.wrong_nodes import Place
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
-from polygraphy.domain.diagnosis.facts import together
-from polygraphy.domain.diagnosis.regions import around
+from polygraphy.domain.diagnosis.facts import join_statements
+from polygraphy.domain.diagnosis.regions import nodes_around
 from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, deviation
@@ -34,7 +34,7 @@ Wrong = Callable[[Sequence[str]], float]
 infinite where it is refused."""
 
 
-def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
+def culprit_at(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
     """Return what is known of a place."""
     nodes = case.model.nodes
     names = [nodes[index].name for index in place.region]
@@ -70,7 +70,7 @@ def blamed(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Cul
     )
 
 
-def proven(
+def prove_remedies(
     case: Case, culprits: Sequence[Culprit], pairs: Sequence[tuple[Feed, Values]]
 ) -> list[Culprit]:
     """Apply the remedies, and see whether all outputs match then.
@@ -91,7 +91,9 @@ def proven(
             for plain, without in ((False, tuple(passes)), (True, ())):
                 if own and party.rewrites and (plain or without):
                     how: dict[str, Any] = {"plain": plain, "without": without}
-                    left = [_left(case, party, feed, right, **how) for feed, right in pairs]
+                    left = [
+                        _remaining_error(case, party, feed, right, **how) for feed, right in pairs
+                    ]
                     known = [off for off in left if off is not None]
                     tried[plain, without] = max(known) if len(known) == len(left) else None
             best = next((how for how, off in tried.items() if off is not None), None)
@@ -111,22 +113,22 @@ def proven(
     return made
 
 
-def right_when_plain(case: Case, expected: Values, feed: Feed) -> str:
+def describe_plain_remedies(case: Case, expected: Values, feed: Feed) -> str:
     """Return in words which parties make all outputs match where they rewrite nothing, and only
     there, and the command that shows it; empty where there are none.
     """
     said = []
     for party in filter(lambda each: each.rewrites, case.parties):
-        if _left(case, party, feed, expected) is not None:
+        if _remaining_error(case, party, feed, expected) is not None:
             continue
-        off = _left(case, party, feed, expected, plain=True)
+        off = _remaining_error(case, party, feed, expected, plain=True)
         if off is not None:
             command = case.command(party, plain=True, off=off)
             said.append(reasons.right_without_rewrites(party.name, command))
-    return together(*said)
+    return join_statements(*said)
 
 
-def _left(
+def _remaining_error(
     case: Case, party: SuspectedParty, feed: Feed, expected: Values, **how: Any
 ) -> float | None:
     """Return by how much the outputs differ at most where a party is run so that they match; None
@@ -135,7 +137,7 @@ def _left(
     try:
         compute = case.loaded(party, **how)
         values = compute(feed)
-        noise = noise_of(compute, feed, values)
+        noise = rounding_noise(compute, feed, values)
     except REFUSALS:
         return None
     found = case.differing(values, expected, noise)
@@ -171,12 +173,12 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace)
 
     They are searched in the part around the region, and in the whole model where that is right.
     """
-    experiment = _smallest(case, party, place, known)
+    experiment = _find_experiment(case, party, place, known)
     if experiment is None:
         return []
     if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
-        whole = _executed(case, party, [])
-        return [min(alone, key=lambda name: len(whole ^ _executed(case, party, [name])))]
+        whole = _executed_nodes(case, party, [])
+        return [min(alone, key=lambda name: len(whole ^ _executed_nodes(case, party, [name])))]
     return healing_passes(party.passes, experiment.heals) or []
 
 
@@ -193,7 +195,7 @@ def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
     return healing_passes(party.passes, heals) or []
 
 
-def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
+def _executed_nodes(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
     """Return the nodes that are really run without some rewrites, to see how little is undone."""
     try:
         executed = party.executed(case.model.proto, without=without)
@@ -205,13 +207,15 @@ def _executed(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[
     return {(node.op, *node.makes) for node in nodes}
 
 
-def _smallest(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Experiment | None:
+def _find_experiment(
+    case: Case, party: SuspectedParty, place: Place, known: Trace
+) -> Experiment | None:
     """Return the smallest part around a region that is wrong as it is run."""
     held = known.held
     nodes = case.model.nodes
     size = 0
     for hops in _HOPS:
-        chosen = around(nodes, place.region, hops)
+        chosen = nodes_around(nodes, place.region, hops)
         if len(chosen) in (size, len(nodes)):
             continue
         size = len(chosen)
@@ -219,13 +223,13 @@ def _smallest(case: Case, party: SuspectedParty, place: Place, known: Trace) -> 
             part = cut_part(case.model, chosen, held)
         except PolygraphyException:
             continue
-        made = _experiment(party, part, known.values, size)
+        made = _set_up_experiment(party, part, known.values, size)
         if made is not None:
             return made
-    return _experiment(party, feed_part(case.model.proto, held), known.values, len(nodes))
+    return _set_up_experiment(party, feed_part(case.model.proto, held), known.values, len(nodes))
 
 
-def _experiment(
+def _set_up_experiment(
     party: SuspectedParty, part: Part, expected: Values, nodes: int
 ) -> Experiment | None:
     outputs = open_model(part.model).outputs

@@ -15,8 +15,13 @@ from onnx import numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.adapters.processes import forked, warm_process
-from polygraphy.application.diagnose import careful
-from polygraphy.application.diagnose.careful import WarmParty, close, isolate, those
+from polygraphy.application.diagnose import subprocesses
+from polygraphy.application.diagnose.subprocesses import (
+    WarmParty,
+    close,
+    filter_in_subprocess,
+    isolate,
+)
 from polygraphy.domain.errors import BackendError
 from tests.support.diagnosis.diagnosis_cases import network
 from tests.support.diagnosis.outputs_alone_cases import found
@@ -33,7 +38,7 @@ def test_the_right_ones_are_found_among_some_that_crash(capfd: pytest.CaptureFix
             os.kill(os.getpid(), signal.SIGKILL)
         return guess in (2, 3, 4, 37)
 
-    assert list(those(iter(range(40)), is_right, "onnxrt")) == [2, 4, 37]
+    assert list(filter_in_subprocess(iter(range(40)), is_right, "onnxrt")) == [2, 4, 37]
     assert "Assertion" not in capfd.readouterr().err
 
 
@@ -45,7 +50,7 @@ def test_guesses_are_made_as_they_are_needed() -> None:
             made.append(guess)
             yield guess
 
-    assert next(those(guesses(), lambda guess: guess == 5, "onnxrt")) == 5
+    assert next(filter_in_subprocess(guesses(), lambda guess: guess == 5, "onnxrt")) == 5
     assert len(made) < 100
 
 
@@ -66,7 +71,9 @@ def test_a_device_is_used_in_a_new_process_and_its_crash_is_an_error() -> None:
         party.load(model("Sinh"))
     assert caught.value.backend == "onnxrt"
     assert np.allclose(exp(X)["y"], np.exp(X["x"]))  # It is loaded again.
-    right = those(iter(["Abs", "Sinh", "Neg"]), lambda op: _is_unchanged(party, op), party)
+    right = filter_in_subprocess(
+        iter(["Abs", "Sinh", "Neg"]), lambda op: _is_unchanged(party, op), party
+    )
     assert list(right) == ["Abs"]
     assert party.executed(model("Neg")) == OnnxrtParty().executed(model("Neg"))
     close([party])
@@ -79,7 +86,9 @@ def _is_unchanged(party: Any, op: str) -> bool:
 def test_what_forks_do_not_harm_is_forked_until_a_device_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(careful, "is_fork_safe", lambda: True)  # Whatever other tests computed in.
+    monkeypatch.setattr(
+        subprocesses, "is_fork_safe", lambda: True
+    )  # Whatever other tests computed in.
     assert not isinstance(isolate([OnnxrtParty()])[0], WarmParty)
     assert isinstance(isolate([OnnxrtParty()], uses_device=True)[0], WarmParty)
 

@@ -14,9 +14,9 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
-from polygraphy.application.diagnose.locating import SMALL, Place
 from polygraphy.application.diagnose.parts import Part, cut_part
-from polygraphy.application.diagnose.tracing import Trace, trace
+from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import SMALL, Place
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import Culprit, Remedy
 from polygraphy.domain.diagnosis.words import evidence, remedies, titles
@@ -70,10 +70,10 @@ def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
         if theirs and ours:
             continue  # It is a third opinion, which need not be right.
         return Vote(bool(theirs), bool(ours), words, ours)
-    return _by_versions(case, place, party, known, part, made)
+    return _ask_versions(case, place, party, known, part, made)
 
 
-def _by_versions(
+def _ask_versions(
     case: Case,
     place: Place,
     party: SuspectedParty,
@@ -110,7 +110,7 @@ def _jurors(case: Case, party: SuspectedParty, known: Trace) -> Iterator[Suspect
     yield resolve(SuspectedParty, "package")
 
 
-def undecided(
+def undecided_culprits(
     case: Case, places: Sequence[Place], party: SuspectedParty, known: Trace
 ) -> list[Culprit]:
     """Return the nodes that a party and the reference compute otherwise, where nobody can tell who
@@ -131,7 +131,7 @@ def undecided(
     return culprits
 
 
-def wrong_reference(
+def reference_culprits(
     case: Case, found: Sequence[tuple[Place, Vote]], party: SuspectedParty, known: Trace
 ) -> list[Culprit]:
     """Return the nodes that the reference computes wrongly, proven by its outputs with what the
@@ -163,7 +163,7 @@ def _explained(case: Case, tensors: Sequence[str], party: SuspectedParty, known:
     """
     taken = set(tensors)
     try:
-        own = trace(case, party, known.feed)
+        own = trace_tensors(case, party, known.feed)
         theirs, held = own.values, own.held
         others = [
             i for i, node in enumerate(case.model.nodes) if not taken.intersection(node.makes)

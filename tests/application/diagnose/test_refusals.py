@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.application.diagnose.lowered.half_verdict import cast
+from polygraphy.application.diagnose.lowered.half_verdict import cast_model
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.asked import command_line
@@ -214,7 +214,7 @@ def test_a_crash_in_half_precision_does_not_end_what_compares_with_float32() -> 
     party, model = CrashingParty(), scaled()
     kept = Kept()
     with bind(Findings, kept):
-        diagnose(cast(model, "fp16"), [party], reference=model)
+        diagnose(cast_model(model, "fp16"), [party], reference=model)
     [culprit] = kept.culprits
     assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
 
@@ -223,7 +223,7 @@ def test_a_crash_in_half_precision_does_not_end_what_compares_with_float32() -> 
 def test_a_crash_of_the_other_backend_does_not_end_what_lowers_to_half_precision() -> None:
     kept = Kept()
     with bind(Findings, kept):
-        diagnose(cast(scaled(), "fp16"), [Builder(), CrashingParty()])
+        diagnose(cast_model(scaled(), "fp16"), [Builder(), CrashingParty()])
     [culprit] = kept.culprits
     assert (culprit["cause"], culprit["rewrite"]) == ("refusal", "WidenFusion")
 

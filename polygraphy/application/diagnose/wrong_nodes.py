@@ -12,7 +12,12 @@ from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.parts import compute_part, cut_part
-from polygraphy.application.diagnose.tracing import Trace, isolated, kept, trace
+from polygraphy.application.diagnose.tensor_trace import (
+    Trace,
+    run_isolated_nodes,
+    tensor_store,
+    trace_tensors,
+)
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy, TensorError
@@ -84,7 +89,7 @@ class Place:
 
 
 @frozen
-class MadeAlone:
+class IsolatedNodes:
     """What nodes make alone, compared with what they should.
 
     Attributes:
@@ -98,7 +103,9 @@ class MadeAlone:
     compared: Mapping[str, TensorError]
 
 
-def nodes_alone(case: Case, model: OpenModel, party: SuspectedParty, known: Trace) -> MadeAlone:
+def compare_isolated_nodes(
+    case: Case, model: OpenModel, party: SuspectedParty, known: Trace
+) -> IsolatedNodes:
     """Compare what a party makes of every node alone with a trace.
 
     Raises:
@@ -106,26 +113,26 @@ def nodes_alone(case: Case, model: OpenModel, party: SuspectedParty, known: Trac
     """
     order = producers(case.model.nodes)
     wrong: dict[str, Deviation] = {}
-    values = kept(case, sum(known.sizes().values()))
+    values = tensor_store(case, sum(known.sizes().values()))
     compared: dict[str, TensorError] = {}
-    for made, noise_of_all in isolated(case, model, party, known):
+    for made, noise_of_all in run_isolated_nodes(case, model, party, known):
         noise: Mapping[str, Any] = {}
         for name, value in made.items():
             if name not in order:
                 continue
             op = computing_op(case.model.nodes, order, name)
             expected = known.values[name]
-            found, is_wrong = judged(value, expected, 0.0, op)
+            found, is_wrong = judge_tensor(value, expected, 0.0, op)
             if is_wrong:  # Where nothing is, what rounding does need not be known.
                 noise = noise or noise_of_all()
-                found, is_wrong = judged(value, expected, noise[name], op)
-            compared[name] = error_of(name, found, is_wrong)
+                found, is_wrong = judge_tensor(value, expected, noise[name], op)
+            compared[name] = tensor_error(name, found, is_wrong)
             if is_wrong:
                 wrong[name], values[name] = found, value
-    return MadeAlone(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
+    return IsolatedNodes(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
 
 
-def judged(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviation, bool]:
+def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviation, bool]:
     """Return how far a tensor is off that an operator made, and whether that is more than what is
     usual.
     """
@@ -135,12 +142,12 @@ def judged(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviati
     return found, bool(found and deviation(value, expected, noise, rtol=SMALL))
 
 
-def error_of(name: str, found: Deviation, is_wrong: bool) -> TensorError:
+def tensor_error(name: str, found: Deviation, is_wrong: bool) -> TensorError:
     """Return how far a tensor is off, in a few numbers."""
     return TensorError(name, found.largest, found.relative, found.excess, is_wrong)
 
 
-def off_from_inputs(
+def cumulative_errors(
     case: Case, own: Values, expected: Values
 ) -> tuple[dict[str, TensorError], dict[str, Deviation]]:
     """Return how far all tensors are off that a party makes of the inputs, and which are wrong."""
@@ -151,14 +158,14 @@ def off_from_inputs(
     for name in (name for node in nodes for name in node.makes):
         if name in own and name in expected:
             op = computing_op(nodes, makers, name)
-            found, is_wrong = judged(own[name], expected[name], 0.0, op)
-            errors[name] = error_of(name, found, is_wrong)
+            found, is_wrong = judge_tensor(own[name], expected[name], 0.0, op)
+            errors[name] = tensor_error(name, found, is_wrong)
             if is_wrong:
                 wrong[name] = found
     return errors, wrong
 
 
-def first_wrong(
+def describe_first_error(
     case: Case, party: SuspectedParty, known: Trace, errors: Mapping[str, TensorError] | None = None
 ) -> str | None:
     """Return the first tensor that a party makes otherwise of the inputs with nothing rewritten, in
@@ -174,9 +181,9 @@ def first_wrong(
         BackendError: it cannot hand out all tensors.
     """
     if errors is None:
-        own = trace(case, party, known.feed).values
-        errors, _ = off_from_inputs(case, own, known.values)
-    case.measured(party.name, "cumulative", errors)
+        own = trace_tensors(case, party, known.feed).values
+        errors, _ = cumulative_errors(case, own, known.values)
+    case.keep_errors(party.name, "cumulative", errors)
     first = next((error for error in errors.values() if error.wrong), None)
     return None if first is None else steps.largest_error(first.name, first.relative)
 
@@ -184,8 +191,8 @@ def first_wrong(
 def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
     """Return the nodes that a party computes otherwise alone, with nothing rewritten."""
     nodes = case.model.nodes
-    made_alone = nodes_alone(case, case.model, party, known)
-    case.measured(party.name, "isolated", made_alone.compared)
+    made_alone = compare_isolated_nodes(case, case.model, party, known)
+    case.keep_errors(party.name, "isolated", made_alone.compared)
     surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
     found: list[Place] = []
     for name, made in made_alone.wrong:
@@ -206,41 +213,41 @@ def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place
         BackendError: it cannot run that graph in parts.
     """
     found = [
-        steady(case, party, known, narrow)
+        recheck_place(case, party, known, narrow)
         for place in _wrong_regions(case, party, known, None)
-        for narrow in _between_steps(case, party, known, place)
+        for narrow in _find_between_steps(case, party, known, place)
     ]
     if all(len(place.region) <= _FEW for place in found):
         return found
     if not party.levels:
-        return [_shrunk(case, party, known, place) for place in found]
+        return [_shrink_place(case, party, known, place) for place in found]
     for level in party.levels:
         try:
             narrow = _wrong_regions(case, party, known, level)
         except PolygraphyException:
             continue
-        found = [_narrower(place, narrow) for place in found]
+        found = [_narrowest_place(place, narrow) for place in found]
     return found
 
 
-def _narrower(place: Place, others: Sequence[Place]) -> Place:
+def _narrowest_place(place: Place, others: Sequence[Place]) -> Place:
     """Return the smallest of some places that lies within one, or that."""
     within = [other for other in others if set(other.region) < set(place.region)]
     return min(within, key=lambda other: len(other.region), default=place)
 
 
-def steady(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
+def recheck_place(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
     """Return a place of one node as one that is wrong alone, too, where it is so now and then: a
     kernel that reads memory which is not its own.
     """
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
-        made = _made_by(case, party, known, place.region, plain=True)
+        made = _compute_run(case, party, known, place.region, plain=True)
         if made is not None and made[1]:
             return Place(place.region, place.tensor, made[0], fused=False)
     return place
 
 
-def _made_by(
+def _compute_run(
     case: Case, party: SuspectedParty, known: Trace, run: Sequence[int], *, plain: bool
 ) -> tuple[Deviation, bool, Any] | None:
     """Return how far off the last of some nodes is that a party runs and no others, whether that is
@@ -251,10 +258,10 @@ def _made_by(
     value = compute_part(case.model, run, known.held, party, plain=plain).get(tensor)
     if value is None or tensor not in known.values:
         return None
-    return (*judged(value, known.values[tensor], 0.0, last.op), value)
+    return (*judge_tensor(value, known.values[tensor], 0.0, last.op), value)
 
 
-def _shrunk(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
+def _shrink_place(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
     """Return the fewest nodes of a place, one behind the other, that a party computes otherwise
     where it runs no others; the place where it takes all of them.
     """
@@ -262,19 +269,21 @@ def _shrunk(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Pl
     for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
         for run in (region[i : i + size] for i in range(len(region) - size + 1)):
             nodes = [case.model.nodes[index] for index in run]
-            found = _made_by(case, party, known, run, plain=False)
+            found = _compute_run(case, party, known, run, plain=False)
             if found is None or not found[1]:
                 continue
             made, _, value = found
             tensor = nodes[-1].makes[0]
             if _is_flip(made, nodes) or _is_step(case, made, nodes):
                 continue
-            if not explained_by_rounding(case, run, tensor, value, known):
+            if not is_explained_by_rounding(case, run, tensor, value, known):
                 return Place(run, tensor, made, fused=True)
     return place
 
 
-def _between_steps(case: Case, party: SuspectedParty, known: Trace, place: Place) -> list[Place]:
+def _find_between_steps(
+    case: Case, party: SuspectedParty, known: Trace, place: Place
+) -> list[Place]:
     """Return which nodes of a large region are wrong when it is run in parts, from one quantised
     tensor to the next, as backends compute it: none where a step here and there is all there is,
     which one after the other puts the region as far off as it is; else the region.
@@ -319,9 +328,9 @@ def _wrong_regions(
         return []
     graph = open_model(executed)
     nodes = case.model.nodes
-    made_alone = nodes_alone(case, graph, party, known)
+    made_alone = compare_isolated_nodes(case, graph, party, known)
     if level is None:
-        case.measured(party.name, "rewritten", made_alone.compared)
+        case.keep_errors(party.name, "rewritten", made_alone.compared)
     surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
     found: list[Place] = []
     for name, made in made_alone.wrong:
@@ -334,7 +343,7 @@ def _wrong_regions(
             continue
         taking_part = replaced_nodes(nodes, region, graph.nodes, name)
         explained = not all(nodes[index].op == "Cast" for index in taking_part) and (
-            explained_by_rounding(case, region, name, made_alone.values[name], known)
+            is_explained_by_rounding(case, region, name, made_alone.values[name], known)
         )
         jumps = any(nodes[index].jumps for index in region)
         if explained and not (jumps and made.share > _EVERYWHERE):
@@ -367,11 +376,11 @@ def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     step = _last_step(case, nodes)
     if not step:
         return made.relative <= _STEP
-    many = _coarsely(made) if computing in BOUNDED else _ONE_STEP
+    many = _table_share(made) if computing in BOUNDED else _ONE_STEP
     return made.largest <= _A_STEP * step and made.share <= many
 
 
-def _coarsely(made: Deviation) -> float:
+def _table_share(made: Deviation) -> float:
     """Return the share of elements in which a table may be a step off; more of few of them."""
     few = float(np.sqrt(_USUALLY * (1 - _USUALLY) * made.share / max(made.count, 1)))
     return max(_COARSELY, _USUALLY + 3 * few)
@@ -414,7 +423,7 @@ def _is_cut_off(case: Case, tensor: str, value: Any, known: Trace) -> bool:
     )
 
 
-def explained_by_rounding(
+def is_explained_by_rounding(
     case: Case, region: Sequence[int], tensor: str, value: Any, known: Trace
 ) -> bool:
     """Return whether a tensor may be what it is when what some nodes hand to each other is rounded
@@ -424,7 +433,7 @@ def explained_by_rounding(
     loaded: dict[int, Compute] = {}
     try:
         samples = [
-            computed_roughly(case, region, known, seed, {tensor}, loaded)[tensor]
+            compute_with_noise(case, region, known, seed, {tensor}, loaded)[tensor]
             for seed in range(_SAMPLES)
         ]
     except PolygraphyException:  # What cannot be run alone is not explained.
@@ -434,7 +443,7 @@ def explained_by_rounding(
     return not after or (after.count < before.count / 4 and np.isfinite(after.largest))
 
 
-def computed_roughly(
+def compute_with_noise(
     case: Case,
     region: Sequence[int],
     known: Trace,
@@ -476,7 +485,7 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
             if is_nan:
                 first = (index, bad[0])
                 break
-            if not _masks(case, node):
+            if not _reads_infinity(case, node):
                 first = first or (index, bad[0])
         elif is_nan and not any(has_nan(held.get(name)) for name in node.reads):
             first = first or (index, bad[0])
@@ -487,8 +496,8 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     node, value = case.model.nodes[index], held[tensor]
     nan, inf = int(np.isnan(value).sum()), int(np.isinf(value).sum())
     facts = [evidence.not_a_number(tensor, nan, inf, value.size)]
-    facts += [_described(name, held[name]) for name in node.reads if name in held]
-    facts += _of_weights(case, node)
+    facts += [_describe_input(name, held[name]) for name in node.reads if name in held]
+    facts += _describe_weights(case, node)
     note = remedies.USE_REAL_DATA if case.is_made_up else ""
     is_narrow = value.dtype.name in HALF and not nan
     return Culprit(
@@ -502,7 +511,7 @@ def first_non_finite(case: Case, known: Trace) -> Culprit | None:
     )
 
 
-def _masks(case: Case, node: GraphNode) -> bool:
+def _reads_infinity(case: Case, node: GraphNode) -> bool:
     """Return whether a node reads a weight that is infinite, as a mask is."""
     return any(map(is_broken, _weights(case, node).values()))
 
@@ -516,7 +525,7 @@ def _weights(case: Case, node: GraphNode) -> Mapping[str, Any]:
     return {name: weights[name].values for name in read if name in weights}
 
 
-def _of_weights(case: Case, node: GraphNode) -> Iterator[Fact]:
+def _describe_weights(case: Case, node: GraphNode) -> Iterator[Fact]:
     """Yield which weights of a node make NaN or infinite elements."""
     for name, values in _weights(case, node).items():
         if values is None or not is_float(array := np.asarray(values)):
@@ -533,7 +542,7 @@ def _of_weights(case: Case, node: GraphNode) -> Iterator[Fact]:
                 yield evidence.bad_weight(name, float(array[at]), at, problem, count, array.size)
 
 
-def _described(name: str, value: Any) -> Fact:
+def _describe_input(name: str, value: Any) -> Fact:
     if not is_float(value) or not value.size:
         return evidence.input_type(name, str(getattr(value, "dtype", type(value).__name__)))
     negative, zero = int((value < 0).sum()), int((value == 0).sum())

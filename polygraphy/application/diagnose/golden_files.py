@@ -19,7 +19,11 @@ from attrs import evolve, frozen
 from polygraphy.application.diagnose.case import Values
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore
-from polygraphy.domain.diagnosis.closeness import by_names_of, constant_outputs, numbers_of
+from polygraphy.domain.diagnosis.closeness import (
+    constant_outputs,
+    pair_saved_outputs,
+    replace_lost_numbers,
+)
 from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.results.results import RunResults
@@ -98,7 +102,7 @@ class Fitted:
         return ""
 
 
-def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
+def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
     """Fit results to a model.
 
     Args:
@@ -125,12 +129,15 @@ def fitting(model: OpenModel, saved: Sequence[Values], values: Sequence[Values])
         theirs, mine = (", ".join(map(repr, each)) for each in (held, model.outputs))
         raise errors.unrelated_results(theirs, mine)
     inner = common - set(model.outputs)
-    kept = [(each, "") if inner else numbers_of(each, own) for each, (_, own) in zip(fitted, pairs)]
+    kept = [
+        (each, "") if inner else replace_lost_numbers(each, own)
+        for each, (_, own) in zip(fitted, pairs)
+    ]
     return Fitted(
         [each for each, _ in kept],
         common,
         inner,
-        list(_missing([name for name in model.outputs if name in made], fitted)),
+        list(_missing_tensors([name for name in model.outputs if name in made], fitted)),
         names,
         next((lost for _, lost in kept if lost), ""),
     )
@@ -141,7 +148,7 @@ def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) 
     has one, by alike names or the order; else what alone is the same, to rounding.
     """
     if not saved.keys() & made:
-        return by_names_of(own, saved)
+        return pair_saved_outputs(own, saved)
     missing = [name for name in model.outputs if name in own and name not in saved]
     strange = [name for name in saved if name not in made]
     fits = {
@@ -155,7 +162,7 @@ def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) 
     }
 
 
-def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
+def _missing_tensors(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
     """Yield which outputs were not saved, or of which sets of data, in words."""
     never = [name for name in outputs if not any(name in each for each in sets)]
     if never:
@@ -166,7 +173,7 @@ def _missing(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
             yield reasons.sometimes_saved(name, count, sets_of_data(len(sets)))
 
 
-class Lent(Mapping[str, Any]):
+class LazySubset(Mapping[str, Any]):
     """Some arrays of a mapping, each fetched when it is asked for: they may lie in a file."""
 
     def __init__(self, names: Iterable[str], fetch: Callable[[str], Any]) -> None:
@@ -185,7 +192,7 @@ class Lent(Mapping[str, Any]):
         return len(self._names)
 
 
-def in_types_of(dtypes: Mapping[str, Any], saved: Values) -> Values:
+def convert_types(dtypes: Mapping[str, Any], saved: Values) -> Values:
     """Return saved tensors in the floating-point types in which a party computes them."""
 
     def fetch(name: str) -> Any:
@@ -194,7 +201,7 @@ def in_types_of(dtypes: Mapping[str, Any], saved: Values) -> Values:
             return array.astype(dtypes[name], copy=False)
         return array
 
-    return Lent(saved, fetch)
+    return LazySubset(saved, fetch)
 
 
 def saved_results(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:

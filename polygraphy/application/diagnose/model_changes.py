@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.careful import those
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.divergence.search import LEFT, Parting, Partings, partings
 from polygraphy.application.diagnose.parts import Part, cut_part
+from polygraphy.application.diagnose.subprocesses import filter_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
-    borrowed,
-    is_alike,
-    numbers_of,
+    borrowed_variants,
+    is_close,
+    scalar_weights,
     with_weight,
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers
-from polygraphy.domain.diagnosis.variants import Variant, explains, integers, variants
+from polygraphy.domain.diagnosis.variants import Variant, integers, matches_expected, variants
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search.numbers import nearest_number
@@ -41,6 +41,8 @@ _SOLVED = 16
 """In regions of more nodes no number is searched: that of another node may do the same."""
 _CANDIDATES = 64
 """Tensors that are tried instead of an operand."""
+_UNEXPLAINED = 2
+"""More places that no change explains are no proof."""
 _MANY = 64
 """So many nodes are named together at most: the first, which are nearest to equal tensors."""
 
@@ -75,7 +77,7 @@ class Explanation:
     places: Sequence[Parting]
 
 
-def grouped(places: Sequence[Parting]) -> list[list[Parting]]:
+def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
     """Return places that share nodes together."""
     groups: list[list[Parting]] = []
     for place in places:
@@ -136,17 +138,19 @@ class Change:
     @property
     def is_right(self) -> bool:
         """Whether the nodes make what they should as they are: then it was rounding."""
-        return self._is_right(self._made())
+        return self._is_right(self._compute_variant())
 
-    def likely(self) -> Explanation | None:
+    def find_likely(self) -> Explanation | None:
         """Try what the reference has instead, and what is usual."""
-        return self._first(self._borrowed, self._usual)
+        return self._first_explanation(self._borrowed_variants, self._usual_variants)
 
     def other(self) -> Explanation | None:
         """Try other operands, and other numbers."""
-        return self._first(self._rewired, self._solved)
+        return self._first_explanation(self._rewired_variants, self._solved_variants)
 
-    def _first(self, *kinds: Callable[[int, int], Iterator[Variant]]) -> Explanation | None:
+    def _first_explanation(
+        self, *kinds: Callable[[int, int], Iterator[Variant]]
+    ) -> Explanation | None:
         """Return what explains it first, of nodes before that make nothing that is right."""
         nodes, same = self._case.model.nodes, self._found.same
         if self._is_quantised and any(is_coarse(nodes[index].op) for index in self._nodes):
@@ -162,31 +166,35 @@ class Change:
                 for index in indices:
                     if self.tries <= 0:
                         return None
-                    position = self._at(index)
+                    position = self._position(index)
                     for variant in tried(index, position) if position is not None else ():
                         return Explanation(index, variant, self._places)
         return None
 
-    def _at(self, index: int) -> int | None:
+    def _position(self, index: int) -> int | None:
         """Return the position of a node among those without constants."""
         return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
 
-    def _borrowed(self, index: int, position: int) -> Iterator[Variant]:
-        return self._right(borrowed(self._side, position, self._others, self._instead))
+    def _borrowed_variants(self, index: int, position: int) -> Iterator[Variant]:
+        return self._right_variants(
+            borrowed_variants(self._side, position, self._others, self._instead)
+        )
 
-    def _usual(self, index: int, position: int) -> Iterator[Variant]:
-        return self._right(chain(variants(self._side, position), integers(self._side, position)))
+    def _usual_variants(self, index: int, position: int) -> Iterator[Variant]:
+        return self._right_variants(
+            chain(variants(self._side, position), integers(self._side, position))
+        )
 
-    def _right(self, tried: Iterator[Variant]) -> Iterator[Variant]:
+    def _right_variants(self, tried: Iterator[Variant]) -> Iterator[Variant]:
         if self._whole is None:
             return iter(())
-        return those(
-            self._counted(tried),
-            lambda variant: self._is_right(self._made(variant)),
+        return filter_in_subprocess(
+            self._count_tries(tried),
+            lambda variant: self._is_right(self._compute_variant(variant)),
             self._party,
         )
 
-    def _counted(self, tried: Iterator[Variant]) -> Iterator[Variant]:
+    def _count_tries(self, tried: Iterator[Variant]) -> Iterator[Variant]:
         for variant in tried:
             if self.tries <= 0:
                 return
@@ -208,40 +216,41 @@ class Change:
         except PolygraphyException:
             return None
 
-    def _made(self, variant: Variant | None = None) -> Values:
+    def _compute_variant(self, variant: Variant | None = None) -> Values:
         """Return what the nodes compute, with a variant of one; nothing if that is refused."""
         part = self._whole
         if part is None:
             return {}
         try:
             if variant is not None:
-                part = part.change(_output(variant), variant)
+                part = part.change(_output_name(variant), variant)
             return part.run(self._party, plain=True) if self._is_small(part) else {}
         except PolygraphyException:
             return {}
 
     def _is_right(self, made: Values) -> bool:
         return all(
-            name in made and explains(made[name], goal) for name, goal in self._goals.items()
+            name in made and matches_expected(made[name], goal)
+            for name, goal in self._goals.items()
         )
 
-    def _solved(self, index: int, position: int) -> Iterator[Variant]:
+    def _solved_variants(self, index: int, position: int) -> Iterator[Variant]:
         """A number that a node reads is another, whatever it is."""
         is_searched = self._whole is not None and len(self._nodes) <= _SOLVED
-        for name in numbers_of(self._side, position) if is_searched else ():
+        for name in scalar_weights(self._side, position) if is_searched else ():
             self.tries -= 1
-            solved = self._nearest(position, name)
-            if self._is_right(self._made(solved)):
+            solved = self._nearest_variant(position, name)
+            if self._is_right(self._compute_variant(solved)):
                 yield solved
 
-    def _nearest(self, position: int, name: str) -> Variant:
+    def _nearest_variant(self, position: int, name: str) -> Variant:
         """Return a node with the number that makes of it what is nearest to what is right."""
         mine = np.asarray(self._side.weights[name].values)
 
         def variant(value: float) -> Variant:
             return with_weight(self._side, position, name, np.full_like(mine, value))
 
-        run = self._asking(variant(0))
+        run = self._load_with_number(variant(0))
 
         def error(value: float) -> float:
             values = run(np.full_like(mine, value))
@@ -249,18 +258,18 @@ class Change:
 
         return variant(nearest_number(error))
 
-    def _asking(self, variant: Variant) -> Callable[[Any], Values]:
+    def _load_with_number(self, variant: Variant) -> Callable[[Any], Values]:
         """Return what computes from the number that a node reads: loaded once, if the backend takes
         it for an input.
         """
         (name,) = variant.weights
         assert self._whole is not None
         try:
-            part = self._whole.change(_output(variant), variant, asks=True)
+            part = self._whole.change(_output_name(variant), variant, asks=True)
             compute = part.load(self._party, plain=True)
             compute(part.feed)
         except PolygraphyException:  # It may have to be a weight.
-            return lambda number: self._made(evolve(variant, weights={name: number}))
+            return lambda number: self._compute_variant(evolve(variant, weights={name: number}))
         asked = [*part.feed][-1]
 
         def made(number: Any) -> Values:
@@ -271,12 +280,12 @@ class Change:
 
         return made
 
-    def _rewired(self, index: int, position: int) -> Iterator[Variant]:
+    def _rewired_variants(self, index: int, position: int) -> Iterator[Variant]:
         """A node reads another tensor than it should: one of the model, or one that only the
         reference has, of which what makes it is missing.
         """
         node, nodes = self._side.nodes[position], self._case.model.nodes
-        behind = self._behind(index)
+        behind = self._nodes_behind(index)
         try:
             chosen = [one for one in self._nodes if one == index or one in behind]
             part = cut_part(self._case.model, chosen, self._held)
@@ -289,7 +298,7 @@ class Change:
         for operand in dict.fromkeys(node.inputs):
             if operand not in given or operand in shared or not is_float(given[operand]):
                 continue
-            for other, value, is_there in self._instead_of(given[operand], computed):
+            for other, value, is_there in self._other_operands(given[operand], computed):
                 if other == operand or (not is_there and operand not in self._found.same):
                     continue
                 if self.tries <= 0:
@@ -306,7 +315,7 @@ class Change:
                     reads = tuple(other if one == operand else one for one in node.inputs)
                     yield Variant("structure", change, evolve(node, inputs=reads))
 
-    def _behind(self, index: int) -> set[int]:
+    def _nodes_behind(self, index: int) -> set[int]:
         """Return the nodes that compute from what one makes."""
         nodes = self._case.model.nodes
         made = set(nodes[index].makes)
@@ -317,7 +326,7 @@ class Change:
                 made.update(nodes[position].makes)
         return found
 
-    def _instead_of(self, array: Any, computed: set[str]) -> Iterator[tuple[str, Any, bool]]:
+    def _other_operands(self, array: Any, computed: set[str]) -> Iterator[tuple[str, Any, bool]]:
         """Yield what an operand may have been: name, value, and whether the model has it."""
         taken = set(self._found.same.values())
         mine = [name for name in reversed([*self._found.same]) if name not in computed]
@@ -332,16 +341,16 @@ class Change:
                 if name in values
                 and is_float(values[name])
                 and values[name].shape == array.shape
-                and not any(is_alike(values[name], goal) for goal in self._goals.values())
+                and not any(is_close(values[name], goal) for goal in self._goals.values())
             ]
             yield from ((name, values[name], is_there) for name in alike[:_CANDIDATES])
 
 
-def _output(variant: Variant) -> str:
+def _output_name(variant: Variant) -> str:
     return next(filter(None, variant.node.outputs))
 
 
-def parted(
+def find_changes(
     case: Case,
     reference: OpenModel,
     pairing: Pairing,
@@ -374,41 +383,44 @@ def parted(
     reasons: list[Explanation] = []
     is_late = is_open = False
     with case.attempt(titles.CHANGED_NODES) as notes:
-        for group in grouped(found.places):
+        for group in group_places(found.places):
             change = Change(case, pairing, party, found, feeds[0], group)
             if change.is_right:
                 continue
-            inside = _within(case, group, known)
+            inside = _culprits_within(case, group, known)
             said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = change.likely() or (None if said else change.other())
+            reason = change.find_likely() or (None if said else change.other())
             if reason is None and not said and len(change.unproven) == 1:
                 # Something may be missing before the node.
-                wider = [_with_makers(case, one) for one in group]
-                reason = Change(case, pairing, party, found, feeds[0], wider).likely()
+                wider = [_with_makers(case, found, one) for one in group]
+                reason = Change(case, pairing, party, found, feeds[0], wider).find_likely()
             is_late |= reason is None and change.tries <= 0
             if reason is None:
-                unexplained = _unexplained(case, [_with_makers(case, x) for x in group], feeds[0])
+                is_certain = all(_has_same_operator(case, reference, one) for one in group)
+                wider = group if is_certain else [_with_makers(case, found, one) for one in group]
+                unexplained = _unexplained_culprit(case, wider, feeds[0])
                 is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
                 made += inside if is_inside else [unexplained]
                 is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
                 continue
             reasons.append(reason)
-            made.append(_changed(case, reason))
+            made.append(_changed_culprit(case, reason))
         notes.append(steps.explained_changes(len(reasons), len(made), is_late))
+    is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
     is_whole = reasons and len(reasons) == len(made)
     repaired = None
     if is_whole:
-        repaired = _repaired(case, pairing.model, party, feeds[0], goal, reasons)
+        repaired = _repair_model(case, pairing.model, party, feeds[0], goal, reasons)
         if repaired is None:
             return Differences(known or made, is_open=True)
-        remedy = case.undoing(pairing.model, [one.variant for one in reasons])
+        remedy = case.undo_changes(pairing.model, [one.variant for one in reasons])
         made = [evolve(one, remedy=remedy) for one in made]
     # They are the fewest that explain the outputs: fewer of them prove nothing.
     culprits = known if made and all(one in known for one in made) else made
     return Differences(culprits, repaired, is_open)
 
 
-def _changed(case: Case, reason: Explanation) -> Culprit:
+def _changed_culprit(case: Case, reason: Explanation) -> Culprit:
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))
@@ -418,25 +430,35 @@ def _changed(case: Case, reason: Explanation) -> Culprit:
     )  # fmt: skip
 
 
-def _with_makers(case: Case, place: Parting) -> Parting:
-    """Return a place with the nodes that make what its nodes read."""
+def _with_makers(case: Case, found: Partings, place: Parting) -> Parting:
+    """Return a place with the nodes that compute the numbers that its nodes read."""
     nodes = case.model.nodes
     makers = producers(nodes)
-    before = {makers[name] for name in place.given if name in makers}
+    read = [name for name in place.given if name in makers and is_float(found.values.get(name))]
+    before = {makers[name] for name in read}
     border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
-    own = [index for index in place.unproven if nodes[index].op not in MOVING]
-    # What only moves numbers is right if it reads what it should.
-    unproven = place.unproven if own else tuple(sorted({*place.unproven, *before}))
-    return evolve(place, border=border, unproven=unproven)
+    return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
 
 
-def _within(case: Case, group: Sequence[Parting], known: Sequence[Culprit]) -> list[Culprit]:
+def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool:
+    """Return whether the reference computes a tensor by the same operator: if it has others, one of
+    them may be missing before the node.
+    """
+    own = {case.model.nodes[index].op for index in place.unproven}
+    others = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
+    idle = MOVING | {"Constant"}
+    return own - idle == others - idle and bool(own - idle)
+
+
+def _culprits_within(
+    case: Case, group: Sequence[Parting], known: Sequence[Culprit]
+) -> list[Culprit]:
     """Return what the structure says of nodes."""
     names = {case.model.nodes[index].name for one in group for index in one.border.nodes}
     return [one for one in known if set(one.nodes) <= names]
 
 
-def _unexplained(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
+def _unexplained_culprit(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
     """Return nodes that no change makes right."""
     nodes = case.model.nodes
     fed = fed_nodes(nodes, feed)
@@ -454,7 +476,7 @@ def _unexplained(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
     return Culprit(names[:_MANY], last, MODEL, "structure", facts=facts, op=op)
 
 
-def _repaired(
+def _repair_model(
     case: Case,
     side: Side,
     party: SuspectedParty,
@@ -471,7 +493,7 @@ def _repaired(
         return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:
         for reason in reasons:
-            part = part.change(_output(reason.variant), reason.variant)
+            part = part.change(_output_name(reason.variant), reason.variant)
         values = part.run(party)
     except PolygraphyException:
         return None

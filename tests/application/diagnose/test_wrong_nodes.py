@@ -12,14 +12,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.locating import (
+from polygraphy.application.diagnose.tensor_trace import trace_tensors
+from polygraphy.application.diagnose.wrong_nodes import (
     Place,
-    judged,
-    nodes_alone,
-    steady,
+    compare_isolated_nodes,
+    judge_tensor,
+    recheck_place,
     wrong_regions,
 )
-from polygraphy.application.diagnose.tracing import trace
 from polygraphy.binding import resolve
 from polygraphy.ports.diagnosing import DiagnosisReports
 from polygraphy.ports.editing import open_model
@@ -33,8 +33,8 @@ def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -
     near, wrong = right.copy(), right.copy()
     near[7] += np.float32(2e-5)
     wrong[9] += np.float32(2e-5)
-    assert judged(near, right, 0.0)[1] is False
-    found, is_wrong = judged(wrong, right, 0.0)
+    assert judge_tensor(near, right, 0.0)[1] is False
+    found, is_wrong = judge_tensor(wrong, right, 0.0)
     assert is_wrong
     assert found.where == (9,)
 
@@ -42,9 +42,9 @@ def test_an_approximation_is_no_fault_where_one_element_is_all_that_is_large() -
 def test_a_function_that_lies_below_one_is_as_precise_as_one() -> None:
     """As the sigmoid of ONNX Runtime, which is 0 from -18 on."""
     right = np.full(600, 1e-8, np.float32)
-    assert judged(np.zeros_like(right), right, 0.0, "Sigmoid")[1] is False
-    assert judged(np.zeros_like(right), right, 0.0, "Exp")[1] is True
-    assert judged(right + np.float32(1e-6), right, 0.0, "Sigmoid")[1] is True
+    assert judge_tensor(np.zeros_like(right), right, 0.0, "Sigmoid")[1] is False
+    assert judge_tensor(np.zeros_like(right), right, 0.0, "Exp")[1] is True
+    assert judge_tensor(right + np.float32(1e-6), right, 0.0, "Sigmoid")[1] is True
 
 
 class QuantisesEarlier(OnnxParty):
@@ -83,7 +83,7 @@ def test_what_is_cut_off_before_it_is_quantised_is_no_fault(read_by_another: boo
     opened = open_model(model)
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(0, 4, 6, dtype=np.float32).reshape(2, 3)}
-    found = wrong_regions(case, party, trace(case, OnnxParty(), feed))
+    found = wrong_regions(case, party, trace_tensors(case, OnnxParty(), feed))
     assert [place.tensor for place in found] == (["e"] if read_by_another else [])
 
 
@@ -106,7 +106,7 @@ def test_what_rounding_does_to_nodes_alone_is_computed_only_where_one_is_wrong(
     opened = open_model(network())
     party, feed = Party(), {"x": np.random.default_rng(1).random((3, 6), np.float32)}
     case = Case(opened, "m.onnx", [party], resolve(DiagnosisReports))
-    made = nodes_alone(case, opened, party, trace(case, OnnxParty(), feed))
+    made = compare_isolated_nodes(case, opened, party, trace_tensors(case, OnnxParty(), feed))
     assert (bool(made.wrong), party.count) == (off > 0, runs)
 
 
@@ -163,7 +163,7 @@ def test_of_what_is_run_as_one_the_nodes_that_are_wrong_together_are_named() -> 
     party, opened = RunsAsOne(), open_model(model)
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(1.3, 30, 6, dtype=np.float32)}
-    [place] = wrong_regions(case, party, trace(case, OnnxParty(), feed))
+    [place] = wrong_regions(case, party, trace_tensors(case, OnnxParty(), feed))
     assert [*place.region] == [2, 3]
     assert place.tensor == "c"
 
@@ -195,6 +195,8 @@ def test_a_node_that_is_wrong_alone_now_and_then_is_no_rewrite(times: int) -> No
     party = Unsteady()
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(0.1, 1, 6, dtype=np.float32)}
-    known = trace(case, OnnxParty(), feed)
-    found = Place([0], "y", judged(known.values["y"] + 1, known.values["y"], 0.0)[0], fused=True)
-    assert steady(case, party, known, found).fused is (times == 0)
+    known = trace_tensors(case, OnnxParty(), feed)
+    found = Place(
+        [0], "y", judge_tensor(known.values["y"] + 1, known.values["y"], 0.0)[0], fused=True
+    )
+    assert recheck_place(case, party, known, found).fused is (times == 0)
