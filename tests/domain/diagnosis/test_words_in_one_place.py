@@ -19,8 +19,6 @@ ALLOWED = {
     "surgeon copy": "a command",
     "surgeon insert": "a command",
     "surgeon sanitize": "a command",
-    "Not compared": "what the text of a step begins with",
-    "Not compared: ": "the same",
 }
 """Literals of several words that are not sentences, and what they are."""
 

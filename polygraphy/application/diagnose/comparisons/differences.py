@@ -43,7 +43,8 @@ def find_differences(
     culprits = proven.culprits
     is_one = len(culprits) == 1 and is_same_structure
     is_plain = all(culprit.cause != "structure" for culprit in culprits)
-    is_all = len(culprits) == len(differing) or (fused and len(culprits) == len(fused[3]) == 1)
+    is_only = fused and len(culprits) == len(fused[3]) == 1 and len(culprits[0].nodes) == 1
+    is_all = len(culprits) == len(differing) or is_only
     if not differing or is_all or (is_one and is_plain):
         return proven
     feeds = (feed, pair.feed_reference(feed))

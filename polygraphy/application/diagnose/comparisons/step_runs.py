@@ -24,8 +24,9 @@ from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, move_weights, stored_precision
 
 _BESIDE = 4.0
-"""How many times the error that rounding was seen to cause is explained by it; `lab/states` prints
-what healthy models reach, and where planted faults start."""
+"""How many times the error that rounding was seen to cause is explained by it: two random moves of
+all weights show the size of that error, not its largest value. With it, `lab/states` blames no
+healthy model."""
 _LARGEST = 0.25
 """However sensitive a model is, errors above this share of the size of an output are not explained:
 beyond, its tokens are random."""
@@ -236,9 +237,9 @@ class Judge:
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
         known = coarsest(types)
         coarse = [
-            *(steps.rounded_weights(dtype) for dtype in weights),
+            *(titles.rounded_weights(dtype) for dtype in weights),
             *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
-            *([steps.COARSE_ACTIVATIONS] if 4 in {*levels[0], *levels[1]} else []),
+            *([titles.COARSE_ACTIVATIONS] if 4 in {*levels[0], *levels[1]} else []),
         ]
         return Judge(own, right, drift, "float32" if known is None else known.name, coarse)
 

@@ -217,7 +217,7 @@ def _allowed(judge: Judge) -> list[str]:
     """Return what makes outputs differ without being a fault, in words."""
     feeds, plan = judge.own.feeds, judge.own.plan
     is_padded = any(padding(plan, feed) is not None for feed in feeds[:1])
-    return [*judge.coarse, *([steps.MASKED_POSITIONS] if is_padded else [])]
+    return [*judge.coarse, *([titles.HIDDEN_POSITIONS] if is_padded else [])]
 
 
 def _said(own: Party, beside: SideBySide) -> str:
@@ -389,10 +389,10 @@ def _self_check(case: Case, own: Party) -> Found:
         return Found(DiagnosisResult(FAULT, [culprit]), case)
     if culprit is not None:
         return Found(DiagnosisResult(FAULT, [culprit]), case)
-    if "Not compared" not in words:
+    if titles.NOT_COMPARED not in words:
         case.evidence.compared(titles.ALL_INPUTS_AT_ONCE)
     elif not case.evidence.against:
-        obstacle = words.removeprefix("Not compared: ").removesuffix(".")
+        obstacle = words.removeprefix(f"{titles.NOT_COMPARED}: ").removesuffix(".")
         reason = reasons.nothing_to_compare_steps(obstacle)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     return Found(DiagnosisResult(AGREE), case)

@@ -50,15 +50,6 @@ LOWERING_NOT_OBSERVED = constant(
 WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not the cause.")
 
 
-COARSE_ACTIVATIONS = "8-bit activations (accuracy_level 4)"
-MASKED_POSITIONS = "positions that the mask hides"
-"""Reasons for outputs that differ without a fault."""
-
-
-def rounded_weights(dtype: str) -> str:
-    return f"weights rounded to {dtype}"
-
-
 @statement
 def first_difference(tensor: str) -> str:
     return f"First difference: {tensor}."

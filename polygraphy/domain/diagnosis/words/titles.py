@@ -47,9 +47,16 @@ FEWEST_IN_FLOAT = "fewest nodes in float"
 # Steps of a model with states.
 OWN_STATES = "own states"
 EQUAL_STATES = "equal states"
-NOT_COUNTED = "not counted"
-STATES_EXCHANGED = "states exchanged"
 FIX_OVER_ALL_STEPS = "fix over all steps"
+STATES_EXCHANGED = "states exchanged"
+NOT_COMPARED = "Not compared"
+NOT_COUNTED = "not counted"
+HIDDEN_POSITIONS = "positions that the mask hides"
+COARSE_ACTIVATIONS = "8-bit activations (accuracy_level 4)"
+
+
+def rounded_weights(dtype: str) -> str:
+    return f"weights rounded to {dtype}"
 
 
 def node_by_node(party: str) -> str:
