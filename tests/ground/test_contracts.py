@@ -154,7 +154,6 @@ FLOATS_BY_KIND = {
     "adapters/onnx_common/elementwise.py": "asks for integers",
     "adapters/onnx_common/quantization.py": "what NumPy itself casts to bfloat16",
     "adapters/tensorflow/reading.py": "a letter of TensorFlow's",
-    "domain/diagnosis/variants.py": "asks for integers, and for attributes that are numbers",
     "domain/arithmetic/passes/blocks.py": "the types of ml_dtypes are known by their names before",
     "domain/arithmetic/similarity.py": "is handed numbers that were widened",
     "domain/data/loading.py": "NumPy's own types, which overflow to infinity",
