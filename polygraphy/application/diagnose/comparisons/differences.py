@@ -50,7 +50,8 @@ def find_differences(
     feeds = (feed, pair.feed_reference(feed))
     parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
     by_values = parting.culprits
-    is_small = is_same_structure or len(culprits) <= (_FEW_PLAIN if is_plain else 1)
+    taken = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
+    is_small = is_same_structure or taken <= (_FEW_PLAIN if is_plain else 1)
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
             return proven  # They say what was changed, where values only say between what.
