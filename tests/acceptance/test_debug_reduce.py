@@ -81,7 +81,7 @@ def test_the_console_is_short_and_each_check_has_a_log(polygraphy: Run, folder: 
     assert done.code == 0
     assert len(done.lines) <= 20
     assert "Reduced from 24 to 1 node(s): Neg 'n13'" in done.out
-    assert "Proven: r.onnx also fails the check in a new process" in done.out
+    assert "Verified: r.onnx also fails the check in a new process" in done.out
     count = int(done.out.partition("Finished ")[2].split()[0])
     logs = {path.name for path in (folder / "polygraphy_debug").iterdir()}
     assert logs == {*(f"{number:02}.log" for number in range(count)), "proof.log"}
@@ -206,7 +206,7 @@ def test_all_culprits_are_found_on_request(polygraphy: Run, folder: Path) -> Non
     assert {*nodes_of("r.onnx"), *nodes_of("r_2.onnx")} == {"n3", "n8"}
     assert not Path("r_3.onnx").exists()
     assert "The rest of the model (8 node(s)) passes the check" in done.out
-    assert done.out.count("Proven: ") == 2
+    assert done.out.count("Verified: ") == 2
 
 
 def test_a_check_that_writes_much_leaves_its_beginning_and_its_end(

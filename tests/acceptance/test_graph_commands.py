@@ -242,4 +242,4 @@ def test_a_name_in_a_branch_is_said_to_be_there(polygraphy: Any, tmp_path: Path)
     ):
         done = polygraphy(f"polygraphy surgeon {words}")
         assert done.code == 2
-        assert "'inner' is inside a subgraph of the If node" in done.out + done.err
+        assert "'inner' is in a subgraph of the If node" in done.out + done.err

@@ -103,7 +103,7 @@ def test_only_particular_layers(g1_dir: Path, polygraphy: Run) -> None:
         ("--onnx-outputs-by-type Convolution", "Operator type 'Convolution' does not exist"),
         ("--exclude-outputs nothing", "Tensor 'nothing' does not exist"),
         ("--onnx-outputs gain", "Tensor 'gain' is a weight of the model"),
-        ("--exclude-outputs '*'", "No output of the model is left"),
+        ("--exclude-outputs '*'", "No output of the model remains"),
         ("--graph-optimization-level most", "'most' is not one of DISABLE_ALL"),
         ("--save-onnx x --external-data-size-threshold many", "'many' is not a size in bytes"),
     ],

@@ -104,7 +104,10 @@ def test_weights_beside_the_model(g1_dir: Path, polygraphy: Run) -> None:
         ("--onnxrt --onnx", "requires a comparison of every tensor. Add --mark-all"),
         ("--onnxrt --mark-all", "requires at least two runners"),
         ("--onnxrt --onnx --mark-all --load-outputs a.json", "requires at least two runners"),
-        ("--onnxrt --pluginref --mark-all", "which are --onnxrt, --onnx, --openvino and --trt"),
+        (
+            "--onnxrt --pluginref --mark-all",
+            "requires runners of an ONNX model: --onnxrt, --onnx, --openvino and --trt",
+        ),
         (
             "--onnxrt --onnx --mark-all --save-outputs a.json",
             "cannot be combined with --save-outputs",
@@ -130,8 +133,8 @@ def test_where_a_budget_means_nothing(
         ("--onnxrt --save-error-by-depth a.png", "there is no comparison"),
         ("--onnxrt --onnx --save-worst 0", "0 is less than 1"),
         ("--onnxrt --onnx --save-worst 1 a b", "'a b' is more than a number and a path"),
-        ("--onnxrt --onnx --save-worst 1 a.json --save-outputs a.json", "name the same path"),
-        ("--onnxrt --onnx --save-worst 1 model.onnx", "name the same path"),
+        ("--onnxrt --onnx --save-worst 1 a.json --save-outputs a.json", "have the same path"),
+        ("--onnxrt --onnx --save-worst 1 model.onnx", "have the same path"),
         ("--onnxrt --onnx --save-worst 1 a.npz", "can be read, but not written"),
         ("--onnxrt --onnx --save-error-by-depth a.txt", "is not a supported image format"),
     ],

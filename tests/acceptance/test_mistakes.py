@@ -31,7 +31,10 @@ def critical(done: Any) -> str:
     [
         (None, "Model model.onnx does not exist."),
         (b"", "Model model.onnx is empty."),
-        (b"no model at all", "ONNX model is invalid: model.onnx is truncated, damaged, or no ONNX"),
+        (
+            b"no model at all",
+            "ONNX model is invalid: model.onnx is truncated, damaged, or not an ONNX",
+        ),
     ],
 )
 def test_a_model_that_is_none(
@@ -147,7 +150,7 @@ def test_a_truncated_model(g2_dir: Path, polygraphy: Run, runner: str) -> None:
         (
             "--input-shapes x:[1,2]",
             2,
-            "input 'x' has shape (1, 1, 2, 2) in the model, which (1, 2) does not fit",
+            "input 'x' has shape (1, 1, 2, 2) in the model, which does not match (1, 2)",
         ),
         ("--input-shapes z:[1,1,2,2]", 2, "Input 'z' does not exist. Available: 'x'."),
         ("--val-range z:[0,1]", 2, "Input 'z' does not exist. Available: 'x'."),

@@ -176,7 +176,7 @@ def test_a_damaged_picture_and_a_missing_library_are_one_line(
     Path("bad.png").write_bytes(b"\x89PNG nothing")
     done = polygraphy("polygraphy run m.onnx --onnxrt --load-inputs bad.png")
     assert done.code == 3
-    assert "bad.png: its contents are not an image. Pictures" in done.err
+    assert "bad.png: its contents are not an image. Supported" in done.err
     assert ".jpg" in done.err
     picture("good.png")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)

@@ -93,7 +93,7 @@ def test_what_postprocessing_says_is_the_answer(
     ("labels", "said"),
     [
         ("0\n1\n", "labels.txt: there are 2 labels, but 40 samples."),
-        ("nowhere.png,0\n", "labels.txt: 40 samples of 40 without a label"),
+        ("nowhere.png,0\n", "labels.txt: 40 samples of 40 have no label"),
         (None, "labels.txt does not exist."),
     ],
 )

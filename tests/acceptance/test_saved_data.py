@@ -139,8 +139,8 @@ def test_any_kind_of_file_and_several_at_once(polygraphy: Run) -> None:
         (None, "File of saved data broken.json does not exist."),
         ("", "is empty"),
         ('{"lst": [[', "is truncated"),
-        ('{"replay": {}, "polygraphy_class": "TacticReplayData"}', "it holds a tactic replay"),
-        ("[1, 2]", "it holds a list"),
+        ('{"replay": {}, "polygraphy_class": "TacticReplayData"}', "it contains a tactic replay"),
+        ("[1, 2]", "it contains a list"),
     ],
 )
 def test_files_that_cannot_be_shown(polygraphy: Run, content: str | None, message: str) -> None:
@@ -218,7 +218,7 @@ def test_what_cannot_be_compared(polygraphy: Run) -> None:
     shutil.copy(NVIDIA / "accuracy_fail.json", "verdicts.json")
     for files, message in (
         ("inputs.json two.json", "inputs.json holds input data, but two.json holds inference"),
-        ("two.json three.json", "two.json holds results of 2 runners, three.json of 3"),
+        ("two.json three.json", "two.json contains results of 2 runners, but three.json of 3"),
         ("verdicts.json two.json", "verdicts.json contains accuracy results, which cannot be"),
     ):
         done = polygraphy(f"polygraphy inspect diff {files}")
@@ -309,7 +309,7 @@ def test_nothing_is_no_pass(polygraphy: Run) -> None:
     AccuracyResults().save("empty.json")
     done = polygraphy("polygraphy check accuracy empty.json")
     assert done.code == 4
-    assert "holds no verdicts" in critical(done)
+    assert "contains no verdicts" in critical(done)
 
 
 # data
@@ -344,7 +344,10 @@ def test_what_cannot_be_joined(polygraphy: Run) -> None:
     shutil.copy(NVIDIA / "accuracy_fail.json", "verdicts.json")
     Path("out.json").write_text("precious")
     for files, message in (
-        ("inputs.json results.json", "inputs.json holds input data, but results.json inference"),
+        (
+            "inputs.json results.json",
+            "inputs.json contains input data, but results.json contains inference",
+        ),
         ("results.json other.json", "but other.json of other"),
         ("verdicts.json verdicts.json", "verdicts.json contains accuracy results"),
     ):
@@ -380,7 +383,7 @@ def test_a_tensor_that_several_files_have(polygraphy: Run) -> None:
     save_json([{"x": X + 1}, {"x": X + 1}], "b.json")
     done = polygraphy("polygraphy data merge a.json b.json -o merged.json")
     assert done.code == 0
-    assert done.out.count("'x' is also in b.json, which counts") == 1
+    assert done.out.count("'x' is also in b.json, which is used") == 1
     np.testing.assert_array_equal(load_json("merged.json")[0]["x"], X + 1)
 
 
@@ -471,7 +474,7 @@ def test_a_tensor_of_two_runs_of_one_file_is_noted(polygraphy: Run) -> None:
     runs.save("two.json")
     done = polygraphy("polygraphy data merge two.json -o merged.json")
     assert done.code == 0
-    assert "'y' is also in two.json (s), which counts" in done.out
+    assert "'y' is also in two.json (s), which is used" in done.out
     np.testing.assert_array_equal(load_json("merged.json")[0]["y"], X + 1)
 
 

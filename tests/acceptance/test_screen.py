@@ -418,7 +418,7 @@ def test_the_node_that_makes_the_first_nan_is_named(
     assert command == "diagnose m.onnx --onnxrt"
     assert "CULPRIT  Mul 'node_mul'" in polygraphy(f"polygraphy {command}").out
     if marks:
-        assert "FAILED  4 of 5 outputs with NaN or infinity, first 'b' of onnxrt." in done.out
+        assert "FAILED  4 of 5 outputs hold NaN or infinity, first 'b' of onnxrt." in done.out
         assert "  node      Mul 'node_mul' of a, factor; model.py:7 (blocks.1.f)" in done.lines
         assert "  first     b: 4 of 4 elements are NaN, the first at (0,)" in done.lines
 

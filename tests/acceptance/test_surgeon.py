@@ -151,11 +151,11 @@ MISTAKES = {
     "surgeon prune model.onnx --remove-node-types Convs -o old.onnx": (2, "Did you mean 'Conv'"),
     "surgeon sanitize truncated.onnx --fold-constants -o old.onnx": (3, "truncated.onnx is truncated"),
     "surgeon sanitize folder --toposort -o old.onnx": (3, "is a folder"),
-    "surgeon sanitize circle.onnx --toposort -o old.onnx": (3, "in a circle"),
-    "surgeon insert model.onnx --inputs input -o old.onnx": (2, "--outputs is missing"),
-    "surgeon sanitize model.onnx -o model.onnx": (2, "name the same path"),
+    "surgeon sanitize circle.onnx --toposort -o old.onnx": (3, "form a cycle"),
+    "surgeon insert model.onnx --inputs input -o old.onnx": (2, "missing --outputs"),
+    "surgeon sanitize model.onnx -o model.onnx": (2, "have the same path"),
     "surgeon sanitize model.onnx --no-shape-inference --force-fallback-shape-inference": (2, "cannot be combined"),
-    "surgeon extract model.onnx --outputs -o old.onnx": (2, "--outputs does not contain a tensor name"),
+    "surgeon extract model.onnx --outputs -o old.onnx": (2, "--outputs: must not be empty"),
 }  # fmt: skip
 
 

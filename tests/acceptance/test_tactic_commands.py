@@ -71,7 +71,11 @@ def test_two_replays_are_compared(folder: Path, polygraphy: Run) -> None:
         ("inspect tactics replays/nothing.json", 2, "does not exist"),
         ("inspect diff-tactics a.json", 2, "two replays can be compared, not 1"),
         ("inspect diff-tactics a b --dir c", 2, "--dir: cannot be combined with two replays"),
-        ("inspect diff-tactics --dir a --good b --bad c", 2, "nothing would be read"),
+        (
+            "inspect diff-tactics --dir a --good b --bad c",
+            2,
+            "has no effect, because --good and --bad are both set",
+        ),
         ("inspect diff-tactics", 3, "neither a folder good nor a folder bad"),
         ("template trt-network", 2, "-o PATH"),
         ("template trt-config m.engine -o x.py", 2, "type engine"),

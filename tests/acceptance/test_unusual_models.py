@@ -30,7 +30,10 @@ def test_a_model_without_outputs_is_named(backend: str, polygraphy: Run) -> None
     save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "none.onnx")
     done = polygraphy(f"polygraphy run none.onnx {backend}")
     assert done.code == 3
-    assert "[!] The model has no outputs, so there is nothing to run. --onnx-outputs" in done.err
+    assert (
+        "[!] The model has no outputs, so there is nothing to run. Mark tensors of an ONNX model as outputs with --onnx-outputs"
+        in done.err
+    )
     assert polygraphy(f"polygraphy run none.onnx {backend} --onnx-outputs y").code == 0
 
 

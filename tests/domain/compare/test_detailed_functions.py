@@ -96,7 +96,7 @@ def test_settings_of_top_k_may_differ_from_output_to_output() -> None:
     assert compare(TopKCompareFunc(k={"y": 2}), value, reference)
     assert compare(TopKCompareFunc(margin={"": 0.0, "y": 0.11}), value, reference)
     too_many = compare(TopKCompareFunc(k=3), value, reference)
-    assert "nothing to compare" in too_many.reason
+    assert "nothing would be compared" in too_many.reason
     for wrong in ({"k": 0}, {"k": {"y": 1.5}}, {"margin": -1}, {"margin": math.nan}):
         with pytest.raises(UsageError):
             TopKCompareFunc(**wrong)
