@@ -30,7 +30,7 @@ class Net:
             return y
         return y + 5
 """
-SUM, EXPORT = "line 8 asks `x.sum() > 0`", "line 18 asks `torch.onnx.is_in_onnx_export()`"
+SUM, EXPORT = "line 8 tests `x.sum() > 0`", "line 18 tests `torch.onnx.is_in_onnx_export()`"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ SUM, EXPORT = "line 8 asks `x.sum() > 0`", "line 18 asks `torch.onnx.is_in_onnx_
         (8, ""),  # What is asked is always computed.
         (9, SUM),
         (11, SUM),
-        (14, "line 13 asks `x.max() > step`"),
+        (14, "line 13 tests `x.max() > step`"),
         (17, ""),
         (19, EXPORT),
         (20, EXPORT),  # What comes after a return is the other branch.
