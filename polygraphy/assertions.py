@@ -41,7 +41,7 @@ from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import counted, some_of
+from polygraphy.domain.tensors.naming import count_text, some_of
 from polygraphy.domain.tensors.shapes import format_shape
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
@@ -110,7 +110,7 @@ def assert_outputs_match(
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
         runners = [_runner(path, each, words) for each, words in zip(listed, flags)]
-        recorder, verdicts, _ = _judged(runners, data, None, rtol, atol)
+        recorder, verdicts, _ = _run_and_compare(runners, data, None, rtol, atol)
         if not verdicts:
             command = data.command(path, [*chain.from_iterable(flags)]) if all(flags) else ""
             raise _differing(recorder, path, command)
@@ -163,10 +163,10 @@ def assert_matches_golden(
         runner = _runner(path, backend)
         limits = _limits(golden, rtol, atol)
         if golden is None:
-            outputs, feed = _computed(runner, data)
+            outputs, feed = _compute_outputs(runner, data)
             _save(file, path, outputs, feed, limits, session.sample if session else 0)
         else:
-            recorder, verdicts, feeds = _judged([runner], data, (file, golden), *limits)
+            recorder, verdicts, feeds = _run_and_compare([runner], data, (file, golden), *limits)
             if hash_of_inputs(feeds[0]) != golden.inputs:
                 raise UsageError(
                     f"The golden {_brief_path(file)} was created with different inputs.",
@@ -210,7 +210,7 @@ def assert_close(
             (name, [IterationResult(_arrays(side), runner_name=name)])
             for name, side in (("actual", actual), ("expected", expected))
         ]
-        recorder, verdicts = _compared(RunResults(sides), rtol, atol)
+        recorder, verdicts = _compare_results(RunResults(sides), rtol, atol)
         if not verdicts:
             raise _differing(recorder, "", "")
 
@@ -300,10 +300,10 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
 def _flags(backend: str) -> list[str]:
     """Return what names a backend on a command line."""
     from polygraphy.cli.backends.built_in import built_in, flag_of
-    from polygraphy.mod.plugins import BACKENDS, installed
+    from polygraphy.mod.plugins import BACKENDS, entry_points_of
 
     name, *options = shlex.split(backend) or [""]
-    known = [*built_in(), *(entry.name for entry in installed(BACKENDS))]
+    known = [*built_in(), *(entry.name for entry in entry_points_of(BACKENDS))]
     if name not in known:
         raise UnknownNameError("Backend", name, known)
     return [flag_of(name), *options]
@@ -338,28 +338,28 @@ def _runner(path: str, backend: str | Runner, flags: Sequence[str] = ()) -> Runn
     from polygraphy.cli.commands.listing import load
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
-    from polygraphy.codegen.render import made_of
+    from polygraphy.codegen.render import render_list
 
     words = [path, *(flags or _flags(backend))]
     try:
-        command = load("run").extended(flags_in(words))
+        command = load("run").extend(flags_in(words))
         made = command.program(parse(command, words)).context
     except CommandLineError as error:
         raise UsageError(f"Backend {backend!r}: {error}") from error
     names: dict[str, Any] = {}
     steps = [*made["constants"], *made["run"].before]
-    exec(made_of(steps, "runners", made["run"].runners), names)
+    exec(render_list(steps, "runners", made["run"].runners), names)
     return cast("Runner", names["runners"][0])
 
 
-def _computed(runner: Runner, data: _Data) -> tuple[IterationResult, Mapping[str, Any]]:
+def _compute_outputs(runner: Runner, data: _Data) -> tuple[IterationResult, Mapping[str, Any]]:
     loader = data.loader()
     with bind(Console, cast("Any", Recorder())), bind(Findings, cast("Any", Recorder())):
         results = Comparator.run([runner], loader)
     return next(iter(results))[1][0], next(iter(loader))
 
 
-def _judged(
+def _run_and_compare(
     runners: Sequence[Runner],
     data: _Data,
     golden: tuple[Path, Golden] | None,
@@ -378,10 +378,10 @@ def _judged(
         [(name, [outputs])] = results
         _check_shapes(file, made, outputs)
         results = RunResults([(name, [made.select_elements(outputs)]), *RunResults.load(str(file))])
-    return *_compared(results, rtol, atol), list(loader)
+    return *_compare_results(results, rtol, atol), list(loader)
 
 
-def _compared(
+def _compare_results(
     results: RunResults, rtol: Tolerance, atol: Tolerance
 ) -> tuple[Recorder, AccuracyResults]:
     recorder = Recorder()
@@ -468,7 +468,7 @@ def _quietly() -> Iterator[None]:
     """Keep the log silent, unless it was asked for, and mark errors as those that say enough by
     themselves.
     """
-    with G_LOGGER.preserved():
+    with G_LOGGER.preserve():
         if G_LOGGER.module_severity.get() == G_LOGGER.INFO:
             G_LOGGER.module_severity = G_LOGGER.ERROR
         try:
@@ -575,7 +575,9 @@ def write_report(
     verdict = VERDICTS[code]
     problems = []
     if failed_tests:
-        said = f"{counted(len(failed_tests), 'test')} failed: {some_of(failed_tests, _MOST_TESTS)}."
+        said = (
+            f"{count_text(len(failed_tests), 'test')} failed: {some_of(failed_tests, _MOST_TESTS)}."
+        )
         problems.append(Problem("TestsFailed", said))
     elif exit_status:
         problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))

@@ -78,7 +78,7 @@ def register_resolver(module: str) -> None:
     _resolved.clear()
 
 
-def keyed(port: F, key: str) -> F:
+def bound_function(port: F, key: str) -> F:
     """Return the function that is bound to a port under a key; see `resolve`."""
     found: F = resolve(port, key)  # type: ignore[arg-type]
     return found

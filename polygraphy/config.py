@@ -28,7 +28,7 @@ PROBLEMS: list[str] = []
 """What is wrong with variables; the logger warns of it when it is first imported."""
 
 
-def _ignored(variable: str, expected: str, default: object) -> None:
+def _note_ignored(variable: str, expected: str, default: object) -> None:
     # An error raised here, at import, cannot be caught: a bad value costs a line, not a traceback.
     PROBLEMS.append(
         f"{variable}={os.environ[variable]!r} in the environment is ignored: "
@@ -40,7 +40,7 @@ def _integer(variable: str, default: int) -> int:
     try:
         return int(os.environ.get(variable, default))
     except ValueError:
-        _ignored(variable, "an integer", default)
+        _note_ignored(variable, "an integer", default)
         return default
 
 
@@ -49,7 +49,7 @@ def _choice(variable: str, choices: tuple[str, ...]) -> str:
     value = os.environ.get(variable, choices[0])
     if value in choices:
         return value
-    _ignored(variable, "one of " + ", ".join(map(repr, choices)), choices[0])
+    _note_ignored(variable, "one of " + ", ".join(map(repr, choices)), choices[0])
     return choices[0]
 
 

@@ -5,7 +5,7 @@ from polygraphy.application.debug.iterations import Iterations, repeat
 from polygraphy.application.debug.precision import find_layers_to_raise, find_nodes_to_keep
 from polygraphy.application.debug.reducing import (
     Reduction,
-    numbered_path,
+    path_with_number,
     prove_reduction,
     reduce_model,
 )
@@ -19,7 +19,7 @@ __all__ = [
     "Reduction",
     "find_layers_to_raise",
     "find_nodes_to_keep",
-    "numbered_path",
+    "path_with_number",
     "prove_reduction",
     "reduce_model",
     "repeat",

@@ -94,8 +94,8 @@ def run(
     with bind(Console, cast("Any", view)), bind(Findings, view), _heard():
         try:
             if format == "text" and not report:
-                sys.exit(_framed(checked, view, banner))
-            sys.exit(_recorded(checked, view, banner, (format, report, sources)))
+                sys.exit(_run_framed(checked, view, banner))
+            sys.exit(_run_and_report(checked, view, banner, (format, report, sources)))
         finally:
             view.abandon()
 
@@ -141,7 +141,7 @@ def _command_of(docstring: str) -> str:
     return " ".join(docstring.partition("\n\n")[2].replace("\\\n", " ").split())
 
 
-def _recorded(
+def _run_and_report(
     main: Callable[[], Any], view: RunView, banner: bool, arguments: tuple[Any, ...]
 ) -> int:
     """Run a main function and write its reports; return its exit code."""
@@ -154,7 +154,7 @@ def _recorded(
         return code
     [session] = sessions
     try:
-        code = _framed(main, view, banner, session.problem)
+        code = _run_framed(main, view, banner, session.problem)
     except SystemExit as end:  # A signal, or the program itself, ends the process.
         ended = end.code if isinstance(end.code, int) else EXIT_FAILED
         exit_code(lambda: session.close(ended))
@@ -187,7 +187,9 @@ def _unheard(kind: str, message: str, code: int) -> None:
     """Record nothing."""
 
 
-def _framed(main: Callable[[], Any], view: RunView, banner: bool, listen: Listen = _unheard) -> int:
+def _run_framed(
+    main: Callable[[], Any], view: RunView, banner: bool, listen: Listen = _unheard
+) -> int:
     """Run a main function between what a program shows first and last; return its exit code."""
     command = " ".join(sys.argv)
     start = time.perf_counter()
@@ -230,23 +232,23 @@ def exit_code(main: Callable[[], Any], listen: Listen = _unheard) -> int:
     try:
         passed = main()
     except KeyboardInterrupt:
-        return _interrupted(listen)
+        return _report_interruption(listen)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # What is left goes nowhere.
         return EXIT_PASSED
     except Exception as error:  # the boundary of the process: whatever it is, it becomes one line
-        return _interrupted(listen) if was_interrupted() else _failed(error, listen)
+        return _report_interruption(listen) if was_interrupted() else _report_failure(error, listen)
     return EXIT_PASSED if passed is None or passed else EXIT_FAILED
 
 
-def _interrupted(listen: Listen) -> int:
+def _report_interruption(listen: Listen) -> int:
     G_LOGGER.error("INTERRUPTED | Incomplete files were removed.")
     listen("KeyboardInterrupt", "Interrupted.", EXIT_INTERRUPTED)
     return EXIT_INTERRUPTED
 
 
-def _failed(error: Exception, listen: Listen) -> int:
-    message, code = _described(error)
+def _report_failure(error: Exception, listen: Listen) -> int:
+    message, code = _describe_error(error)
     listen(type(error).__name__, message, code)
     if not was_logged(error):
         _say(message)
@@ -255,17 +257,17 @@ def _failed(error: Exception, listen: Listen) -> int:
     return EXIT_FAILED if config.EXIT_CODES == "legacy" else code
 
 
-def _described(error: Exception) -> tuple[str, int]:
+def _describe_error(error: Exception) -> tuple[str, int]:
     """Return what is said about an error, and its exit code."""
     if isinstance(error, PolygraphyException):
         return str(error), error.exit_code
     if isinstance(error, PolygraphyInternalException):
         return f"Internal error: {error} Please report it.", error.exit_code
     if isinstance(error, OSError):
-        return _of_system(error), _EXIT_BROKEN
+        return _describe_os_error(error), _EXIT_BROKEN
     if isinstance(error, MemoryError):
         return "Out of memory. Use a smaller batch, or fewer outputs at a time.", _EXIT_BROKEN
-    return _of_unknown(error), _EXIT_BROKEN
+    return _describe_unknown_error(error), _EXIT_BROKEN
 
 
 def _say(message: str) -> None:
@@ -279,7 +281,7 @@ def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
 
 
-def _of_system(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     """Describe an error that nothing has translated: what cannot be written most often are the log,
     or a program, on standard output.
     """
@@ -287,10 +289,10 @@ def _of_system(error: OSError) -> str:
         return f"Could not write: {error.strerror}. Free some disk space."
     if error.errno in _UNUSABLE_NAMES and error.filename is not None:
         return f"{error.strerror}: {str(error.filename)!r}. Choose a different path."
-    return _of_unknown(error)
+    return _describe_unknown_error(error)
 
 
-def _of_unknown(error: Exception) -> str:
+def _describe_unknown_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error} ({_origin(error)})"
 
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 __all__ = [
+    "defer_signals",
     "end_program",
     "interrupt_program",
     "remember_interrupts",
-    "undisturbed",
     "was_interrupted",
 ]
 
@@ -51,7 +51,7 @@ def was_interrupted() -> bool:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Put off ctrl-C and SIGTERM until the block is over, which has to be soon."""
     if threading.current_thread() is not threading.main_thread():
         yield  # No handler runs here.

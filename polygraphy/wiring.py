@@ -48,9 +48,9 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "DataTypeConverter/torch": "polygraphy.adapters.torch.arrays:TorchDataTypes",
     },
     "polygraphy.ports.diagnosing": {
-        "apply_copies": "polygraphy.adapters.onnx.edit.copying:mended",
-        "change_node": "polygraphy.adapters.onnx.edit.copying:altered",
-        "dequantize_model": "polygraphy.adapters.onnx.edit.quantising:dequantised",
+        "apply_copies": "polygraphy.adapters.onnx.edit.copying:restore_differences",
+        "change_node": "polygraphy.adapters.onnx.edit.copying:alter_node",
+        "dequantize_model": "polygraphy.adapters.onnx.edit.quantising:remove_quantization",
         "describe_with_weights": "polygraphy.adapters.onnx.edit.copying:describe_with_weights",
         "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
         "failure_program": "polygraphy.codegen.failure_programs:failure_program",
@@ -63,8 +63,8 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "open_environment/openvino": "polygraphy.adapters.openvino.environments:open_environment",
         "open_quantized": "polygraphy.adapters.onnx.edit.quantized_model:open_quantized",
         "quantize_again": "polygraphy.adapters.onnxruntime.quantizing_again:quantize_again",
-        "requantize_model": "polygraphy.adapters.onnx.edit.quantising:requantised",
-        "sanitized": "polygraphy.adapters.onnx.fold.sanitizing:sanitized",
+        "requantize_model": "polygraphy.adapters.onnx.edit.quantising:copy_quantization",
+        "sanitize_model": "polygraphy.adapters.onnx.fold.sanitizing:sanitize_model",
         "SuspectedParty/formulas": "polygraphy.adapters.onnx.run.reference:FormulaParty",
         "SuspectedParty/onnx": "polygraphy.adapters.onnx.run.reference:OnnxParty",
         "SuspectedParty/onnxrt": "polygraphy.adapters.onnxruntime.party:OnnxrtParty",
@@ -204,7 +204,7 @@ def resolve(port: Any, key: str | None = None) -> Any:
     slot = port.__name__ if key is None else f"{port.__name__}/{key}"
     adapters = _ADAPTERS.get(port.__module__, {})
     if slot not in adapters and port.__name__ == _DATA_TYPES:
-        return _of_a_package(slot, key)
+        return _plugin_data_types(slot, key)
     if slot not in adapters:
         raise Unbound(f"No adapter is bound to {slot}.")
     module, _, name = adapters[slot].partition(":")
@@ -214,11 +214,11 @@ def resolve(port: Any, key: str | None = None) -> Any:
     return adapter() if isinstance(port, type) else adapter
 
 
-def _of_a_package(slot: str, key: str | None) -> Any:
+def _plugin_data_types(slot: str, key: str | None) -> Any:
     """Make the adapter that an installed package has for the data types of a library."""
-    from polygraphy.mod.plugins import DATA_TYPES, installed
+    from polygraphy.mod.plugins import DATA_TYPES, entry_points_of
 
-    for plugin in installed(DATA_TYPES):
+    for plugin in entry_points_of(DATA_TYPES):
         if plugin.name == key:
             return plugin.load()()
     raise Unbound(f"No adapter is bound to {slot}.")

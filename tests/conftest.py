@@ -122,7 +122,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Generator[None, None, None]:
     """Leave the logger of the process as it was: a command that ran in it has set severities."""
-    with G_LOGGER.preserved():
+    with G_LOGGER.preserve():
         yield
 
 

@@ -17,7 +17,7 @@ def diagnosed(words: str) -> tuple[int, dict[str, Any], str]:
     """Run `polygraphy diagnose`; return its exit code, its JSON, and what else it printed."""
     out, err = io.StringIO(), io.StringIO()
     sys.argv = shlex.split(f"polygraphy diagnose {words} --format json")
-    with G_LOGGER.preserved(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with G_LOGGER.preserve(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = polygraphy()
         except SystemExit as left:

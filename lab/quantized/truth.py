@@ -43,7 +43,7 @@ class Switches:
         self.backend: dict[tuple[int, ...], float] = {}
         self.metric = RmsRatio()
         self.party = OnnxrtParty()
-        proto = self.opened.switched(requantizes=bool(self.opened.between))
+        proto = self.opened.add_switches(requantizes=bool(self.opened.between))
         self.name = proto.graph.input[-1].name
         self.compute = self.party.load(proto)
         self.known: dict[frozenset[int], float] = {}
@@ -63,7 +63,7 @@ class Switches:
         """Return what the backend computes without some nodes."""
         off = tuple(self.rules.off(nodes))
         if off not in self.backend:
-            values = outputs(self.opened.mixed(off), self.host.samples)
+            values = outputs(self.opened.float_at_sites(off), self.host.samples)
             self.backend[off] = self.metric(values, self.expected)
         return self.backend[off]
 
@@ -113,7 +113,7 @@ def debugger(switches: Switches, target: float) -> tuple[str, ...] | None:
     tensors: each with all that is quantized before it.
     """
     own = OnnxrtParty().load(switches.opened.marked())
-    every = switches.opened.mixed(())
+    every = switches.opened.float_at_sites(())
     made = {name for node in every.graph.node for name in node.output}
     there = {value.name for value in every.graph.output}
     names = {

@@ -19,7 +19,7 @@ from polygraphy.domain.accuracy.output_rows import OutputRow, largest_jump
 from polygraphy.domain.errors import FileError, MissingDependencyError
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.naming import shortened
+from polygraphy.domain.tensors.naming import shorten_text
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -174,14 +174,14 @@ def _finding(name: str, rows: Sequence[OutputRow]) -> str:
     known = [row for row in rows if row.worst.excess is not None]
     if not failed:
         worst = max(known, key=_excess, default=None)
-        most = f", {_excess(worst):.2g} of it in {shortened(worst.name)!r}" if worst else ""
+        most = f", {_excess(worst):.2g} of it in {shorten_text(worst.name)!r}" if worst else ""
         return f"{name}: {len(rows)} outputs within tolerance{most}"
     jump = largest_jump(rows)
     row = failed[0] if jump is None else rows[jump]
     what = "first is" if jump is None else "first jump at"
     found = "" if row.absolute is None else f" (max abs {row.absolute:.2g})"
     count = f"{len(failed)} of {len(rows)} outputs differ"
-    return f"{name}: {count}, {what} {shortened(row.name)!r}{found}"
+    return f"{name}: {count}, {what} {shorten_text(row.name)!r}{found}"
 
 
 def _excess(row: OutputRow) -> float:
@@ -255,7 +255,7 @@ def _name_outputs(axis: Axes, names: list[str], drawn: Mapping[str, Sequence[Out
     places = sorted(chosen)
     axis.set_xticks(places)
     axis.set_xticklabels(
-        [shortened(names[place], _LONGEST_LABEL) for place in places],
+        [shorten_text(names[place], _LONGEST_LABEL) for place in places],
         rotation=90,
         fontsize=7,
         parse_math=False,
@@ -325,7 +325,7 @@ def _figure(
         left_out = int(errors.size - np.count_nonzero(known))
         axis.set_title(f"{left_out} not finite" if left_out else "", fontsize=8)
     figure.suptitle(
-        f"{shortened(name)}: {_finding_of_points(size, limits, absolute, relative)}",
+        f"{shorten_text(name)}: {_finding_of_points(size, limits, absolute, relative)}",
         parse_math=False,
     )
     legend: dict[str, Any] = {}

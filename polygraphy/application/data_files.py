@@ -31,7 +31,7 @@ def concat(paths: Sequence[str], output: str) -> None:
         FileError: a file is missing or damaged, or the output cannot be written.
         UsageError: the files hold different kinds of data, or results of different runners.
     """
-    sources = _looked_into(paths)
+    sources = _inspect_sources(paths)
     orders = [_order(sources[0], source) for source in sources]
     kind = sources[0][1].kind
     names = [name for name, _ in sources[0][1].runs]
@@ -112,7 +112,7 @@ def convert(path: str, output: str) -> None:
             writer.add(step)
 
 
-def _looked_into(paths: Sequence[str]) -> list[Source]:
+def _inspect_sources(paths: Sequence[str]) -> list[Source]:
     """Look into files that must all hold the same kind of data, which consists of iterations."""
     sources = [(path, resolve(ResultStore).look_into(path)) for path in paths]
     first_path, first = sources[0]

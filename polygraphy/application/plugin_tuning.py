@@ -118,14 +118,14 @@ def autotune_plugins(
             "chosen": chosen,
         },
     )
-    return _joined(chosen)
+    return _join_matches(chosen)
 
 
 def _single_parts(matches: Sequence[PluginMatch]) -> list[PluginMatch]:
     return [evolve(match, instances=(one,)) for match in matches for one in match.instances]
 
 
-def _joined(parts: Sequence[PluginMatch]) -> list[PluginMatch]:
+def _join_matches(parts: Sequence[PluginMatch]) -> list[PluginMatch]:
     """Put parts of the same plugin together again."""
     joined: dict[tuple[str, str], PluginMatch] = {}
     for part in parts:
@@ -155,7 +155,7 @@ class _Tuning:
         """Run the model without plugins; what it computes is what counts as right."""
         outputs, cost = self._run(())
         self._expected = outputs
-        G_LOGGER.info(f"Without plugins: {_formatted(cost)}")
+        G_LOGGER.info(f"Without plugins: {_format_cost(cost)}")
         return cost
 
     def cost(self, choice: Choice) -> Cost | None:
@@ -171,7 +171,7 @@ class _Tuning:
             listed = ", ".join(map(repr, wrong))
             G_LOGGER.warning(f"{names}: output {listed} differs; skipped.")
             return None
-        G_LOGGER.info(f"{names}: {_formatted(cost)}")
+        G_LOGGER.info(f"{names}: {_format_cost(cost)}")
         return cost
 
     def _verdicts(self, outputs: IterationResult) -> dict[str, Any]:
@@ -182,7 +182,9 @@ class _Tuning:
 
     def _run(self, choice: Choice) -> tuple[IterationResult, Cost]:
         self.builds += 1
-        with self.make_runner(_joined([self.parts[position] for position in choice])) as runner:
+        with self.make_runner(
+            _join_matches([self.parts[position] for position in choice])
+        ) as runner:
             feed = InputAdapter(runner, resolve(Console))(self._feed(runner))
             outputs = runner.infer(feed)
             result = IterationResult(
@@ -190,7 +192,7 @@ class _Tuning:
                 runner_name=runner.name,
                 facts=facts_of(runner),
             )
-            return result, _measured(runner, feed)
+            return result, _measure_cost(runner, feed)
 
     def _feed(self, runner: Runner) -> Any:
         if self._feeds is None:
@@ -201,7 +203,7 @@ class _Tuning:
         return self._feeds.current
 
 
-def _measured(runner: Runner, feed: Any) -> Cost:
+def _measure_cost(runner: Runner, feed: Any) -> Cost:
     """Run a model some more times: the median of what the device measured, or else of the clock."""
     for _ in range(_WARM_UP):
         runner.infer(feed)
@@ -225,7 +227,7 @@ def _latency(runner: Runner, elapsed: float) -> float:
     return elapsed if seconds is None else seconds
 
 
-def _formatted(cost: Cost) -> str:
+def _format_cost(cost: Cost) -> str:
     memory = "" if cost.memory is None else f", Memory: {cost.memory / 2**20:.4g} MB"
     return f"Latency: {cost.latency * 1e3:.4g} ms, Throughput: {cost.throughput:.4g} fps{memory}"
 
@@ -247,8 +249,8 @@ class _Outcome:
             f"Optimization time: {self.seconds:.3g} s",
             f"Combinations tested: {self.found.tried}",
             f"Engine builds: {self.builds}",
-            f"Baseline performance: {_formatted(self.baseline)}",
-            f"Best performance: {_formatted(self.found.cost)}",
+            f"Baseline performance: {_format_cost(self.baseline)}",
+            f"Best performance: {_format_cost(self.found.cost)}",
             "Best strategy:" if self.chosen else "Best strategy: no plugins",
         ]
         for number, part in enumerate(self.chosen, 1):

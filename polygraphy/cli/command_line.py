@@ -33,10 +33,10 @@ def command_words(command: str, *parts: Part) -> list[str]:
     typed = [word for part in parts if not isinstance(part, Mapping) for word in part]
     if command not in COMMANDS:
         return []
-    loaded = load(command).extended({*_backend_flags(values), *flags_in(typed)})
+    loaded = load(command).extend({*_backend_flags(values), *flags_in(typed)})
     rows = {row.name: row for row in loaded.options}
     if any(name not in rows for each in values for name in each):
-        loaded = load(command).extended()
+        loaded = load(command).extend()
         rows = {row.name: row for row in loaded.options}
     arguments: list[str] = []
     options: list[str] = []

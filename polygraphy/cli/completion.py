@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
 from polygraphy.cli.declare.option import options_of
-from polygraphy.cli.help import described
+from polygraphy.cli.help import description_of
 from polygraphy.cli.shared.log import LogOptions
 from polygraphy.cli.short_help import topics_of
 
@@ -73,7 +73,7 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
         (["-h", "--help"], [], "Show this text and exit.")
     ]
     known = _choices_of(command)
-    for _, _, entries in described(command)[3]:
+    for _, _, entries in description_of(command)[3]:
         for declared, text in entries:
             words = declared.split()
             flags = [word.rstrip(",") for word in words if word.startswith("-")]
@@ -104,7 +104,7 @@ def _bash() -> str:
     choices, flags, topics = "", "", ""
     for command in COMMANDS:
         options = _options(command)
-        words = " ".join(topics_of(described(command)[3]))
+        words = " ".join(topics_of(description_of(command)[3]))
         topics += f'            "{command}") COMPREPLY=($(compgen -W "{words}" -- "$current")) ;;\n'
         spelled = " ".join(flag for listed, _, _ in options for flag in listed)
         flags += (
@@ -146,7 +146,7 @@ def _fish() -> str:
         lines.append(f"complete -c polygraphy -f -n '{inside}' -a '{' '.join(members(name))}'")
     for command in COMMANDS:
         condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.split())
-        words = " ".join(topics_of(described(command)[3]))
+        words = " ".join(topics_of(description_of(command)[3]))
         asked = f"__fish_seen_subcommand_from help; and {condition}"
         lines.append(f"complete -c polygraphy -f -n '{asked}' -a '{words}'")
         for flags, choices, text in _options(command):

@@ -22,7 +22,7 @@ _LEAST_WIDTH = 60
 _MOST_WIDTH = 110
 
 
-def described(name: str) -> Description:
+def description_of(name: str) -> Description:
     """Return what the help of a command says: as it was written when the package was built, else
     from the declarations; so always where other packages add to it.
     """
@@ -33,7 +33,7 @@ def described(name: str) -> Description:
     if name == _EXTENSIBLE and are_installed(BACKENDS):
         from polygraphy.cli.commands.listing import load
 
-        return describe(load(name).extended())
+        return describe(load(name).extend())
     try:
         descriptions: dict[str, Description] = import_module(
             "polygraphy.cli.described"
@@ -54,7 +54,7 @@ def all_described() -> dict[str, Description]:
 
 def write_descriptions(folder: object) -> None:
     """Write the descriptions of all commands into a folder of the build, as the module
-    `described`.
+    `description_of`.
     """
     from pathlib import Path
 
@@ -113,9 +113,9 @@ def command_help(description: Description, width: int | None = None) -> str:
     """Return the help of a command."""
     width = width or terminal_width()
     _, usage, text, groups = description
-    lines = [f"usage: {usage}", "", *wrapped(text, width, 0)]
+    lines = [f"usage: {usage}", "", *wrap_text(text, width, 0)]
     for title, explanation, entries in groups:
-        lines += ["", *wrapped(f"{title}: {explanation}" if explanation else title, width, 0)]
+        lines += ["", *wrap_text(f"{title}: {explanation}" if explanation else title, width, 0)]
         for flags, explained in entries:
             lines += _entry(flags, explained, width)
     lines += ["", *_entry("-h, --help", "Show the most important options, or all of them.", width)]
@@ -128,7 +128,7 @@ def main_help(commands: dict[str, str], version: str) -> str:
     lines = [
         "usage: polygraphy [-h] [-v] COMMAND [OPTION ...]",
         "",
-        *wrapped(
+        *wrap_text(
             f"Polygraphy {version}: run a model in several inference backends, compare the"
             " outputs, and find out why they differ.",
             width,
@@ -160,7 +160,7 @@ def group_help(group: str, text: str, commands: dict[str, str]) -> str:
     """Return the help of a group of sub-commands, which are given by their own names."""
     width = terminal_width()
     usage = f"usage: polygraphy {group} [-h] COMMAND [OPTION ...]"
-    lines = [usage, "", *wrapped(text, width, 0), "", "Commands:"]
+    lines = [usage, "", *wrap_text(text, width, 0), "", "Commands:"]
     for name, explained in commands.items():
         lines += _entry(name, explained, width)
     lines += ["", "Options:"]
@@ -190,13 +190,13 @@ def _entry(flags: str, text: str, width: int) -> list[str]:
     the flags are long.
     """
     first = " " * _INDENT + flags
-    body = wrapped(text, width, _COLUMN)
+    body = wrap_text(text, width, _COLUMN)
     if len(first) + 2 > _COLUMN or not body:
         return [first, *body]
     return [first + body[0][len(first) :], *body[1:]]
 
 
-def wrapped(text: str, width: int, indent: int) -> list[str]:
+def wrap_text(text: str, width: int, indent: int) -> list[str]:
     """Return the lines of a text."""
     lines: list[str] = []
     line = ""

@@ -13,7 +13,7 @@ from polygraphy.cli.declare.kinds import Flag, Kind, Ordered
 from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import Option, Options, Rest, Values, split_rest
 from polygraphy.cli.shared.paths import check_files, check_log_and_program
-from polygraphy.domain.tensors.naming import enumerated
+from polygraphy.domain.tensors.naming import join_words
 
 _FORMATTER = argparse.HelpFormatter("")
 """Argparse asks for a formatter for each option, and measures the terminal each time unless it is
@@ -97,7 +97,7 @@ def _parser_of(
         for option in options:
             _add(parser, f"{group.__name__}.{option.name}", option)
     refused: dict[str, str] = {}
-    for row in removed_from(name):
+    for row in removed_options(name):
         if row.takes is None:
             refused.update(dict.fromkeys(row.flags, row.advice))
             continue
@@ -251,7 +251,7 @@ def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[
             continue
         flag = word.partition("=")[0]
         if owners := _commands_with(flag):
-            advice.append(f"{flag} is not an option of this command, but of {enumerated(owners)}.")
+            advice.append(f"{flag} is not an option of this command, but of {join_words(owners)}.")
             continue
         named = [each for each in chosen if _is_short_for(flag, each)]
         matches = named or get_close_matches(flag, flags, n=2, cutoff=0.6)
@@ -447,7 +447,7 @@ is refused with its advice.
 """
 
 
-def removed_from(command: str) -> Sequence[Removed]:
+def removed_options(command: str) -> Sequence[Removed]:
     """Return the rows about one command, ``surgeon extract`` for instance."""
     group = command.partition(" ")[0]
     return [row for row in _ROWS if command in row.commands or group in row.commands]

@@ -39,7 +39,7 @@ EXIT_CODES = (
 )
 
 
-def _shared(descriptions: Sequence[Description]) -> dict[Group, tuple[str, list[str]]]:
+def _shared_groups(descriptions: Sequence[Description]) -> dict[Group, tuple[str, list[str]]]:
     """Return a name for each group of options that several commands have, and these commands."""
     users: dict[Group, list[str]] = {}
     for name, _, _, groups in descriptions:
@@ -57,7 +57,7 @@ def _shared(descriptions: Sequence[Description]) -> dict[Group, tuple[str, list[
 
 def markdown(descriptions: Sequence[Description]) -> str:
     """Return the reference as a page of the documentation."""
-    shared = _shared(descriptions)
+    shared = _shared_groups(descriptions)
     lines = [
         "# Commands and options",
         "",
@@ -69,19 +69,19 @@ def markdown(descriptions: Sequence[Description]) -> str:
     for name, (_, text) in COMMANDS.items():
         lines.append(f"- [`polygraphy {name}`](#{anchor(f'polygraphy {name}')}): {text}")
     for name, usage, text, groups in descriptions:
-        lines += ["", f"## polygraphy {name}", "", _escaped(text), "", "```", usage]
+        lines += ["", f"## polygraphy {name}", "", _escape_text(text), "", "```", usage]
         lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
         lines.append("```")
         own = [group for group in groups if group not in shared]
         others = [shared[group][0] for group in groups if group in shared]
         for group in own:
-            lines += ["", _escaped(f"{group[0]}{_after(group)}"), "", *_bullets(group[2])]
+            lines += ["", _escape_text(f"{group[0]}{_after(group)}"), "", *_bullets(group[2])]
         links = ", ".join(f"[{title}](#{anchor(title)})" for title in others)
         lines += ["", f"Shared options: {links}."] if links else []
     lines += ["", "## Shared options"]
     for group, (title, names) in shared.items():
         used = ", ".join(f"`{name}`" for name in names)
-        lines += ["", f"### {title}", "", _escaped(f"Of {used}{_after(group) or '.'}"), ""]
+        lines += ["", f"### {title}", "", _escape_text(f"Of {used}{_after(group) or '.'}"), ""]
         lines += _bullets(group[2])
     lines += ["", "## Exit codes", ""]
     lines += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
@@ -90,7 +90,7 @@ def markdown(descriptions: Sequence[Description]) -> str:
 
 def man(descriptions: Sequence[Description], version: str) -> str:
     """Return the reference as a man page, in the macros of man(7)."""
-    shared = _shared(descriptions)
+    shared = _shared_groups(descriptions)
     lines = [
         r".\" Written from the declarations of the options.",
         f'.TH POLYGRAPHY 1 "" "Polygraphy {version}" "User Commands"',
@@ -137,10 +137,10 @@ def _after(group: Group) -> str:
 
 
 def _bullets(entries: Sequence[Entry]) -> list[str]:
-    return [f"- `{flags}`: {_escaped(text)}" for flags, text in entries]
+    return [f"- `{flags}`: {_escape_text(text)}" for flags, text in entries]
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Return a text that Markdown shows as it is."""
     return re.sub(r"([*_<\[])", r"\\\1", text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.help import command_help, entry_line, terminal_width, wrapped
+from polygraphy.cli.help import command_help, entry_line, terminal_width, wrap_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def short_help(description: Description) -> str:
         return whole
     name, usage, text, groups = description
     examples = EXAMPLES.get(name, ())
-    ending = [line for words in examples for line in wrapped(words, width, 2)]
-    topics = wrapped(f"Topics: {', '.join(topics_of(groups))}.", width, 0)
+    ending = [line for words in examples for line in wrap_text(words, width, 2)]
+    topics = wrap_text(f"Topics: {', '.join(topics_of(groups))}.", width, 0)
     count = sum(len(entries) for _, _, entries in groups)
     tail = [
         *(["", "Examples:", *ending] if ending else []),
         "",
-        *wrapped(
+        *wrap_text(
             f"All {count} options: polygraphy {name} --help. Those of a topic: polygraphy help"
             f" {name} TOPIC.",
             width,
@@ -136,9 +136,9 @@ def short_help(description: Description) -> str:
         ),
         *topics,
     ]
-    head = [f"usage: {usage}", "", *wrapped(text, width, 0), ""]
+    head = [f"usage: {usage}", "", *wrap_text(text, width, 0), ""]
     room = MOST_LINES - len(head) - len(tail)
-    lines = _written_lines(name, groups) if name in LINES else _main_lines(groups, width)
+    lines = _table_lines(name, groups) if name in LINES else _main_lines(groups, width)
     return "\n".join([*head, *lines[:room], *tail]) + "\n"
 
 
@@ -148,7 +148,7 @@ def topic_help(description: Description, topic: str) -> str:
     """
     name, usage, text, groups = description
     word = topic.lower().lstrip("-")
-    words = {word, _called(word)}
+    words = {word, _backend_title(word)}
     chosen = [group for group in groups if any(each in group[0].lower() for each in words)]
     if not chosen:
         chosen = [
@@ -159,7 +159,7 @@ def topic_help(description: Description, topic: str) -> str:
     return command_help((name, usage, text, tuple(chosen))) if chosen else ""
 
 
-def _called(word: str) -> str:
+def _backend_title(word: str) -> str:
     """Return what people call the backend of a name, as titles of groups do; else the word."""
     from polygraphy.cli.backends.built_in import built_in
 
@@ -172,7 +172,7 @@ def topics_of(groups: tuple[Group, ...]) -> list[str]:
     return list(dict.fromkeys(title.partition(" ")[0].lower() for title, _, _ in groups))
 
 
-def _written_lines(name: str, groups: tuple[Group, ...]) -> list[str]:
+def _table_lines(name: str, groups: tuple[Group, ...]) -> list[str]:
     """Return the lines of `LINES`, and one for each runner that another package adds."""
     listed = {word.rstrip(",") for options, _ in LINES[name] for word in options.split()}
     added = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from polygraphy.codegen.render import formatted, render
+from polygraphy.codegen.render import format_source, render
 from polygraphy.domain.diagnosis.culprit import MODEL
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def failure_program(failure: Failure) -> str:
         finite=finite,
         refusal=failure.culprit.cause == "refusal",
     )
-    return formatted(source)
+    return format_source(source)
 
 
 def _summary(failure: Failure, backend: str) -> str:

@@ -196,7 +196,7 @@ def render(
         context: values for the template.
 
     Returns:
-        Python source; valid, but not pretty: see `formatted`.
+        Python source; valid, but not pretty: see `format_source`.
     """
     imports = _Imports()
     use: Callable[..., Source] = imports.use
@@ -206,7 +206,7 @@ def render(
     )
 
 
-def made_of(steps: Iterable[Expression], name: str, items: Iterable[Expression]) -> str:
+def render_list(steps: Iterable[Expression], name: str, items: Iterable[Expression]) -> str:
     """Return statements that make a list of what expressions stand for, without a program around.
 
     Args:
@@ -220,7 +220,7 @@ def made_of(steps: Iterable[Expression], name: str, items: Iterable[Expression])
     return "\n".join([imports.lines(), *before, f"{name} = [{listed}]", ""])
 
 
-def formatted(source: str) -> str:
+def format_source(source: str) -> str:
     """Return the same program as black writes it."""
     import black
 

@@ -121,21 +121,21 @@ _PLAIN = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*", re.ASCII)
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
 
-def quoted_command(words: Sequence[str]) -> str:
+def quote_command(words: Sequence[str]) -> str:
     """Return a command line in one printable line, as a shell takes it."""
-    return " ".join(map(quoted, words))
+    return " ".join(map(quote_word, words))
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote one word for a shell; what cannot be printed is written as ``$'\\n'``."""
     if _PLAIN.fullmatch(word):
         return word
     if all(character.isprintable() for character in word):
         return "'" + word.replace("'", "'\"'\"'") + "'"
-    return "$'" + "".join(map(_escaped, word)) + "'"
+    return "$'" + "".join(map(_escape_character, word)) + "'"
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isprintable():
@@ -148,7 +148,7 @@ def _escaped(character: str) -> str:
 
 def docstring(summary: str, command: str) -> Source:
     """Return the source of a docstring that holds `summary` and the command line, as
-    `quoted_command` writes it: printable texts.
+    `quote_command` writes it: printable texts.
     """
     lines = f"{summary}\n\n{command}\n"
     return Source('"""' + lines.replace("\\", "\\\\").replace('"""', '\\"\\"\\"') + '"""')
@@ -316,20 +316,20 @@ class Step(Expression):
         return Source(f"{self.name} = {_argument(self.value, use)}")
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
+def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
     """Return a statement, or what an expression takes, with other names of steps."""
     if isinstance(value, Markup):
         return Source(names.get(str(value), value))
     if isinstance(value, (list, tuple)):
-        return type(value)(renamed(each, names) for each in value)
+        return type(value)(rename_steps(each, names) for each in value)
     if isinstance(value, Mapping):
-        return {key: renamed(each, names) for key, each in value.items()}
+        return {key: rename_steps(each, names) for key, each in value.items()}
     if isinstance(value, Step):
         name = names.get(value.name, value.name)
-        return evolve(value, name=name, value=renamed(value.value, names))
+        return evolve(value, name=name, value=rename_steps(value.value, names))
     if isinstance(value, Call):
-        args, kwargs = renamed(value.args, names), renamed(value.kwargs, names)
-        return evolve(value, args=args, kwargs=kwargs, on=renamed(value.on, names))
+        args, kwargs = rename_steps(value.args, names), rename_steps(value.kwargs, names)
+        return evolve(value, args=args, kwargs=kwargs, on=rename_steps(value.on, names))
     return value
 
 

@@ -25,7 +25,7 @@ def name_of(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def renamed(function: Callable[..., Any], argument: str, name: str) -> Callable[..., Any]:
+def rename_argument(function: Callable[..., Any], argument: str, name: str) -> Callable[..., Any]:
     """Return the same function, in which an argument is called `name`."""
     code = function.__code__
     names = tuple(name if each == argument else each for each in code.co_varnames)

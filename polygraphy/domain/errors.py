@@ -52,10 +52,10 @@ class PolygraphyException(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let errors cross to another process, whatever their constructors take."""
-        return _restored, (type(self), self.args, vars(self))
+        return _restore_error, (type(self), self.args, vars(self))
 
 
-def _restored(
+def _restore_error(
     kind: type[PolygraphyException], args: tuple[Any, ...], fields: dict[str, Any]
 ) -> PolygraphyException:
     error = kind.__new__(kind, *args)

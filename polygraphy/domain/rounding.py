@@ -146,8 +146,8 @@ class Rounding:
 
     def times(self, share: float) -> Rounding:
         """Return so many times as much."""
-        parts = tuple(_scaled(part, share) for part in self.parts)
-        made: Rounding = evolve(_scaled(self, share), parts=parts)
+        parts = tuple(_scale_limits(part, share) for part in self.parts)
+        made: Rounding = evolve(_scale_limits(self, share), parts=parts)
         return made
 
     def only(self, part: int) -> Rounding:
@@ -177,10 +177,10 @@ class Rounding:
 
 def _times(limits: Any, share: float) -> Any:
     """Return so many times as much of what is explained of an output, or of a part."""
-    return _scaled(limits, share) if share > 1 else limits
+    return _scale_limits(limits, share) if share > 1 else limits
 
 
-def _scaled(limits: Any, share: float) -> Any:
+def _scale_limits(limits: Any, share: float) -> Any:
     return evolve(limits, rtol=brief(share * limits.rtol), atol=brief(share * limits.atol))
 
 
@@ -232,7 +232,7 @@ def _scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
     return max(magnitude, 1.0 if is_bounded else precision.smallest)
 
 
-def seen_between(
+def rounding_between_runs(
     made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None, excess: float = 0.0
 ) -> float:
     """Return how many times what is explained lies between values of an output that were computed
@@ -421,7 +421,7 @@ def deviation(
     """
     if isinstance(value, (list, tuple, dict)) or isinstance(reference, (list, tuple, dict)):
         kind = {"rounding": rounding, "rtol": rtol, "is_bounded": is_bounded}
-        return _of_collections(value, reference, kind)
+        return _collection_deviation(value, reference, kind)
     if not isinstance(value, np.ndarray) or not isinstance(reference, np.ndarray):
         same = type(value) is type(reference) and bool(value == reference)
         return Deviation() if same else _OTHER
@@ -543,12 +543,12 @@ def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
         if value.ndim >= rows and value.size:
             shape = (-1, value.shape[-rows], value.shape[-1] if rows == 2 else 1)
             pairs = zip(found.reshape(shape), reference.reshape(shape))
-            made = [_ordered(one, other, rounding) for one, other in pairs]
+            made = [_order_rows(one, other, rounding) for one, other in pairs]
             found = np.stack(made).reshape(value.shape)
     return found
 
 
-def _ordered(rows: Array, right: Array, rounding: Rounding) -> Array:
+def _order_rows(rows: Array, right: Array, rounding: Rounding) -> Array:
     """Return some rows in the order of others."""
     if len(rows) > _MOST_ROWS:
         return rows
@@ -567,7 +567,7 @@ def _ordered(rows: Array, right: Array, rounding: Rounding) -> Array:
     return made
 
 
-def _of_collections(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:
+def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:
     """Judge sequences and maps, each of whose members is held to the same."""
     if isinstance(value, dict) and isinstance(reference, dict):
         if value.keys() != reference.keys():
@@ -626,7 +626,7 @@ class OutputError:
         return f"{self.name!r} has an error of {self.error:.3g}, {share} the tolerance"
 
 
-def moved(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
+def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
     """Return an array whose numbers are moved by so many epsilons of themselves, up or down; others
     as they are.
     """
@@ -676,7 +676,9 @@ def spread(values: Sequence[Array], reference: Array) -> Array | float:
     return made
 
 
-def said_of(found: Mapping[str, Deviation], outputs: int, reference: str = "the reference") -> str:
+def deviation_sentence(
+    found: Mapping[str, Deviation], outputs: int, reference: str = "the reference"
+) -> str:
     """Say how many of so many outputs differ from a reference, and how."""
     if not found:
         return f"All outputs match those of {reference}."

@@ -27,7 +27,7 @@ from attrs import evolve, frozen
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.naming import one_line
-from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled, place_of
+from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts, place_of
 
 FAR = 16.0
 """A constant fills if it is so many times larger than any other element."""
@@ -74,7 +74,7 @@ class PartSize:
 
 @frozen
 class Sizes:
-    """The parts of an output, and by element the number of its part (see `labeled`)."""
+    """The parts of an output, and by element the number of its part (see `label_parts`)."""
 
     parts: Sequence[PartSize]
     labels: Array
@@ -106,12 +106,12 @@ def sizes_of(
     is_known = layout is not None
     whole = Layout(is_mixed=True) if layout is None else layout
     try:
-        labels, leaves = labeled(whole, reference.shape)
+        labels, leaves = label_parts(whole, reference.shape)
     except UnresolvedError:
         whole = Layout(is_mixed=True)
-        labels, leaves = labeled(whole, reference.shape)
+        labels, leaves = label_parts(whole, reference.shape)
     if len(leaves) == 1:
-        made = _of_one(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
+        made = _single_sizes(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
         return _with_steps(made, arrays[1], epsilon) if has_steps and not is_known else made
     rms = root_mean_square(reference)
     parts = []
@@ -133,7 +133,7 @@ def sizes_of(
     return Sizes(parts, labels)
 
 
-def _of_one(
+def _single_sizes(
     name: str,
     arrays: tuple[Array, Array],
     leaf: Layout,
@@ -360,7 +360,7 @@ def _levels(reference: Array, rtol: float) -> Array | None:
     labels = np.zeros((1,) * reference.ndim, np.uint8)
     array, last = reference, 0
     for _ in range(_DEEPEST):
-        found = _covered(array, rtol)
+        found = _covered_slices(array, rtol)
         if found is None:
             break
         axis, small = found
@@ -374,7 +374,7 @@ def _levels(reference: Array, rtol: float) -> Array | None:
     return labels if last else None
 
 
-def _covered(array: Array, rtol: float) -> tuple[int, Array] | None:
+def _covered_slices(array: Array, rtol: float) -> tuple[int, Array] | None:
     """Return the axis along which some slices are so small that the tolerance of the others covers
     all their elements, and which.
     """

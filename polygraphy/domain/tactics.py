@@ -80,12 +80,12 @@ class Algorithm:
         return cls(variant.implementation, variant.tactic, tensors[:inputs], tensors[inputs:])
 
     def __str__(self) -> str:
-        def listed(infos: Sequence[TensorInfo]) -> str:
+        def list_infos(infos: Sequence[TensorInfo]) -> str:
             return "(" + ", ".join(map(str, infos)) + ("," if len(infos) == 1 else "") + ")"
 
         return (
             f"(Implementation: {self.implementation}, Tactic: {self.tactic})"
-            f" | Inputs: {listed(self.inputs)} | Outputs: {listed(self.outputs)}"
+            f" | Inputs: {list_infos(self.inputs)} | Outputs: {list_infos(self.outputs)}"
         )
 
 

@@ -86,7 +86,7 @@ def _arguments(
     if with_call != most and least <= len(values) <= most:
         return list(values)
     if least <= with_call <= most:
-        return _merged(parameters, args, kwargs, values)
+        return _merge_arguments(parameters, args, kwargs, values)
     names = ", ".join(parameter.name for parameter in parameters) or "none"
     types = ", ".join(type(value).__name__ for value in values) or "none"
     G_LOGGER.critical(
@@ -110,7 +110,7 @@ def _positional_parameters(function: Callable[..., object]) -> list[Parameter] |
     return [parameter for parameter in parameters if parameter.kind in by_position]
 
 
-def _merged(
+def _merge_arguments(
     parameters: list[Parameter],
     args: tuple[object, ...],
     kwargs: dict[str, object],
@@ -149,12 +149,12 @@ def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not config.INTERNAL_CORRECTNESS_CHECKS:
             return func(*args, **kwargs)
-        return unchanged(args[0], _name(func), lambda: func(*args, **kwargs))
+        return check_unchanged(args[0], _name(func), lambda: func(*args, **kwargs))
 
     return checked
 
 
-def unchanged(instance: object, method: str, call: Callable[[], R]) -> R:
+def check_unchanged(instance: object, method: str, call: Callable[[], R]) -> R:
     """Return what a call of a method of an object returns, and make sure that it changes no
     attribute of that: see `constantmethod`.
     """

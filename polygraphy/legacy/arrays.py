@@ -135,16 +135,16 @@ def to_torch(obj: Any) -> Any:
 
 def dtype(obj: Any) -> DataTypeEntry:
     """Return the data type, as `polygraphy.datatype.DataType` has it."""
-    found: DataTypeEntry = DataType.from_dtype(_described(obj).dtype)
+    found: DataTypeEntry = DataType.from_dtype(_describe(obj).dtype)
     return found
 
 
 def shape(obj: Any) -> tuple[int, ...]:
     """Return the shape; ``()`` of a number."""
-    return tuple(_described(obj).shape)
+    return tuple(_describe(obj).shape)
 
 
-def _described(obj: Any) -> Any:
+def _describe(obj: Any) -> Any:
     """Return something with a data type and a shape, without copying from a device."""
     return obj if is_torch(obj) or is_device_view(obj) else to_numpy(obj)
 
@@ -292,7 +292,7 @@ def _number(_obj: Any, found: Any) -> Any:
     return found.tolist() if isinstance(found, (np.ndarray, np.generic)) else found
 
 
-def _made(
+def _make_function(
     name: str,
     function: Callable[..., Any],
     doc: str,
@@ -321,57 +321,69 @@ def _made(
     return made
 
 
-abs = _made("abs", np.abs, "the absolute value of each element")
-sqrt = _made("sqrt", np.sqrt, "the square root of each element; NaN of negative ones")
-power = _made("power", operator.pow, "each element to the power of the second argument")
-logical_not = _made("logical_not", np.logical_not, "whether each element is zero")
-divide = _made(
+abs = _make_function("abs", np.abs, "the absolute value of each element")
+sqrt = _make_function("sqrt", np.sqrt, "the square root of each element; NaN of negative ones")
+power = _make_function("power", operator.pow, "each element to the power of the second argument")
+logical_not = _make_function("logical_not", np.logical_not, "whether each element is zero")
+divide = _make_function(
     "divide",
     operator.truediv,
     "the quotient of each two elements; infinite or NaN where the divisor is zero",
 )
-multiply = _made("multiply", np.multiply, "the product of each two elements")
-subtract = _made("subtract", np.subtract, "the difference of each two elements")
-greater = _made("greater", np.greater, "whether each element is greater than the second array's")
-logical_and = _made("logical_and", np.logical_and, "whether neither of each two elements is zero")
-logical_xor = _made("logical_xor", np.logical_xor, "whether one of each two elements is zero")
-where = _made(
+multiply = _make_function("multiply", np.multiply, "the product of each two elements")
+subtract = _make_function("subtract", np.subtract, "the difference of each two elements")
+greater = _make_function(
+    "greater", np.greater, "whether each element is greater than the second array's"
+)
+logical_and = _make_function(
+    "logical_and", np.logical_and, "whether neither of each two elements is zero"
+)
+logical_xor = _make_function(
+    "logical_xor", np.logical_xor, "whether one of each two elements is zero"
+)
+where = _make_function(
     "where",
     np.where,
     "the elements of the second array where those of the first are not zero, the third's elsewhere",
 )
-argwhere = _made("argwhere", np.argwhere, "the indices of the elements that are not zero, in rows")
-pad = _made("pad", np.pad, "an array with so many zeros before and behind each dimension")
-isfinite = _made("isfinite", np.isfinite, "whether each element is finite", prepared=_floats)
-isinf = _made("isinf", np.isinf, "whether each element is infinite", prepared=_floats)
-isnan = _made("isnan", np.isnan, "whether each element is NaN", prepared=_floats)
-equal = _made(
+argwhere = _make_function(
+    "argwhere", np.argwhere, "the indices of the elements that are not zero, in rows"
+)
+pad = _make_function("pad", np.pad, "an array with so many zeros before and behind each dimension")
+isfinite = _make_function(
+    "isfinite", np.isfinite, "whether each element is finite", prepared=_floats
+)
+isinf = _make_function("isinf", np.isinf, "whether each element is infinite", prepared=_floats)
+isnan = _make_function("isnan", np.isnan, "whether each element is NaN", prepared=_floats)
+equal = _make_function(
     "equal", np.array_equal, "whether two arrays are the same; NaN equals nothing", _number
 )
-allclose = _made(
+allclose = _make_function(
     "allclose",
     np.allclose,
     "whether every element is within `atol` (1e-8) plus `rtol` (1e-5) times the second's size",
     _number,
 )
-any = _made("any", np.any, "whether an element is not zero", _number)
-all = _made("all", np.all, "whether no element is zero", _number)
-max = _made("max", np.max, "the largest element", _number)
-min = _made("min", np.min, "the smallest element", _number)
-argmax = _made(
+any = _make_function("any", np.any, "whether an element is not zero", _number)
+all = _make_function("all", np.all, "whether no element is zero", _number)
+max = _make_function("max", np.max, "the largest element", _number)
+min = _make_function("min", np.min, "the smallest element", _number)
+argmax = _make_function(
     "argmax", np.argmax, "the position of the largest element, through all dimensions", _number
 )
-argmin = _made(
+argmin = _make_function(
     "argmin", np.argmin, "the position of the smallest element, through all dimensions", _number
 )
-sum = _made("sum", _sum, "the sum, in float64 or whole numbers of any size", _number)
-mean = _made("mean", np.mean, "the mean, in float64", _number, _wide)
-std = _made(
+sum = _make_function("sum", _sum, "the sum, in float64 or whole numbers of any size", _number)
+mean = _make_function("mean", np.mean, "the mean, in float64", _number, _wide)
+std = _make_function(
     "std", np.std, "the standard deviation of the elements as a whole, in float64", _number, _wide
 )
-var = _made("var", np.var, "the variance of the elements as a whole, in float64", _number, _wide)
-median = _made("median", np.median, "the median, in float64", _number, _wide)
-quantile = _made(
+var = _make_function(
+    "var", np.var, "the variance of the elements as a whole, in float64", _number, _wide
+)
+median = _make_function("median", np.median, "the median, in float64", _number, _wide)
+quantile = _make_function(
     "quantile",
     np.quantile,
     "one quantile, or a list of them, in float64; of 0 to 1",

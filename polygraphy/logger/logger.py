@@ -274,14 +274,15 @@ class Logger:
         an exception or ctrl-C ends the context.
         """
         return Scope(
-            lambda: self._locked(self._pending.hold), lambda: self._locked(self._pending.release)
+            lambda: self._run_locked(self._pending.hold),
+            lambda: self._run_locked(self._pending.release),
         )
 
     def flush(self) -> None:
         """Write the lines that wait to be written."""
-        self._locked(self._pending.flush)
+        self._run_locked(self._pending.flush)
 
-    def _locked(self, work: Callable[[], object]) -> None:
+    def _run_locked(self, work: Callable[[], object]) -> None:
         with self._lock:
             work()
 
@@ -317,7 +318,7 @@ class Logger:
 
     def state(self) -> dict[str, object]:
         """Return the whole configuration, for `restore`."""
-        return {name: _copied(getattr(self, name)) for name in self._STATE}
+        return {name: _copy(getattr(self, name)) for name in self._STATE}
 
     def restore(self, state: dict[str, object]) -> None:
         """Go back to a configuration that `state` returned; a log file is appended to again."""
@@ -325,9 +326,9 @@ class Logger:
         if self._file is not None and self._file is not state["_file"]:
             self._file.close()
         for name in self._STATE:
-            setattr(self, name, _copied(state[name]))
+            setattr(self, name, _copy(state[name]))
 
-    def preserved(self) -> Scope:
+    def preserve(self) -> Scope:
         """Return a context manager at whose end the whole configuration is as it is now."""
         state = self.state()
         return Scope(lambda: None, lambda: self.restore(state))
@@ -577,7 +578,7 @@ def text_of(message: Message) -> str:
     return str(message() if callable(message) else message)
 
 
-def _copied(value: object) -> object:
+def _copy(value: object) -> object:
     return value.copy() if isinstance(value, list | set) else value
 
 

@@ -76,7 +76,7 @@ _STYLES = {
 _LOWEST_LEVELS = {ULTRA_VERBOSE: 2, SUPER_VERBOSE: 4, EXTRA_VERBOSE: 6}
 
 
-def _named(severity: int) -> int:
+def _nearest_named(severity: int) -> int:
     """Return the most severe named severity that is not above `severity`."""
     if severity in _NAMES:
         return severity
@@ -85,24 +85,24 @@ def _named(severity: int) -> int:
 
 def name_of(severity: int) -> str:
     """Return the name of a severity; one in between two has the name of the lower."""
-    return _NAMES[_named(severity)]
+    return _NAMES[_nearest_named(severity)]
 
 
 def letter_of(severity: int) -> str:
     """Return the letter that tags messages of this severity."""
-    return (_STYLES.get(severity) or _STYLES[_named(severity)])[0]
+    return (_STYLES.get(severity) or _STYLES[_nearest_named(severity)])[0]
 
 
 def level_of(severity: int) -> int:
     """Return the level of `logging` for a severity: the same number, but below VERBOSE, since
     `logging` takes 0 for none and nothing below it.
     """
-    return severity if severity >= VERBOSE else _LOWEST_LEVELS[_named(severity)]
+    return severity if severity >= VERBOSE else _LOWEST_LEVELS[_nearest_named(severity)]
 
 
 def colour_of(severity: int) -> str:
     """Return the SGR parameters of this severity, empty for the terminal's own colour."""
-    return _STYLES[_named(severity)][1]
+    return _STYLES[_nearest_named(severity)][1]
 
 
 class SeverityTable:
@@ -129,11 +129,11 @@ class SeverityTable:
         if isinstance(levels, SeverityTable):
             entries = levels.as_dict()
         elif isinstance(levels, int):
-            entries = {"": _checked(levels, "the severity")}
+            entries = {"": _check_level(levels, "the severity")}
         else:
             entries = {"": INFO}
             for path, level in levels.items():
-                entries[_normal(path or "")] = _checked(level, f"the severity of {path!r}")
+                entries[_normal(path or "")] = _check_level(level, f"the severity of {path!r}")
         self._levels = entries
         self._resolved: dict[str, int] = {}
         self.floor = min(entries.values())
@@ -174,7 +174,7 @@ def _normal(path: str) -> str:
     return "/".join(part for part in path.replace("\\", "/").split("/") if part not in ("", "."))
 
 
-def _checked(level: object, what: str) -> int:
+def _check_level(level: object, what: str) -> int:
     if isinstance(level, int) and not isinstance(level, bool):
         return level
     raise TypeError(f"Expected {what} to be an integer such as G_LOGGER.VERBOSE, got {level!r}")

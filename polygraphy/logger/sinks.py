@@ -23,9 +23,9 @@ __all__ = [
     "PendingLines",
     "forward",
     "json_line",
-    "of_one_stream",
     "plain",
     "shows_colours",
+    "split_by_stream",
     "text_lines",
     "without_commands",
     "write_console",
@@ -99,7 +99,7 @@ def plain(text: str) -> str:
         import re
 
         _pattern.append(re.compile(_CONTROLS))
-    return _pattern[0].sub(_escaped, text.replace("\r\n", "\n"))
+    return _pattern[0].sub(_escape, text.replace("\r\n", "\n"))
 
 
 def without_commands(text: str, hash_sign: str = "\\x23") -> str:
@@ -117,7 +117,7 @@ def without_commands(text: str, hash_sign: str = "\\x23") -> str:
     return text.replace("##[", f"#{hash_sign}[")
 
 
-def _escaped(found: Match[str]) -> str:
+def _escape(found: Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
 
 
@@ -130,7 +130,7 @@ if TYPE_CHECKING:
     """The text of a message, without the final line break, and its severity."""
 
 
-def of_one_stream(lines: Sequence[Line]) -> list[Line]:
+def split_by_stream(lines: Sequence[Line]) -> list[Line]:
     """Return the messages at the start that go to the same stream as the first one."""
     is_critical = lines[0][1] >= CRITICAL
     for count, (_, severity) in enumerate(lines):
@@ -159,14 +159,14 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
         return
     lines = [(plain(text), severity) for text, severity in lines]  # Names come from files.
     if colors and shows_colours(stream):
-        lines = [(_coloured(text, severity), severity) for text, severity in lines]
+        lines = [(_color(text, severity), severity) for text, severity in lines]
     try:
-        _write(stream, _joined(lines))
+        _write(stream, _join_lines(lines))
     except BrokenPipeError:
         _discard_from_now_on(stream)
 
 
-def _joined(lines: Sequence[Line]) -> str:
+def _join_lines(lines: Sequence[Line]) -> str:
     return "\n".join([*[text for text, _ in lines], ""])
 
 
@@ -204,7 +204,7 @@ def shows_colours(stream: TextIO) -> bool:
     return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def _coloured(text: str, severity: int) -> str:
+def _color(text: str, severity: int) -> str:
     colour = colour_of(severity)
     return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
 
@@ -259,7 +259,7 @@ class LogFile:
         """
         if self._stream is None:
             self._stream = self._open()
-        self._stream.write(plain(_without_escapes(_joined(lines))))
+        self._stream.write(plain(_without_escapes(_join_lines(lines))))
 
     def close(self) -> None:
         """Close the file until the next `write`."""
@@ -338,7 +338,7 @@ class PendingLines:
     def _write_all(self) -> None:
         while self._lines:
             # Taken out first: a signal handler that logs meanwhile would write them again.
-            run = of_one_stream(self._lines)
+            run = split_by_stream(self._lines)
             del self._lines[: len(run)]
             try:
                 self._write(run)

@@ -182,20 +182,20 @@ class Dependency:
         return install_command([*self._requires, own, *self._companions], self._flags)
 
     def _import(self) -> ModuleType:
-        from polygraphy.termination import undisturbed
+        from polygraphy.termination import defer_signals
 
         try:
-            with undisturbed():  # An extension module that is half imported may end the process.
+            with defer_signals():  # An extension module that is half imported may end the process.
                 __import__(self.name)
             module = sys.modules[self.name]
         except ModuleNotFoundError as error:
             if not f"{self.name}.".startswith(f"{error.name}."):
-                raise self._broken(error) from error
+                raise self._import_error(error) from error
             raise self._missing() from None
         except Exception as error:
             if _was_interrupted(error):  # Extension modules wrap it in an ImportError.
                 raise KeyboardInterrupt from error
-            raise self._broken(error) from error
+            raise self._import_error(error) from error
         if _is_mere_folder(getattr(module, "__file__", None), getattr(module, "__path__", None)):
             raise self._missing()
         return module
@@ -208,7 +208,7 @@ class Dependency:
             install=command,
         )
 
-    def _broken(self, error: Exception) -> ImportError:
+    def _import_error(self, error: Exception) -> ImportError:
         command = self.install_command()
         return missing_dependency(
             f"{self.name} is installed but cannot be imported: {type(error).__name__}: {error}\n"
@@ -318,10 +318,10 @@ def install_command(packages: Sequence[str], flags: Sequence[str] = ()) -> str:
     command = list(config.INSTALL_CMD)
     if command[:1] == [sys.executable]:
         command[0] = "python"
-    return " ".join(map(_quoted, [*command, *flags, *packages]))
+    return " ".join(map(_quote, [*command, *flags, *packages]))
 
 
-def _quoted(argument: str) -> str:
+def _quote(argument: str) -> str:
     # `shlex.quote` imports `re`, and Windows takes double quotes only.
     plain = all(char.isalnum() or char in "-_./=:@%+," for char in argument)
     quote = '"' if os.name == "nt" else "'"
@@ -337,7 +337,7 @@ def install(module: str, packages: Sequence[str], flags: Sequence[str] = ()) -> 
         MissingDependencyError: The installer failed, or the person who was asked said no.
     """
     command = install_command(packages, flags)
-    if config.ASK_BEFORE_INSTALL and not _agreed(module, command):
+    if config.ASK_BEFORE_INSTALL and not _ask_to_install(module, command):
         raise missing_dependency(
             f"{module} is required, and its installation was declined. Install it with: {command}",
             module=module,
@@ -358,7 +358,7 @@ def install(module: str, packages: Sequence[str], flags: Sequence[str] = ()) -> 
     importlib.invalidate_caches()
 
 
-def _agreed(module: str, command: str) -> bool:
+def _ask_to_install(module: str, command: str) -> bool:
     """Ask whether to install; no answer (standard input is at its end) is a no."""
     try:
         answer = input(f"{module} is required. Install it with `{command}`? [Y/n] ")

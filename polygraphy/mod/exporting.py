@@ -96,8 +96,8 @@ def immediate_function(loader: Any, name: str, namespace: dict[str, Any]) -> Cal
             )
     source = (
         f"def _make_(_loader_, _defaults_):\n"
-        f"    def {name}({', '.join(map(_declared, taken))}):\n"
-        f"        return _loader_({_forwarded(init)})({_forwarded(call)})\n"
+        f"    def {name}({', '.join(map(_declare_parameter, taken))}):\n"
+        f"        return _loader_({_forward_arguments(init)})({_forward_arguments(call)})\n"
         f"    return {name}\n"
     )
     made: dict[str, Any] = {}
@@ -127,14 +127,14 @@ def _place(each: Parameter) -> tuple[int, bool]:
     return each.kind if _takes_rest(each) else 0, each.default is not each.empty
 
 
-def _declared(each: Parameter) -> str:
+def _declare_parameter(each: Parameter) -> str:
     if _takes_rest(each):
         return str(each.replace(annotation=each.empty))
     required = each.default is each.empty
     return each.name if required else f"{each.name}=_defaults_[{each.name!r}]"
 
 
-def _forwarded(taken: Iterable[Parameter]) -> str:
+def _forward_arguments(taken: Iterable[Parameter]) -> str:
     """Return the arguments of a call that passes variables of the same names on."""
     return ", ".join(
         f"{each.name}={each.name}" if each.kind is each.KEYWORD_ONLY

@@ -9,7 +9,14 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["BACKENDS", "DATA_TYPES", "OTHERS_BACKENDS", "are_installed", "installed", "package_of"]
+__all__ = [
+    "BACKENDS",
+    "DATA_TYPES",
+    "OTHERS_BACKENDS",
+    "are_installed",
+    "entry_points_of",
+    "package_of",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ def are_installed(group: str) -> bool:
     return any(section in text for text in _declarations())
 
 
-def installed(group: str) -> list[EntryPoint]:
+def entry_points_of(group: str) -> list[EntryPoint]:
     """Return the entry points of a group, by name; where several packages have the same name, the
     one that Python would import first counts.
     """

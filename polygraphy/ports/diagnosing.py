@@ -128,7 +128,7 @@ class NarrowModels(Protocol):
             BackendError: the reference evaluator cannot run it.
         """
 
-    def widened(self, model: Any, like: Any = None) -> Any:
+    def widen_model(self, model: Any, like: Any = None) -> Any:
         """Return an ``onnx.ModelProto`` as it would be in float32, with the same names.
 
         Args:
@@ -284,7 +284,7 @@ class OpenedProgram(Protocol):
             feed: the data, by the names of the model.
         """
 
-    def decided(self, name: str) -> str:
+    def condition_of(self, name: str) -> str:
         """Return which Python `if` decides whether the operation that makes a tensor is done at
         all, in words; empty where none does.
         """
@@ -352,10 +352,10 @@ class QuantizedModel(Protocol):
     def between(self) -> Mapping[int, tuple[int, ...]]:
         """Weights that a backend may quantize again, with the first sites around their nodes."""
 
-    def requantized(self, on: Collection[int]) -> list[int]:
+    def requantized_weights(self, on: Collection[int]) -> list[int]:
         """Return the weights that are off, and that a backend may quantize again."""
 
-    def switched(self, *, requantizes: bool = False) -> Any:
+    def add_switches(self, *, requantizes: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with one more input, the last: which sites are on.
 
         Args:
@@ -363,7 +363,7 @@ class QuantizedModel(Protocol):
                 tensors around its node are quantized.
         """
 
-    def mixed(self, off: Collection[int]) -> Any:
+    def float_at_sites(self, off: Collection[int]) -> Any:
         """Return the model with some sites in floating point."""
 
     def marked(self) -> Any:
@@ -485,7 +485,7 @@ def find_violations(model: Any, values: Mapping[str, Any]) -> list[InvalidNode]:
 
 
 @port
-def sanitized(model: Any, *, fold_constants: bool = False) -> Any:
+def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
     """Return a copy of an ``onnx.ModelProto`` with inferred types, and with folded constants if
     asked, as ``surgeon sanitize`` saves it.
     """

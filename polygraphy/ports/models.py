@@ -155,7 +155,7 @@ def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
 class ModelTrial(Protocol):
     """Loads small models and runs them once; bound once per backend, with its name as the key."""
 
-    def configured(
+    def with_settings(
         self,
         providers: Sequence[Any] | None,
         graph_optimization_level: str | None,

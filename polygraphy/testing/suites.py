@@ -40,8 +40,8 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
             _check(runner.is_active, "A runner is active inside the block.")
             inputs = runner.get_input_metadata()
             _check(set(inputs) == set(feed_dict), "The metadata name the inputs.")
-            answers.append(_kept(runner.infer(feed_dict)))
-            answers.append(_kept(runner.infer(feed_dict)))
+            answers.append(_copy_outputs(runner.infer(feed_dict)))
+            answers.append(_copy_outputs(runner.infer(feed_dict)))
             seconds = runner.last_inference_time()
             _check(seconds is None or seconds > 0, "The time of an inference is positive, or None.")
         _check(not runner.is_active, "A runner is not active after the block.")
@@ -166,7 +166,7 @@ def _fails(
     return False
 
 
-def _kept(outputs: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.array(array) for name, array in outputs.items()}
 
 

@@ -43,7 +43,7 @@ def polygraphy(
         monkeypatch.setattr(sys, "argv", shlex.split(command))
         if cwd is not None:
             monkeypatch.chdir(cwd)
-        with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
+        with G_LOGGER.preserve(), pytest.raises(SystemExit) as left:
             sys.exit(main())
         reported = capsys.readouterr()
         code = left.value.code or 0
@@ -236,7 +236,7 @@ def test_golden_programs_run_in_tensorflow(
     monkeypatch.chdir(golden_tf_models)
     program = Path(__file__).parents[1] / "codegen" / "golden" / f"{name}.py"
     monkeypatch.setattr(sys, "argv", [str(program)])
-    with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
+    with G_LOGGER.preserve(), pytest.raises(SystemExit) as left:
         runpy.run_path(str(program), run_name="__main__")
         sys.exit(0)
     reported = capsys.readouterr()

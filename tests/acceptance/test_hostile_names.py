@@ -96,7 +96,7 @@ COMMANDS = [
 @pytest.mark.parametrize("commands", COMMANDS)
 def test_no_command_lets_a_name_through(commands: str, capfd: pytest.CaptureFixture[str]) -> None:
     for command in commands.split(" && "):
-        with pytest.raises(SystemExit), G_LOGGER.preserved():
+        with pytest.raises(SystemExit), G_LOGGER.preserve():
             main([*shlex.split(command), "--log-file", "log.txt"])
         captured = capfd.readouterr()
         for text in (

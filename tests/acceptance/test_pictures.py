@@ -103,7 +103,7 @@ def test_other_pictures_are_converted_with_a_line(
     else:
         grey = Image.fromarray(array).convert(mode)
     grey.save("b.tif" if mode == "CMYK" else "b.png")
-    with G_LOGGER.preserved():
+    with G_LOGGER.preserve():
         G_LOGGER.module_severity = G_LOGGER.WARNING
         [feed] = StreamingDataLoader("b.tif" if mode == "CMYK" else "b.png")
     assert feed["image"].shape == (1, HEIGHT, WIDTH, 3)

@@ -21,7 +21,7 @@ from polygraphy.comparator import Comparator, SimpleCompareFunc
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.errors import InconclusiveError
-from polygraphy.domain.rounding import allowance, deviation, rounding_between, seen_between
+from polygraphy.domain.rounding import allowance, deviation, rounding_between, rounding_between_runs
 from polygraphy.ports.diagnosing import DiagnosisReports
 from tests.support.diagnosis.concluding_reports import Concluding
 from tests.support.models import make, value
@@ -97,7 +97,7 @@ def allowed(model: onnx.ModelProto, noise: Any, exact: Any, is_bounded: bool) ->
     found = []
     for each in (model, with_noise(model, noise)):
         made = OnnxNarrowModels().roughly(each)(FEED)
-        found.append(allowance(seen_between(made, "y", rounding), rounding.rtol))
+        found.append(allowance(rounding_between_runs(made, "y", rounding), rounding.rtol))
     return found
 
 

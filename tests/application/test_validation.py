@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy.adapters.fake import RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
-from polygraphy.application.compare.validation import validate, validated_stream
+from polygraphy.application.compare.validation import validate, validate_stream
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.errors import CheckFailedError
 from polygraphy.domain.results.results import RunResults
@@ -68,7 +68,7 @@ def test_the_first_failure_may_be_the_last_check(console: RecordingConsole) -> N
 
 def test_a_stream_passes_through(console: RecordingConsole) -> None:
     runs = results(a=[[1.0], [2.0]])
-    passed = list(validated_stream(runs.split()))
+    passed = list(validate_stream(runs.split()))
     assert RunResults.concat(passed) == runs
     assert console.arguments_of("validation_finished") == [(True,), (True,)]
 
@@ -81,21 +81,21 @@ def test_a_stream_is_checked_one_iteration_at_a_time() -> None:
             taken.append(index)
             yield step
 
-    stream = validated_stream(counted())
+    stream = validate_stream(counted())
     assert taken == []
     next(stream)
     assert taken == [0]
 
 
 def test_a_stream_fails_at_its_end() -> None:
-    stream = validated_stream(results(a=[[NAN], [1.0], [NAN]]).split())
+    stream = validate_stream(results(a=[[NAN], [1.0], [NAN]]).split())
     assert len([next(stream) for _ in range(3)]) == 3
     with pytest.raises(CheckFailedError, match=r"iteration\(s\) 0, 2"):
         next(stream)
 
 
 def test_a_stream_may_end_at_the_first_failure() -> None:
-    stream = validated_stream(results(a=[[1.0], [NAN], [1.0]]).split(), fail_fast=True)
+    stream = validate_stream(results(a=[[1.0], [NAN], [1.0]]).split(), fail_fast=True)
     next(stream)
     with pytest.raises(CheckFailedError, match=r"iteration\(s\) 1"):
         next(stream)
@@ -103,10 +103,10 @@ def test_a_stream_may_end_at_the_first_failure() -> None:
 
 def test_settings_reach_every_iteration() -> None:
     runs = results(a=[[1.0], [INF]])
-    assert len(list(validated_stream(runs.split()))) == 2
+    assert len(list(validate_stream(runs.split()))) == 2
     with pytest.raises(CheckFailedError):
-        list(validated_stream(runs.split(), check_inf=True))
-    assert len(list(validated_stream(results(a=[[NAN]]).split(), check_nan=False))) == 1
+        list(validate_stream(runs.split(), check_inf=True))
+    assert len(list(validate_stream(results(a=[[NAN]]).split(), check_nan=False))) == 1
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])
@@ -118,14 +118,14 @@ def test_the_first_output_that_fails_is_named(fail_fast: bool) -> None:
         RunResults([(runner, [iteration(runner, a=[NAN], b=[1.0], c=[1.0], d=[1.0])])]),
     ]
     with pytest.raises(CheckFailedError) as failed:
-        list(validated_stream(iter(steps), fail_fast=fail_fast))
+        list(validate_stream(iter(steps), fail_fast=fail_fast))
     assert str(failed.value) == (
         f"Output validation failed in iteration(s) {'0' if fail_fast else '0, 1'}. First output that"
         " fails, in the order of the model: in iteration 0 'c' of onnxrt-runner-N0-11/22/26-19:09:01:"
         " 1 of 2 elements are NaN, the first at (1, 0)."
     )
     with pytest.raises(CheckFailedError, match=r"'b' of .* 1 of 1 elements are infinite"):
-        list(validated_stream(iter(steps[:1]), check_inf=True))
+        list(validate_stream(iter(steps[:1]), check_inf=True))
 
 
 @pytest.mark.parametrize(("fail_fast", "kept"), [(False, 3), (True, 1)])

@@ -259,8 +259,8 @@ def test_weights_of_nodes_that_stay_in_float32_are_not_rounded() -> None:
     [before] = [each for each in model.graph.initializer if each.name == "w"]
     for keep_nodes, is_rounded in (([], True), (["product"], False)):
         narrow = convert_to_fp16(model, keep_nodes=keep_nodes)
-        made = OnnxNarrowModels().widened(model, like=narrow)
+        made = OnnxNarrowModels().widen_model(model, like=narrow)
         [after] = [each for each in made.graph.initializer if each.name == "w"]
         changed = numpy_helper.to_array(after) - numpy_helper.to_array(before)
         assert (changed.any(), np.abs(changed).max() < 0.01) == (is_rounded, True)
-    assert OnnxNarrowModels().widened(model, like=model) == model
+    assert OnnxNarrowModels().widen_model(model, like=model) == model

@@ -73,12 +73,12 @@ def test_what_a_backend_declares_can_be_used() -> None:
 def test_a_command_line_that_names_one_backend_has_no_options_of_others() -> None:
     for name in ("run", "diagnose"):
         every = load(name)
-        few = every.extended({"--onnxrt", "--seed", "-v"})
+        few = every.extend({"--onnxrt", "--seed", "-v"})
         assert OnnxrtOptions in few.groups
         assert set(few.groups) < set(every.groups)
         assert not [group for group in few.groups if "Trt" in group.__name__]
         for flags in ({"--onnxrt", "--tf32"}, {"--onnxrt", "--no-such"}, {"--onnxr"}):
-            assert every.extended(flags).groups == every.groups, flags
+            assert every.extend(flags).groups == every.groups, flags
 
 
 def test_options_of_tensorrt_are_imported_where_it_takes_part(tmp_path: Path) -> None:

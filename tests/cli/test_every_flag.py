@@ -23,7 +23,7 @@ from polygraphy.cli.declare.kinds import Flag, Ordered
 from polygraphy.cli.declare.option import Option, Options, Values
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
-from polygraphy.codegen.source import quoted_command
+from polygraphy.codegen.source import quote_command
 from tests.cli.flags.words import (
     BASES,
     CHANGED_ON_THE_WAY,
@@ -75,7 +75,7 @@ def parsed(command: str, words: tuple[str, ...]) -> Values:
 
 @functools.cache
 def facts(command: str, words: tuple[str, ...]) -> frozenset[str]:
-    line = quoted_command(["polygraphy", *command.split(), *_without_script(list(words))])
+    line = quote_command(["polygraphy", *command.split(), *_without_script(list(words))])
     return frozenset(facts_of(load(command).render(parsed(command, words), line)))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
-from polygraphy.cli.help import command_help, describe, described, write_descriptions
+from polygraphy.cli.help import command_help, describe, description_of, write_descriptions
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
 from tests.support.program_facts import VERSION
@@ -101,7 +101,7 @@ def test_the_examples_of_a_short_help_are_command_lines_that_there_are() -> None
             words = example.split()[1 + len(name.split()) :]
             assert example.startswith(f"polygraphy {name} ")
             command = load(name)
-            parse(command.extended(words), words)
+            parse(command.extend(words), words)
 
 
 def test_the_lines_of_a_short_help_are_complete_and_name_options_of_the_command() -> None:
@@ -166,7 +166,7 @@ def test_help_is_the_same_from_what_the_build_wrote(tmp_path: Path) -> None:
     write_descriptions(tmp_path)
     written: dict[str, object] = {}
     exec((tmp_path / "described.py").read_text(encoding="utf-8"), written)
-    assert written["DESCRIPTIONS"] == {name: described(name) for name in COMMANDS}
+    assert written["DESCRIPTIONS"] == {name: description_of(name) for name in COMMANDS}
 
 
 @pytest.mark.parametrize(

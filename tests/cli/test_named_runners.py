@@ -18,7 +18,7 @@ from tests.codegen.commands import rendered
 
 def parsed(line: str) -> Values:
     words = shlex.split(line)
-    return parse(load("run").extended(flags_in(words)), ["model.onnx", *words])
+    return parse(load("run").extend(flags_in(words)), ["model.onnx", *words])
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_files_may_be_updated_and_folders_shared(words: str) -> None:
 
 
 def test_a_plan_of_a_sweep_knows_what_flags_of_run_write_and_which_are_about_data() -> None:
-    run = load("run").extended({f"--{name}" for name in built_in()})
+    run = load("run").extend({f"--{name}" for name in built_in()})
     rows = [row for group in run.groups for row in run.declared(group)]
     data = {flag for row in run.declared(DataOptions) for flag in row.flags}
     assert {*DATA_FLAGS} == data | {"--input-shapes", "--inputs"}

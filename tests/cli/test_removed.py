@@ -11,7 +11,7 @@ from polygraphy.cli.commands.listing import COMMANDS, load
 from polygraphy.cli.commands.trt.engine import PrecisionSearchOptions
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import options_of
-from polygraphy.cli.parser import Removed, parse, removed_from
+from polygraphy.cli.parser import Removed, parse, removed_options
 from tests.cli.flags.words import BASES
 from tests.support.cases import for_each
 
@@ -23,7 +23,7 @@ off their parsers.
 ROWS = [
     (command, row, flag)
     for command in COMMANDS
-    for row in removed_from(command)
+    for row in removed_options(command)
     for flag in row.flags
 ]
 
@@ -34,13 +34,13 @@ def declared(command: str) -> set[str]:
 
 @pytest.mark.parametrize("command", OLDER)
 def test_every_option_of_other_versions_is_taken_or_has_its_line(command: str) -> None:
-    known = declared(command) | {flag for row in removed_from(command) for flag in row.flags}
+    known = declared(command) | {flag for row in removed_options(command) for flag in row.flags}
     assert set(OLDER[command]) - known == set()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_option_is_both_there_and_removed(command: str) -> None:
-    removed = [flag for row in removed_from(command) for flag in row.flags]
+    removed = [flag for row in removed_options(command) for flag in row.flags]
     assert len(removed) == len(set(removed))
     assert not declared(command) & set(removed)
 

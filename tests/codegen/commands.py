@@ -7,7 +7,7 @@ import shlex
 from polygraphy.cli.commands.listing import find, load
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
-from polygraphy.codegen.source import quoted_command
+from polygraphy.codegen.source import quote_command
 
 __all__ = ["COMMANDS", "RENDERED", "rendered"]
 
@@ -541,5 +541,5 @@ def rendered(command: str) -> str:
     chosen = load(name)
     parsed = parse(chosen, words)
     return chosen.render(
-        parsed, quoted_command(["polygraphy", *name.split(), *_without_script(words)])
+        parsed, quote_command(["polygraphy", *name.split(), *_without_script(words)])
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.codegen.render import formatted
+from polygraphy.codegen.render import format_source
 from tests.codegen.commands import COMMANDS, RENDERED, rendered
 from tests.support import g2, replays
 from tests.support.forked import ForkServer
@@ -24,7 +24,7 @@ UPDATE = os.environ.get("POLYGRAPHY_UPDATE_GOLDEN") == "1"
 def test_the_program_reads_as_it_should(name: str) -> None:
     """Formatting changes its looks alone. `make lint` checks that golden files are formatted."""
     source = rendered(TEXTS[name])
-    program = formatted(source)
+    program = format_source(source)
     path = GOLDEN / f"{name}.py"
     if UPDATE:
         path.write_text(program, encoding="utf-8")

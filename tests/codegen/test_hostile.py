@@ -103,8 +103,8 @@ from polygraphy.cli.shared.onnx import (
 )
 from polygraphy.cli.shared.runners import OrderOptions, RunOptions
 from polygraphy.cli.shared.saved import JoinOptions, RejudgeOptions
-from polygraphy.codegen.render import formatted
-from polygraphy.codegen.source import quoted_command
+from polygraphy.codegen.render import format_source
+from polygraphy.codegen.source import quote_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
 from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
@@ -160,7 +160,7 @@ def program_with(texts: list[str]) -> str:
         ReportOptions: ReportOptions(),
         LogOptions: LogOptions(log_file=log_file, verbosity={name: "VERBOSE"}),
     }
-    line = quoted_command(["polygraphy", "run", *texts])
+    line = quote_command(["polygraphy", "run", *texts])
     generated = RunCommand().render(Values(groups), line)
     groups[DataOptions] = DataOptions(load_inputs=(load_inputs,))
     groups[ModelOptions] = ModelOptions(model_file=model, model_type="onnx")
@@ -262,7 +262,7 @@ def programs_about_saved_data(texts: list[str]) -> list[str]:
     return [
         command.render(
             Values({**groups, **shared}),
-            quoted_command(["polygraphy", *command.name.split(), *texts]),
+            quote_command(["polygraphy", *command.name.split(), *texts]),
         )
         for command, groups in commands
     ]
@@ -303,7 +303,7 @@ def tensorflow_program(texts: list[str]) -> str:
     }
     for group in RunCommand().groups:
         groups.setdefault(group, group())
-    return RunCommand().render(Values(groups), quoted_command(["polygraphy", "run", *texts]))
+    return RunCommand().render(Values(groups), quote_command(["polygraphy", "run", *texts]))
 
 
 @settings(max_examples=scaled(50), deadline=None)
@@ -399,7 +399,7 @@ def programs_about_models(texts: list[str]) -> list[str]:
     return [
         command.render(
             Values({**shared, **groups}),
-            quoted_command(["polygraphy", *command.name.split(), *texts]),
+            quote_command(["polygraphy", *command.name.split(), *texts]),
         )
         for command, groups in commands
     ]
@@ -468,7 +468,7 @@ def programs_that_edit(texts: list[str]) -> list[str]:
         every = {group: group() for group in command.groups} | shared | groups
         made.append(
             command.render(
-                Values(every), quoted_command(["polygraphy", *command.name.split(), *texts])
+                Values(every), quote_command(["polygraphy", *command.name.split(), *texts])
             )
         )
     return made
@@ -512,4 +512,4 @@ def test_formatting_keeps_hostile_programs_too(texts: list[str]) -> None:
         program.encode()
     except UnicodeEncodeError:
         return
-    assert ast.dump(ast.parse(formatted(program))) == ast.dump(ast.parse(program))
+    assert ast.dump(ast.parse(format_source(program))) == ast.dump(ast.parse(program))

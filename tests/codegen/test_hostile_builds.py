@@ -41,7 +41,7 @@ from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.log import LogOptions, ReportOptions, ScriptOptions
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions
-from polygraphy.codegen.source import quoted_command
+from polygraphy.codegen.source import quote_command
 from tests.support.examples import scaled
 from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
@@ -153,7 +153,7 @@ def programs(texts: list[str]) -> list[tuple[str, set[str]]]:
         values = {group: group() for group in command.groups}
         whole = Values({**values, **log, **groups})
         made.append(
-            (command.render(whole, quoted_command(["polygraphy", command.name, *texts])), held)
+            (command.render(whole, quote_command(["polygraphy", command.name, *texts])), held)
         )
     return made
 

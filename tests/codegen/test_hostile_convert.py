@@ -13,7 +13,7 @@ from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions
-from polygraphy.codegen.source import quoted_command
+from polygraphy.codegen.source import quote_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
 from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
@@ -45,9 +45,7 @@ def program_with(texts: list[str], target: str) -> str:
     }
     for group in ConvertCommand.groups:
         groups.setdefault(group, group())
-    return ConvertCommand().render(
-        Values(groups), quoted_command(["polygraphy", "convert", *texts])
-    )
+    return ConvertCommand().render(Values(groups), quote_command(["polygraphy", "convert", *texts]))
 
 
 @settings(max_examples=scaled(50), deadline=None)

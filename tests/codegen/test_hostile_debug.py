@@ -33,7 +33,7 @@ from polygraphy.cli.commands.trt.engine import (
 from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.model import ModelOptions
-from polygraphy.codegen.source import quoted_command
+from polygraphy.codegen.source import quote_command
 from tests.codegen.tensorrt_groups import tensorrt_groups
 from tests.support.examples import scaled
 from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
@@ -73,7 +73,7 @@ def program_with(texts: list[str], kind: type[Command]) -> str:
         groups[CheckOptions] = CheckOptions()
         groups[GoldenOptions] = GoldenOptions(golden_outputs=second, save_layer_outputs=fourth)
     chosen = {group: groups.get(group) or group() for group in command.groups}
-    return command.render(Values(chosen), quoted_command(["polygraphy", "debug", *texts]))
+    return command.render(Values(chosen), quote_command(["polygraphy", "debug", *texts]))
 
 
 @settings(max_examples=scaled(25), deadline=None)

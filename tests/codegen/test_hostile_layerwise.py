@@ -16,7 +16,7 @@ from polygraphy.cli.shared.data import DataOptions
 from polygraphy.cli.shared.model import ModelOptions
 from polygraphy.cli.shared.onnx import OnnxLoadOptions, OutputOptions
 from polygraphy.cli.shared.runners import RunOptions
-from polygraphy.codegen.source import quoted_command
+from polygraphy.codegen.source import quote_command
 from tests.support.examples import scaled
 from tests.support.helpers.hostile_words import constants, hostile, nothing_is_checked, skeleton
 
@@ -39,7 +39,7 @@ def program_with(texts: list[str]) -> str:
     }
     for group in RunCommand().groups:
         groups.setdefault(group, group())
-    return RunCommand().render(Values(groups), quoted_command(["polygraphy", "run", *texts]))
+    return RunCommand().render(Values(groups), quote_command(["polygraphy", "run", *texts]))
 
 
 @settings(max_examples=scaled(50), deadline=None)

@@ -51,7 +51,7 @@ def console(request: pytest.FixtureRequest) -> Console:
 
 @pytest.fixture(autouse=True)
 def _untouched_logger() -> Iterator[None]:
-    with G_LOGGER.preserved():
+    with G_LOGGER.preserve():
         G_LOGGER.module_severity = G_LOGGER.ULTRA_VERBOSE
         yield
 

@@ -81,9 +81,9 @@ def test_onnx_runtime_comes_to_the_point() -> None:
 def test_how_models_are_run(trial: ModelTrial) -> None:
     model = small(helper.make_node("Abs", ["x"], ["y"]))
     data = {"x": np.ones(2, np.float32)}
-    assert trial.configured(None, "DISABLE_ALL").run(model, data, ["y"])["y"].shape == (2,)
+    assert trial.with_settings(None, "DISABLE_ALL").run(model, data, ["y"])["y"].shape == (2,)
     with pytest.raises(UnknownNameError, match="nonsense"):
-        OnnxrtTrial().configured(["nonsense"], None).run(model, data, ["y"])
+        OnnxrtTrial().with_settings(["nonsense"], None).run(model, data, ["y"])
 
 
 def test_the_ones_that_are_used() -> None:

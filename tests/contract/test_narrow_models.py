@@ -109,7 +109,7 @@ def test_models_that_are_narrow_already_are_known(
     models: NarrowModels, expected: tuple[DataTypeEntry, list[str]] | None
 ) -> None:
     assert models.narrow_nodes(model(np.float16)) == expected
-    assert OnnxNarrowModels().narrow_nodes(models.widened(model())) is None
+    assert OnnxNarrowModels().narrow_nodes(models.widen_model(model())) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

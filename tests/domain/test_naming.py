@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.tensors.naming import is_pattern, matching, meant, typeable
+from polygraphy.domain.tensors.naming import is_pattern, match_name, matching, typeable
 from tests.support.examples import scaled
 
 names = st.text("ab[]*?", min_size=1, max_size=4)
@@ -54,11 +54,11 @@ def test_what_a_pattern_is() -> None:
 
 
 def test_a_word_means_the_only_tensor_of_an_operation() -> None:
-    assert meant("image", ["image:0", "mask:0"]) == "image:0"
-    assert meant("image", ["image:0", "image"]) == "image"
-    assert meant("split", ["split:0", "split:1"]) is None
-    assert meant("image", ["image:x", "image:", "images:0"]) is None
-    assert meant("", [":0"]) is None
+    assert match_name("image", ["image:0", "mask:0"]) == "image:0"
+    assert match_name("image", ["image:0", "image"]) == "image"
+    assert match_name("split", ["split:0", "split:1"]) is None
+    assert match_name("image", ["image:x", "image:", "images:0"]) is None
+    assert match_name("", [":0"]) is None
     assert matching(["image"], ["image:0", "mask:0"]) == {"image:0"}
     with pytest.raises(UnknownNameError):
         matching(["split"], ["split:0", "split:1"])

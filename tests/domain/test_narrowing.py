@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from polygraphy.domain.tensors import precision
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.domain.tensors.precision import NarrowingLoss, narrowed, with_digits
+from polygraphy.domain.tensors.precision import NarrowingLoss, narrow_array, with_digits
 
 floats = hnp.arrays(
     np.float32, hnp.array_shapes(min_dims=0, min_side=0, max_side=5), elements=st.floats(width=32)
@@ -21,7 +21,7 @@ LARGEST = {DataType.FLOAT16: 65504.0, DataType.BFLOAT16: 3.3895313892515355e38}
 @pytest.mark.parametrize("dtype", LARGEST, ids=str)
 @given(array=floats)
 def test_finite_stays_finite_and_everything_else_is_kept(dtype: object, array: np.ndarray) -> None:
-    made, loss = narrowed(array, dtype)  # type: ignore[arg-type]
+    made, loss = narrow_array(array, dtype)  # type: ignore[arg-type]
     wide = made.astype(np.float32)
     assert made.shape == array.shape and loss.elements == array.size
     finite = np.isfinite(array)
@@ -41,7 +41,7 @@ def test_finite_stays_finite_and_everything_else_is_kept(dtype: object, array: n
 
 def test_subnormal_numbers_are_counted_apart_from_those_that_vanish() -> None:
     array = np.array([1e-5, -1e-9, 0.0, 1.0, 1e6, -1e6, np.inf], np.float32)
-    made, loss = narrowed(array, DataType.FLOAT16)
+    made, loss = narrow_array(array, DataType.FLOAT16)
     assert loss == NarrowingLoss(
         7, clamped=2, flushed=1, subnormal=1, largest=1e6, error=1e6 - 65504
     )
@@ -51,9 +51,9 @@ def test_subnormal_numbers_are_counted_apart_from_those_that_vanish() -> None:
 
 def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.linspace(-1e5, 1e5, 101, dtype=np.float32)
-    whole = narrowed(array, DataType.FLOAT16)
+    whole = narrow_array(array, DataType.FLOAT16)
     monkeypatch.setattr(precision, "_BLOCK", 7)
-    parts = narrowed(array, DataType.FLOAT16)
+    parts = narrow_array(array, DataType.FLOAT16)
     assert parts[1] == whole[1] and np.array_equal(parts[0], whole[0])
 
 

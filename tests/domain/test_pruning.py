@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from polygraphy.adapters.onnx.edit.stripping import random_weight
 from polygraphy.domain.model import sparsity as pruning
-from polygraphy.domain.model.sparsity import dense_groups, pruned
+from polygraphy.domain.model.sparsity import dense_groups, prune_array
 from polygraphy.domain.tensors.datatype import DataType
 
 
@@ -24,7 +24,7 @@ def test_two_of_every_four_are_zero_and_the_larger_two_are_kept(
     shape = [data.draw(st.integers(1, 3)) for _ in range(3)]
     shape[axis] *= 4
     array = data.draw(hnp.arrays(np.float32, shape, elements=st.floats(-9, 9, width=16)))
-    made = pruned(array, axis)
+    made = prune_array(array, axis)
     assert made.dtype == array.dtype and dense_groups(made, axis) == 0
     kept = made != 0
     assert np.array_equal(made[kept], array[kept])
@@ -36,20 +36,20 @@ def test_two_of_every_four_are_zero_and_the_larger_two_are_kept(
 def test_every_type_of_weights_is_pruned_by_magnitude(dtype: type) -> None:
     array = np.array([[1, -4, 3, 2, -0.5, 0.25, 0, 8]], dtype)
     given_before = array.copy()
-    assert pruned(array, 1).tolist() == [[0, -4, 3, 0, -0.5, 0, 0, 8]]
+    assert prune_array(array, 1).tolist() == [[0, -4, 3, 0, -0.5, 0, 0, 8]]
     assert np.array_equal(array, given_before)
 
 
 def test_nan_is_kept_and_the_earlier_of_equals_goes() -> None:
-    made = pruned(np.array([np.nan, 1, 1, 1], np.float32), 0)
+    made = prune_array(np.array([np.nan, 1, 1, 1], np.float32), 0)
     assert np.isnan(made[0]) and made[1:].tolist() == [0, 0, 1]
 
 
 def test_blocks_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.random.default_rng(0).random((16, 3), np.float32)
-    whole = pruned(array, 0)
+    whole = prune_array(array, 0)
     monkeypatch.setattr(pruning, "_BLOCK", 5)
-    assert np.array_equal(pruned(array, 0), whole)
+    assert np.array_equal(prune_array(array, 0), whole)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_ties_infinities_and_nan_as_documented(groups: np.ndarray, block: int) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pruning, "_BLOCK", block)
         for array, axis in ((groups, 1), (groups.T, 0), (groups.astype(ml_dtypes.bfloat16), 1)):
-            made = pruned(array, axis)
+            made = prune_array(array, axis)
             expected = reference(np.moveaxis(np.asarray(array, np.float32), axis, -1))
             found = np.moveaxis(np.asarray(made, np.float32), axis, -1)
             np.testing.assert_array_equal(found, expected)
@@ -96,7 +96,7 @@ def test_ties_infinities_and_nan_as_documented(groups: np.ndarray, block: int) -
 @pytest.mark.parametrize("threads", [2, 3, 64])
 def test_threads_change_nothing(axis: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.random.default_rng(4).standard_normal((132, 52), dtype=np.float32)
-    expected = pruned(array, axis)
+    expected = prune_array(array, axis)
     monkeypatch.setattr(pruning, "_BLOCK", 256)
     monkeypatch.setattr(pruning, "_PARALLEL", 1)
     workers = []
@@ -107,5 +107,5 @@ def test_threads_change_nothing(axis: int, threads: int, monkeypatch: pytest.Mon
         prune(*parts)
 
     monkeypatch.setattr(pruning, "_prune", noted)
-    np.testing.assert_array_equal(pruned(array, axis, threads=threads), expected)
+    np.testing.assert_array_equal(prune_array(array, axis, threads=threads), expected)
     assert threading.get_ident() not in workers

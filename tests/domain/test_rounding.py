@@ -12,8 +12,8 @@ from polygraphy.domain.rounding import (
     OutputError,
     Rounding,
     deviation,
-    moved,
-    seen_between,
+    move_by_epsilons,
+    rounding_between_runs,
     spread,
 )
 from polygraphy.domain.tensors.precision import precision_of
@@ -25,8 +25,8 @@ ONES = np.ones((2, 3), np.float32)
 @pytest.mark.parametrize("seed", range(3))
 def test_numbers_that_are_moved_by_an_ulp_do_not_deviate(dtype: type, seed: int) -> None:
     array = np.random.default_rng(seed).normal(size=(5, 7)).astype(dtype)
-    assert not deviation(moved(array, seed), array)
-    assert (moved(array, seed) != array).any()
+    assert not deviation(move_by_epsilons(array, seed), array)
+    assert (move_by_epsilons(array, seed) != array).any()
     assert deviation(array * dtype(1.1), array)
 
 
@@ -44,7 +44,11 @@ def test_in_how_many_blocks_a_tensor_is_looked_at_does_not_matter(
 
     def judged() -> list[Any]:
         found = deviation(wrong, right, noise)
-        return [found, moved(right, 3), spread([wrong, moved(right, 3)], right)]
+        return [
+            found,
+            move_by_epsilons(right, 3),
+            spread([wrong, move_by_epsilons(right, 3)], right),
+        ]
 
     found, other, wide = judged()
     monkeypatch.setattr(judging, "_BLOCK", 3)
@@ -121,7 +125,7 @@ def test_sequences_and_maps_are_judged_by_their_members(made: type) -> None:
     assert deviation(made([{"a": 0.25}]), right)
     assert deviation(made([{"a": 0.25, "c": 0.75}, {"a": 0.5, "b": 0.5}]), right)
     unequal = made([ONES, ONES[0]])
-    assert not deviation(made([moved(ONES, 1), moved(ONES[0], 2)]), unequal)
+    assert not deviation(made([move_by_epsilons(ONES, 1), move_by_epsilons(ONES[0], 2)]), unequal)
     assert deviation(made([ONES, ONES[0] * 2]), unequal)
     assert deviation(made(["a", "b"]), made(["a", "c"]))
     assert deviation(ONES, [ONES])
@@ -171,7 +175,7 @@ def test_more_pairs_are_looked_at_where_one_falls_little_short(
             return super().__getitem__(index)
 
     made = Made({"y": np.array([1 + 1e-6 * apart])} for apart in (0, 2, 3, 4))
-    assert seen_between(made, "y", rounding, excess) == pytest.approx(seen, rel=1e-2)
+    assert rounding_between_runs(made, "y", rounding, excess) == pytest.approx(seen, rel=1e-2)
     assert made.last + 1 == asked
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.sizes import PartSize, in_words
-from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled, place_of
+from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts, place_of
 from tests.support.examples import scaled
 
 Array = np.ndarray[Any, Any]
@@ -247,9 +247,9 @@ def test_where_parts_are_follows_from_the_shape(
     saved = Layout.of_fields(layout.as_fields())
     if where is None:
         with pytest.raises(UnresolvedError):
-            labeled(saved, shape)
+            label_parts(saved, shape)
         return
-    labels, leaves = labeled(saved, shape)
+    labels, leaves = label_parts(saved, shape)
     assert [place_of("y", labels, at, shape) for at in range(len(leaves))] == where
     assert np.broadcast_to(labels, shape).shape == shape
 
@@ -267,7 +267,7 @@ def test_where_parts_are_follows_from_the_shape(
 )
 def test_a_layout_of_a_damaged_file_is_refused_or_leads_nowhere(fields: Any) -> None:
     with pytest.raises((ValueError, TypeError, UnresolvedError)):
-        labeled(Layout.of_fields(fields), (2, 3))
+        label_parts(Layout.of_fields(fields), (2, 3))
 
 
 def test_names_of_parts_are_shown_on_one_line() -> None:

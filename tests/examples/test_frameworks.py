@@ -45,7 +45,7 @@ def test_every_backend_agrees_with_every_other(
         sys, "argv", ["pytest"]
     )  # A program refuses arguments, those of pytest too.
     # In this process, into which frameworks may be loaded already.
-    with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
+    with G_LOGGER.preserve(), pytest.raises(SystemExit) as left:
         runpy.run_path(str(FOLDER / "compare.py"), run_name="__main__")
     reported = capsys.readouterr()
     assert not left.value.code, reported.out + reported.err
@@ -68,7 +68,7 @@ def test_the_command_lines_of_the_readme(
     assert len(commands) == 2
     for command in commands:
         monkeypatch.setattr(sys, "argv", shlex.split(command))
-        with G_LOGGER.preserved(), pytest.raises(SystemExit) as left:
+        with G_LOGGER.preserve(), pytest.raises(SystemExit) as left:
             sys.exit(main())
         reported = capsys.readouterr()
         assert not left.value.code, reported.out + reported.err

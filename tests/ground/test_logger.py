@@ -405,7 +405,7 @@ class TestState:
         assert file_set_since._stream is None
 
     def test_preserved(self, log: Logger) -> None:
-        with log.preserved():
+        with log.preserve():
             log.module_severity = 50
             log.letter = False
         assert log.severity == 20

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.mod.plugins import are_installed, installed, package_of
+from polygraphy.mod.plugins import are_installed, entry_points_of, package_of
 from tests.support.distributions import install
 
 GROUP = "polygraphy.tests"
@@ -16,7 +16,7 @@ ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def test_nothing_is_found_where_nothing_is_installed() -> None:
-    assert installed(GROUP) == []
+    assert entry_points_of(GROUP) == []
     assert not are_installed(GROUP)
 
 
@@ -26,7 +26,7 @@ def test_what_is_installed_is_found_by_name(
     install(tmp_path, {GROUP: {"b": "not_there:B", "a": "json:dumps"}, "others": {"c": "x:y"}})
     monkeypatch.syspath_prepend(str(tmp_path))
     assert are_installed(GROUP)
-    found = installed(GROUP)
+    found = entry_points_of(GROUP)
     assert [(plugin.name, plugin.value, package_of(plugin)) for plugin in found] == [
         ("a", "json:dumps", "mine 1.0"),
         ("b", "not_there:B", "mine 1.0"),
@@ -42,7 +42,7 @@ def test_of_two_with_the_same_name_the_first_on_the_path_counts(
     for name in ("second", "first"):
         install(tmp_path / name, {GROUP: {"a": f"{name}:A"}}, name=name)
         monkeypatch.syspath_prepend(str(tmp_path / name))
-    assert [plugin.value for plugin in installed(GROUP)] == ["first:A"]
+    assert [plugin.value for plugin in entry_points_of(GROUP)] == ["first:A"]
 
 
 def test_what_cannot_be_read_is_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_what_cannot_be_read_is_no_plugin(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "b-1.0.dist-info").write_bytes(b"")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path / "missing"))
-    assert installed(GROUP) == []
+    assert entry_points_of(GROUP) == []
 
 
 def test_a_name_within_a_module_may_have_dots(
@@ -58,7 +58,7 @@ def test_a_name_within_a_module_may_have_dots(
 ) -> None:
     install(tmp_path, {GROUP: {"a": "pathlib : Path.exists"}})
     monkeypatch.syspath_prepend(str(tmp_path))
-    (plugin,) = installed(GROUP)
+    (plugin,) = entry_points_of(GROUP)
     assert plugin.load() is Path.exists and plugin.module == "pathlib"
 
 

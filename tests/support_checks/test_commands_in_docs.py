@@ -59,7 +59,7 @@ def test_what_a_page_names_is_there(
         if is_command(words):
             name, rest = find(words)
             with suppress(HelpRequested):
-                parse(load(name).extended(rest), rest)
+                parse(load(name).extend(rest), rest)
         else:
             assert words[0] in {*COMMANDS, *GROUPS, "help"} or find(words)[0] in COMMANDS, command
 

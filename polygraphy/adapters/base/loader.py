@@ -30,9 +30,9 @@ class BaseLoader:
         stays as it is, so that it does the same the next time.
         """
         if config.INTERNAL_CORRECTNESS_CHECKS:
-            from polygraphy.func import unchanged
+            from polygraphy.func import check_unchanged
 
-            return unchanged(self, "__call__", lambda: self.call_impl(*args, **kwargs))
+            return check_unchanged(self, "__call__", lambda: self.call_impl(*args, **kwargs))
         return self.call_impl(*args, **kwargs)
 
     def __repr__(self) -> str:

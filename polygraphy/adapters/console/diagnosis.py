@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
-from polygraphy.adapters.console.screen import log, say, show, shows_answers, wrapped
+from polygraphy.adapters.console.screen import log, say, show, shows_answers, wrap_text
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     INCONCLUSIVE,
@@ -57,7 +57,7 @@ class LogDiagnosisReports:
             _show(word, culprit, shown[number + 1 :])
         if len(result.culprits) > _SHOWN:
             say(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
-        steps = [line for step in self._steps for line in wrapped(f"  {step}", 31)]
+        steps = [line for step in self._steps for line in wrap_text(f"  {step}", 31)]
         self._steps = []
         has_answer = bool(result.culprits) or result.verdict != INCONCLUSIVE
         show([*([""] if has_answer else []), *steps, ""])

@@ -21,7 +21,7 @@ from polygraphy.adapters.console.screen import (
     log,
     only_in_file,
     say,
-    wrapped,
+    wrap_text,
 )
 from polygraphy.adapters.console.tables import Column, draw_table
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
@@ -40,7 +40,7 @@ from polygraphy.domain.sweep.outcome import (
     Row,
     SweepOutcome,
 )
-from polygraphy.domain.tensors.naming import counted, one_line, some_of
+from polygraphy.domain.tensors.naming import count_text, one_line, some_of
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _table_lines(report: DataReport) -> Iterator[str]:
         first = [tensor for tensor in tensors if not tensor.peculiarities]
         chosen = [*odd[:_MOST], *first[: max(0, _MOST - len(odd))]]
         kept = {tensor.name for tensor in chosen}
-        yield from _tensor_table(f"{title}, {counted(run.iterations, 'iteration')}",
+        yield from _tensor_table(f"{title}, {count_text(run.iterations, 'iteration')}",
                                 [tensor for tensor in tensors if tensor.name in kept])  # fmt: skip
         facts = [f"{len(kept)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"]
         if odd:
@@ -313,13 +313,14 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
         yield from _group(group)
     if len(outcome.groups) > _MOST_GROUPS:
         yield ""
-        yield f"... and {counted(len(outcome.groups) - _MOST_GROUPS, 'more cause')}, see --report."
+        more = count_text(len(outcome.groups) - _MOST_GROUPS, "more cause")
+        yield f"... and {more}, see --report."
     changed = [row for row in outcome.rows if row.changes]
     if changed:
         yield ""
     for row in changed[:_MOST_MODELS]:
         yield f"  {', '.join(row.changes)}: {one_line(row.name)}"
-    yield from ("", *wrapped(outcome.summary, 0), "")
+    yield from ("", *wrap_text(outcome.summary, 0), "")
 
 
 def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
@@ -347,7 +348,7 @@ def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
     rest = len(matrix) - len(shown)
     if rest:
         passed = "" if len(notable) > len(shown) else " (all cells passed)"
-        yield f"  {counted(rest, 'more model')}{passed}"
+        yield f"  {count_text(rest, 'more model')}{passed}"
 
 
 def _fits(columns: list[Column], width: int) -> bool:
@@ -363,8 +364,8 @@ def _word(row: Row | None) -> str:
 
 
 def _group(group: Group) -> Iterator[str]:
-    count = counted(len(group.cells), "cell")
-    yield from wrapped(f"{count}: {one_line(group.cause)}", 4)
-    yield from wrapped(f"    {some_of(group.cells, _MOST_CELLS, one_line)}", 4)
+    count = count_text(len(group.cells), "cell")
+    yield from wrap_text(f"{count}: {one_line(group.cause)}", 4)
+    yield from wrap_text(f"    {some_of(group.cells, _MOST_CELLS, one_line)}", 4)
     if group.remedy:
         yield f"    {'FIX' if group.proven else 'TRY'} {one_line(group.remedy)}"

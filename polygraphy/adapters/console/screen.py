@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
-from polygraphy.logger.sinks import of_one_stream, write_console
+from polygraphy.logger.sinks import split_by_stream, write_console
 
 if TYPE_CHECKING:
     from polygraphy.logger.sinks import Line
@@ -114,7 +114,7 @@ def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> 
     it, so that they can be copied.
     """
     log(text, severity)
-    show(text.split("\n") if indent is None else wrapped(text, indent), severity)
+    show(text.split("\n") if indent is None else wrap_text(text, indent), severity)
 
 
 def log(text: str, severity: int = G_LOGGER.INFO) -> None:
@@ -150,7 +150,7 @@ def write_lines(lines: Sequence[Line]) -> None:
     rest = list(lines)
     with G_LOGGER._lock:
         while rest:
-            run = of_one_stream(rest)
+            run = split_by_stream(rest)
             write_console(run, colors=G_LOGGER.colors)
             del rest[: len(run)]
 
@@ -161,7 +161,7 @@ def verdict_lines(code: int, words: str, seconds: float) -> list[Line]:
     if code == _INCONCLUSIVE:
         word, severity = "INCONCLUSIVE", G_LOGGER.WARNING
     text = "  ".join(filter(None, (word, words, f"({seconds:.1f} s)")))
-    return [(line, severity) for line in wrapped(text, len(word) + 2)]
+    return [(line, severity) for line in wrap_text(text, len(word) + 2)]
 
 
 def columns() -> int | None:
@@ -174,7 +174,7 @@ def columns() -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def wrapped(text: str, indent: int) -> list[str]:
+def wrap_text(text: str, indent: int) -> list[str]:
     """Return the lines of a text that has to fit a terminal."""
     from textwrap import wrap
 

@@ -10,13 +10,13 @@ from unicodedata import combining, east_asian_width
 from attrs import frozen
 
 from polygraphy.adapters.console.numbers import format_number
-from polygraphy.adapters.console.screen import wrapped
+from polygraphy.adapters.console.screen import wrap_text
 from polygraphy.domain.accuracy.output_rows import OutputRow, badness, brief_pair, largest_jump
 from polygraphy.domain.compare.metric import MetricThreshold
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.report.summary import sample_sentences
 from polygraphy.domain.states.comparing import step_table, steps_in_words
-from polygraphy.domain.tensors.naming import counted, one_line
+from polygraphy.domain.tensors.naming import count_text, one_line
 from polygraphy.logger.severity import ERROR, INFO, ULTRA_VERBOSE
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
         found: a result of the kind ``samples``.
     """
     for sentence in sample_sentences(found):
-        yield from wrapped(sentence, 2)
+        yield from wrap_text(sentence, 2)
     shown = found["changed"][:_MOST]
     if not shown:
         return
@@ -320,7 +320,7 @@ def sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from (line for line, _ in draw_table("changed", names, [labels, *sides], wrong, None))
     if (more := len(found["changed"]) - len(shown)) > 0:
-        yield f"  ... and {counted(more, 'more sample')}, see --report."
+        yield f"  ... and {count_text(more, 'more sample')}, see --report."
 
 
 def step_lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -330,7 +330,7 @@ def step_lines(found: Mapping[str, Any]) -> Iterator[str]:
         found: a result of the kind ``steps``.
     """
     for sentence in steps_in_words(found):
-        yield from wrapped(sentence, 2)
+        yield from wrap_text(sentence, 2)
     rows = found["rows"]
     if found["first_wrong"] is None or not rows:
         return

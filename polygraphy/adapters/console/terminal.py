@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from polygraphy.adapters.console.screen import columns, wrapped
-from polygraphy.binding import keyed
+from polygraphy.adapters.console.screen import columns, wrap_text
+from polygraphy.binding import bound_function
 from polygraphy.domain.report.document import with_nodes
 from polygraphy.domain.results.results import without_runner
-from polygraphy.domain.tensors.naming import counted, one_line, typeable
+from polygraphy.domain.tensors.naming import count_text, one_line, typeable
 from polygraphy.logger.severity import INFO
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ class Terminal:
             if needed := passing_threshold(self.comparisons):
                 found.append(("passes", f"with a threshold of {needed}"))
         lines: list[str] = [
-            line for label, text in found for line in wrapped(_labeled_line(label, text), 12)
+            line for label, text in found for line in wrap_text(_labeled_line(label, text), 12)
         ]
         if code and (step := self.next_step()):
             if step.startswith("polygraphy "):
                 lines.append(_labeled_line("next", typeable(step)))
             else:
-                lines += wrapped(_labeled_line("next", step), 12)
+                lines += wrap_text(_labeled_line("next", step), 12)
         yield from ((line, INFO) for line in lines)
 
     def next_step(self) -> str:
@@ -137,20 +137,22 @@ class Terminal:
             from polygraphy.domain.report import summary
 
             if all(each.passed for each in comparisons):
-                compared = summarizing.passed_in_words(comparisons) if comparisons else ""
+                compared = summarizing.pass_sentence(comparisons) if comparisons else ""
             else:
-                compared = summarizing.failed_in_words(comparisons)
+                compared = summarizing.failure_sentence(comparisons)
             valid = summary.invalid_in_words(recorder.validation)
             if not valid and not comparisons:
-                valid = summary.validated_in_words(recorder.validation)
+                valid = summary.validation_sentence(recorder.validation)
             facts = [compared, valid, self.doubts() if code == 0 else ""]
             if not any(facts) and recorder.culprits:
-                facts.append(summary.blamed_in_words(recorder.culprits))
+                facts.append(summary.culprit_sentence(recorder.culprits))
             return " ".join(f"{fact.rstrip('.')}." for fact in facts if fact)
         if not recorder.parties():
             return "Nothing was compared." if self._command.startswith("polygraphy run ") else ""
         runs = max((one.times.count for one in recorder.parties() if one.times), default=0)
-        ran = counted(runs, "iteration") if runs else counted(len(recorder.parties()), "runner")
+        ran = (
+            count_text(runs, "iteration") if runs else count_text(len(recorder.parties()), "runner")
+        )
         return f"{ran}; nothing was compared."
 
     # What the verdict follows from.
@@ -241,7 +243,9 @@ def brief_note(text: str) -> str:
 
 def note_lines(brief: str) -> list[Line]:
     """Return the lines of a note."""
-    return [(line, INFO) for line in wrapped(f"{'note':{_LABEL}}{brief}", _LABEL)] if brief else []
+    return (
+        [(line, INFO) for line in wrap_text(f"{'note':{_LABEL}}{brief}", _LABEL)] if brief else []
+    )
 
 
 def _outputs_of(parties: Sequence[Party]) -> Iterator[Line]:
@@ -267,8 +271,8 @@ def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
     shown = ", ".join(map(one_line, names[:_MOST_NAMES]))
     more = ", ..." if len(names) > _MOST_NAMES else ""
     was, them = ("was", "it") if len(names) == 1 else ("were", "them")
-    text = f"  {counted(len(names), 'output')} {was} not compared, because only one run has"
-    yield from ((line, INFO) for line in wrapped(f"{text} {them}: {shown}{more}", 4))
+    text = f"  {count_text(len(names), 'output')} {was} not compared, because only one run has"
+    yield from ((line, INFO) for line in wrap_text(f"{text} {them}: {shown}{more}", 4))
 
 
 def _graph_of(path: str) -> Graph | None:
@@ -284,7 +288,9 @@ def _graph_of(path: str) -> Graph | None:
         return None
     source = ModelSource(path, ignore_external_data=True)
     try:
-        graph: Graph = keyed(describe_file, "onnx")(source, Detail(layers=True, origins=True)).graph
+        graph: Graph = bound_function(describe_file, "onnx")(
+            source, Detail(layers=True, origins=True)
+        ).graph
     except PolygraphyException:  # The rows are shown without them.
         return None
     return graph

@@ -14,7 +14,7 @@ from attrs import define, field
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError
-from polygraphy.domain.rounding import GROWTH, moved
+from polygraphy.domain.rounding import GROWTH, move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -107,9 +107,11 @@ class FakeNarrowModels:
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
         """Return what hands on the input twice, moved."""
-        return lambda feed: [{"y": moved(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)]
+        return lambda feed: [
+            {"y": move_by_epsilons(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)
+        ]
 
-    def widened(self, model: Any, like: Any = None) -> Any:
+    def widen_model(self, model: Any, like: Any = None) -> Any:
         """Return the model itself: it has no weights."""
         return model
 
@@ -128,7 +130,7 @@ class FakeProgram:
         notes: see the port.
         open_dimensions: see the port.
         others: what `exports` yields.
-        branches: what `decided` returns, by tensor.
+        branches: what `condition_of` returns, by tensor.
         again: what `export_again` returns for the data; it raises ValueError without that.
         release: the version of its exporter.
     """
@@ -178,7 +180,7 @@ class FakeProgram:
         wide = [given[one].astype("float64") for one in reads]
         return compute(*wide)
 
-    def decided(self, name: str) -> str:
+    def condition_of(self, name: str) -> str:
         """Return what it was given."""
         return self.branches.get(name, "")
 

@@ -57,14 +57,14 @@ def place_nodes(
         for position, node in enumerate(nodes):
             node.name = f"{_PREFIX}{position}"  # Names may be missing, or not unique.
         with loadable(model) as source, translate_errors("load", "the model"):
-            session, log = _logged(lambda: load_session(source, options, matched))
+            session, log = _capture_log(lambda: load_session(source, options, matched))
     finally:
         for node, name in zip(nodes, names):
             if name is None:
                 node.ClearField("name")
             else:
                 node.name = name
-    placed = _reported(session) or _written(log, session, len(nodes))
+    placed = _providers_of_session(session) or _providers_of_log(log, session, len(nodes))
     reasons = _reasons(log)
     found = [
         NodePlacement(
@@ -107,7 +107,7 @@ def _parts(session: InferenceSession) -> Sequence[Any]:
         return ()
 
 
-def _reported(session: InferenceSession) -> dict[int, str]:
+def _providers_of_session(session: InferenceSession) -> dict[int, str]:
     """Return the provider of each node by position, as a session reports it."""
     return {
         int(match[1]): part.ep_name
@@ -117,7 +117,7 @@ def _reported(session: InferenceSession) -> dict[int, str]:
     }
 
 
-def _written(log: str, session: InferenceSession, count: int) -> dict[int, str]:
+def _providers_of_log(log: str, session: InferenceSession, count: int) -> dict[int, str]:
     """Return the same as the log has it. Nodes that a provider compiles as one are not listed
     there: they belong to the first provider that lists something else.
     """
@@ -149,7 +149,7 @@ def _reasons(log: str) -> dict[int, str]:
     return found
 
 
-def _logged(call: Callable[[], T]) -> tuple[T, str]:
+def _capture_log(call: Callable[[], T]) -> tuple[T, str]:
     """Return what a call returns, and what the C++ library writes meanwhile."""
     onnxrt.set_default_logger_severity(_INFO)
     try:

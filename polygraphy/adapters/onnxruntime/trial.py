@@ -68,7 +68,7 @@ class OnnxrtTrial:
         self._graph_optimization_level = graph_optimization_level
         self._libraries = provider_libraries
 
-    def configured(
+    def with_settings(
         self,
         providers: Sequence[Provider] | None,
         graph_optimization_level: str | None,

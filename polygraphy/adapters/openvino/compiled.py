@@ -22,7 +22,7 @@ from polygraphy.adapters.os.paths import readable_file
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.domain.tensors.precision import coarsest
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.running import find_facts, ranked_inputs
@@ -189,7 +189,7 @@ class CompiledModelFromOnnx(BaseLoader):
         narrow = [layer for layer in layers if layer.lowered]
         if narrow:
             said = (
-                f"OpenVINO computes {len(narrow)} of {counted(len(layers), 'layer')} in"
+                f"OpenVINO computes {len(narrow)} of {count_text(len(layers), 'layer')} in"
                 f" {HALF[PRECISIONS[narrow[0].precision]]}"
             )
             if self._precision_hint is None:

@@ -20,7 +20,7 @@ from filelock import FileLock
 import polygraphy
 from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
-from polygraphy.binding import keyed
+from polygraphy.binding import bound_function
 from polygraphy.domain.errors import BackendError
 from polygraphy.ports.machine import sections_of
 from polygraphy.python_command import safe_command
@@ -65,7 +65,7 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     """See the port."""
     variables = _variables(Path(folder))
     if not path:
-        sections = keyed(sections_of, "packages")()
+        sections = bound_function(sections_of, "packages")()
         return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
     interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
     asked = safe_command([interpreter, "-c", _ASKED])

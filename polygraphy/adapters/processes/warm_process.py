@@ -315,11 +315,11 @@ def _message(answer: tuple[bool, Any], lines: Sequence[tuple[str, int]]) -> Mess
     try:
         return Message((*answer, lines))
     except Exception as error:
-        text = f"The subprocess cannot return its result: {_described(error)}."
+        text = f"The subprocess cannot return its result: {_describe_error(error)}."
         if not answer[0]:
-            text = _described(answer[1])
+            text = _describe_error(answer[1])
         return Message((False, BackendError(text), lines))
 
 
-def _described(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -21,7 +21,7 @@ from attrs import evolve
 from polygraphy.adapters.report.faults import Everyone
 from polygraphy.adapters.report.markdown import annotate, junit_of, markdown_of
 from polygraphy.adapters.report.sarif import sarif_of
-from polygraphy.binding import bind, keyed, resolve
+from polygraphy.binding import bind, bound_function, resolve
 from polygraphy.domain.arithmetic import histogram
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
@@ -64,7 +64,7 @@ _SOURCES = ("packages", "machine")
 
 def environment() -> Environment:
     """Return versions and facts about the machine, without settings that are not set."""
-    found = (section for key in _SOURCES for section in keyed(sections_of, key)())
+    found = (section for key in _SOURCES for section in bound_function(sections_of, key)())
     kept = (
         evolve(section, facts=tuple(fact for fact in section.facts if fact[1] != "not set"))
         for section in found
@@ -96,7 +96,7 @@ def first_model(paths: Sequence[str]) -> Model | None:
             source = ModelSource(path, ignore_external_data=True)
             detail = Detail(layers=True, attrs=True, origins=True)
             try:
-                found = keyed(describe_file, "onnx")(source, detail)
+                found = bound_function(describe_file, "onnx")(source, detail)
             except PolygraphyException:  # The report is about more than the model.
                 return None
             return found if isinstance(found, Model) else None

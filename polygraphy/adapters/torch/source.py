@@ -228,7 +228,7 @@ class OpenedTorch:
         except Exception:  # Not every operator computes in float64, nor alone.
             return None
 
-    def decided(self, name: str) -> str:
+    def condition_of(self, name: str) -> str:
         """Return which Python `if` decides whether an operation is done; see the port."""
         trace = self._graph[name].meta.get("stack_trace") if name in self._graph else None
         place = Origin.of(frames_in(trace or ""), "")
@@ -375,7 +375,7 @@ class OpenedModule(OpenedTorch):
     def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
         return compute_operation(self._recording, name, lambda other: self._value(other, known))
 
-    def decided(self, name: str) -> str:
+    def condition_of(self, name: str) -> str:
         place = self._recording.frames.get(name)
         return "" if place is None else deciding(*place)
 

@@ -13,7 +13,7 @@ from attrs import frozen
 from markupsafe import Markup
 
 from polygraphy.domain.accuracy.output_rows import OutputRow, brief
-from polygraphy.domain.tensors.naming import shortened
+from polygraphy.domain.tensors.naming import shorten_text
 
 _WIDTH, _HEIGHT = 960, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 40
@@ -163,7 +163,7 @@ def curves_chart(
         place, error, value = first
         step, anchor = (10, "start") if x(place) < _WIDTH * 0.6 else (-10, "end")
         text = Markup('<text class="mark-text" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
-        label = shortened(error["name"], _ROOM)
+        label = shorten_text(error["name"], _ROOM)
         parts.append(text.format(x(place) + step, scale(value) + 4, anchor, label))
     return svg(_WIDTH, _HEIGHT, "Errors by depth", parts)
 
@@ -238,7 +238,7 @@ def _first(x: float, y: float, row: OutputRow, anchor: str) -> Markup:
         '<text class="mark-text" x="{3:.1f}" y="{4}" text-anchor="{5}">{6}</text></a>'
     ).format(
         x, y, _HEIGHT - _BOTTOM, x + (6 if is_right else -6), _HEIGHT - _BOTTOM - 6,
-        "start" if is_right else "end", f"first to fail: {shortened(row.name, _ROOM)}", anchor,
+        "start" if is_right else "end", f"first to fail: {shorten_text(row.name, _ROOM)}", anchor,
     )  # fmt: skip
 
 

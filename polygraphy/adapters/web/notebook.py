@@ -21,7 +21,7 @@ from polygraphy.domain.model.statistics import statistics_of
 from polygraphy.domain.report.document import plain
 from polygraphy.domain.results.results import RunResults, short_names
 from polygraphy.domain.states.comparing import StepsCompared, step_table, steps_in_words
-from polygraphy.domain.tensors.naming import shortened
+from polygraphy.domain.tensors.naming import shorten_text
 
 _MOST_ROWS = 100
 _LARGEST = 1 << 22
@@ -129,7 +129,7 @@ def _table(
     body = Markup("").join(
         Markup("<tr>{}</tr>").format(
             Markup("").join(
-                Markup("<td>{}</td>").format(shortened(str(cell), longest)) for cell in row
+                Markup("<td>{}</td>").format(shorten_text(str(cell), longest)) for cell in row
             )
         )
         for row in rows[:_MOST_ROWS]

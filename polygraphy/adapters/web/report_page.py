@@ -42,8 +42,8 @@ from polygraphy.domain.accuracy.output_rows import (
 )
 from polygraphy.domain.accuracy.summarizing import worst_row
 from polygraphy.domain.model import Model, Node
-from polygraphy.domain.model.description import held_weight
-from polygraphy.domain.model.drawing import GraphDrawing, drawn_graph
+from polygraphy.domain.model.description import constant_weight
+from polygraphy.domain.model.drawing import GraphDrawing, draw_graph
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import (
     PASSED,
@@ -54,7 +54,7 @@ from polygraphy.domain.report.summary import (
 )
 from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.sweep.outcome import FAILURES
-from polygraphy.domain.tensors.naming import shortened
+from polygraphy.domain.tensors.naming import shorten_text
 
 _MOST_NODES = 36
 _WIDTH, _HEIGHT = 176, 56
@@ -78,12 +78,12 @@ def region_of(
         anchor: returns the id of the row of a tensor in the page.
         most: how many nodes are drawn at most.
     """
-    shown = [node for node in model.graph.nodes if held_weight(node) is None]
+    shown = [node for node in model.graph.nodes if constant_weight(node) is None]
     chosen = _near(shown, list(dict.fromkeys(centres)), most)
     if not chosen:
         return None
     kept = tuple(node for index, node in enumerate(shown) if index in chosen)
-    drawing = drawn_graph(evolve(model.graph, nodes=kept, inputs=(), outputs=()))
+    drawing = draw_graph(evolve(model.graph, nodes=kept, inputs=(), outputs=()))
     levels = levels_of(rows)
     boxes = _boxes(drawing)
     parts = [_wire(drawing, number, boxes) for number in range(len(drawing.wires))]
@@ -172,8 +172,8 @@ def _node(
         '<text class="error" x="{left:.1f}" y="{third:.1f}">{text}</text>'
     ).format(
         about=about, kind=kind, x=x, y=y, width=_WIDTH, height=_HEIGHT, left=x + 9,
-        first=y + 17, second=y + 33, third=y + 48, op=shortened(node.op, 24),
-        label=shortened(label, 24), text=text,
+        first=y + 17, second=y + 33, third=y + 48, op=shorten_text(node.op, 24),
+        label=shorten_text(label, 24), text=text,
     )  # fmt: skip
     # In a group of its own, because the style of a node is also that of the texts behind it.
     start = Markup("<g>") if link is None else Markup('<a href="#{}">').format(link)
@@ -263,7 +263,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         brief=_brief,
         shape=_shape,
         words=_words,
-        short=partial(shortened, most=60),
+        short=partial(shorten_text, most=60),
         breakable=_breakable,
     )
     page = environment.get_template("report.html.j2").render(

@@ -109,7 +109,7 @@ def compare_iteration(
     """
     (name0, outputs0), (name1, outputs1) = run0, run1
     if outputs0 is None or outputs1 is None:
-        results = _ended_early(name0, outputs0, name1, outputs1, iteration)
+        results = _fail_early_end(name0, outputs0, name1, outputs1, iteration)
         outputs0 = IterationResult() if outputs0 is None else outputs0
         outputs1 = IterationResult() if outputs1 is None else outputs1
     else:
@@ -160,7 +160,7 @@ def _only(outputs: IterationResult, names: Container[str]) -> IterationResult:
     return outputs.with_outputs({n: array for n, array in outputs.items() if n in names})
 
 
-def _ended_early(
+def _fail_early_end(
     name0: str,
     outputs0: IterationResult | None,
     name1: str,
@@ -188,10 +188,10 @@ def only_shared(run0: Run, run1: Run) -> tuple[Run, Run]:
     outputs1: dict[str, Any] = run1[1] or {}
     if not outputs0.keys() & outputs1.keys() or is_program(outputs0) != is_program(outputs1):
         return run0, run1
-    return _restricted(run0, outputs1), _restricted(run1, outputs0)
+    return _restrict_outputs(run0, outputs1), _restrict_outputs(run1, outputs0)
 
 
-def _restricted(run: Run, names: Container[str]) -> Run:
+def _restrict_outputs(run: Run, names: Container[str]) -> Run:
     name, outputs = run
     if outputs is None:
         return run
@@ -223,13 +223,13 @@ class DepthPlot:
         differences; FileError when that is not possible.
         """
         for verdict in verdicts:
-            lines = _labelled(comparisons_of([verdict]))
+            lines = _rows_by_pair(comparisons_of([verdict]))
             if any(row.absolute is not None for rows in lines.values() for row in rows):
                 resolve(Plots).error_by_depth(lines, self._path)
                 return
 
 
-def _labelled(comparisons: Sequence[Comparison]) -> dict[str, Sequence[OutputRow]]:
+def _rows_by_pair(comparisons: Sequence[Comparison]) -> dict[str, Sequence[OutputRow]]:
     """Return the rows of each pair of runs by its name; those of equal names are numbered."""
     labelled: dict[str, Sequence[OutputRow]] = {}
     for each in comparisons:
@@ -446,7 +446,7 @@ class _Comparison:
         return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
 
     def _begin(self, names: list[str]) -> None:
-        self.pairs = _checked_pairs(self._comparisons, names)
+        self.pairs = _check_pairs(self._comparisons, names)
         pairs = [(names[i], names[j]) for i, j in self.pairs]
         if self._asked is not None:
             self.samples = SampleComparison(self._asked, self.pairs)
@@ -586,7 +586,7 @@ def _label(function: Any) -> str:
     return str(getattr(function, "label", None) or name_of(function))
 
 
-def _checked_pairs(
+def _check_pairs(
     comparisons: Sequence[tuple[int, int]] | None, names: list[str]
 ) -> list[tuple[int, int]]:
     if comparisons is None:

@@ -93,7 +93,7 @@ class Comparator:
         from polygraphy.application.run import inference
         from polygraphy.application.run.feeding import assumptions_noted
 
-        data = _fed(data_loader)
+        data = _resolve_data(data_loader)
         saving = {
             "save_inputs_path": save_inputs_path,
             "save_outputs_path": save_outputs_path,
@@ -159,7 +159,7 @@ class Comparator:
         """
         from polygraphy.application.run.layerwise import stream_layerwise
 
-        data = _fed(data_loader)
+        data = _resolve_data(data_loader)
         results = stream_layerwise(
             make_runners,
             model,
@@ -295,10 +295,10 @@ class Comparator:
             return validation.validate(run_results, **how)
         if isinstance(run_results, list):
             return [Comparator.validate(member, **how) for member in run_results]
-        return validation.validated_stream(run_results, **how)
+        return validation.validate_stream(run_results, **how)
 
 
-def _fed(data_loader: Any) -> Any:
+def _resolve_data(data_loader: Any) -> Any:
     """Return the data that a data loader stands for."""
     if data_loader is None:
         from polygraphy.domain.data.synthesis import DataLoader
@@ -336,7 +336,7 @@ def postprocess(run_results: Any, function: Any) -> Any:
     apply: Postprocess = function() if isinstance(function, type) else function
     check_signature(apply, "post-processing function", "the outputs of an iteration")
     if isinstance(run_results, RunResults):
-        return _changed(run_results, apply)
+        return _postprocess_results(run_results, apply)
     if isinstance(run_results, list):
         return [postprocess(member, apply) for member in run_results]
     return _stream(run_results, apply)
@@ -345,14 +345,14 @@ def postprocess(run_results: Any, function: Any) -> Any:
 def _stream(results: Iterable[RunResults], apply: Postprocess) -> Iterator[RunResults]:
     try:
         for step in results:
-            yield _changed(step, apply)
+            yield _postprocess_results(step, apply)
             del step  # Nothing of this iteration is held while the next one runs.
     finally:
         if isinstance(results, Generator):
             results.close()
 
 
-def _changed(results: RunResults, apply: Postprocess) -> RunResults:
+def _postprocess_results(results: RunResults, apply: Postprocess) -> RunResults:
     for _, iterations in results:
         for index, outputs in enumerate(iterations):
             iterations[index] = _answer(apply(outputs), outputs, apply)

@@ -51,7 +51,7 @@ def compare_saved(
         names = [[name for name, _ in stored.runs] for stored in (first, second)]
         pairs = _pairs(paths, names[0], names[1])
         both = set(names[0]) & set(names[1])
-        streams = [_labelled(one, path, both) for one, path in zip((first, second), paths)]
+        streams = [_label_results(one, path, both) for one, path in zip((first, second), paths)]
     else:
         pairs = [(1, 0)]
         streams = [_as_results(stored, path) for stored, path in zip((first, second), paths)]
@@ -107,7 +107,7 @@ def _pairs(
     return [(count + index, index) for index in range(count)]
 
 
-def _labelled(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
+def _label_results(stored: Stored, path: str, names: Container[str]) -> Iterator[RunResults]:
     """Yield results that know their file; in the log, runs of some names are called after it."""
     for results in stored.iterations():
         for index, (name, iterations) in enumerate(results):
@@ -174,7 +174,7 @@ def check_accuracy(
         raise InconclusiveError(f"{path} contains no verdicts, so nothing was checked.")
     if functions:
         functions = [name for each in functions for name in GROUPS.get(each, (each,))]
-        results = _of_functions(path, results, functions)
+        results = _select_functions(path, results, functions)
     judge = _Judge((rtol, atol, check_error_stat), thresholds or {})
     if judge.has_work:
         judge.check_names(results)
@@ -198,7 +198,7 @@ def _function_of(answer: Any) -> str | None:
     return "simple" if isinstance(answer, OutputCompareResult) else None
 
 
-def _of_functions(
+def _select_functions(
     path: str, results: AccuracyResults, functions: Collection[str]
 ) -> AccuracyResults:
     """Return the results of these comparison functions; say what is left out."""

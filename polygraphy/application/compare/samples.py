@@ -58,7 +58,7 @@ class Samples:
         self.names: list[str] | None = None
         if all(files is not None for files in found.values()):
             pairs = [(path, each) for path in listed for each in found[path] or ()]
-            self.names = [_named(path, file) for path, file in pairs]
+            self.names = [_sample_name(path, file) for path, file in pairs]
         self.output = output
         is_folder = len(listed) == 1 and found[listed[0]] not in (None, listed)
         self.labels = self._labels(listed[0] if is_folder else None, labels)
@@ -89,7 +89,7 @@ class Samples:
         return self.names[iteration] if known and self.names else f"iteration {iteration}"
 
 
-def _named(path: str, file: str) -> str:
+def _sample_name(path: str, file: str) -> str:
     return PurePath(file).relative_to(path).as_posix() if file != path else path
 
 

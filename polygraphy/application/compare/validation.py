@@ -47,7 +47,7 @@ def _first_complaint(run_results: RunResults, fail_fast: bool = False, **looked_
     return first
 
 
-def validated_stream(
+def validate_stream(
     results: Iterable[RunResults],
     *,
     check_inf: bool = False,

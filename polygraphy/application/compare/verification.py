@@ -21,7 +21,7 @@ from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
 from polygraphy.domain.compare import CompareResult, PairwiseCompareFunc, SimpleCompareFunc
 from polygraphy.domain.compare.result import OutputCompareResult
-from polygraphy.domain.compare.simple_arrays import of_worst_part
+from polygraphy.domain.compare.simple_arrays import judge_worst_part
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.results.results import IterationResult, RunResults
@@ -76,7 +76,7 @@ def verify(
     pair = _Pair(original, edited, then, resolve(NarrowModels).computed(edited))
     feeds: Iterable[Mapping[str, Any]] | None = None
     if pair.compute is not None and _is_auto(function):
-        judge = _of_half(pair, data_loader)
+        judge = _half_precision_judge(pair, data_loader)
         if judge is not None:
             function, feeds = judge, judge.feeds
     if feeds is None:
@@ -164,7 +164,7 @@ class _Pair:
             yield runs
 
 
-def _of_half(pair: _Pair, data_loader: Any) -> _OfHalf | None:
+def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
     """Return what judges a model that was cast to half precision as a diagnosis does; None where
     it is not the same model, but for that.
     """
@@ -243,7 +243,7 @@ class _OfHalf(PairwiseCompareFunc):
         for name, rounding in explained.items():
             result = results.get(name)
             if rounding.parts and isinstance(result, OutputCompareResult):
-                results[name] = of_worst_part(
+                results[name] = judge_worst_part(
                     result,
                     rounding,
                     lambda own, _, arrays, name=name: held_to({name: own}, {name: arrays[0]})[name],

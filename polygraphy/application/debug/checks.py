@@ -166,7 +166,7 @@ class CheckCommand:
             UsageError: it never worked.
         """
         if self._rules.is_broken(finished):
-            return self._broken(finished)
+            return self._stop_or_unresolved(finished)
         self._has_run = True
         outcome, reason = self._rules.outcome(finished), ""
         if outcome is Outcome.BAD:
@@ -184,9 +184,11 @@ class CheckCommand:
             self._compare(finished.code)
         return Checked(outcome, reason, finished.output)
 
-    def _broken(self, finished: Finished) -> Checked:
+    def _stop_or_unresolved(self, finished: Finished) -> Checked:
         """Stop at a check that never worked; what one that did work cannot check is unresolved."""
-        reason = f": {_ended(critical_line(finished.output))}" if finished.output.strip() else "."
+        reason = (
+            f": {_end_sentence(critical_line(finished.output))}" if finished.output.strip() else "."
+        )
         text = f"The check ended with exit code {finished.code}, which does not count as a failure"
         if self._has_run and finished.code not in CANNOT_START:
             G_LOGGER.verbose(f"{text}{reason}")
@@ -242,12 +244,12 @@ class RunningCheck:
         Raises:
             UsageError: it cannot check anything.
         """
-        found = self._ended()
+        found = self._finish()
         for _ in range(self._check.runs - 1):
             if found.outcome is Outcome.BAD:
                 break
             self._running, self._faults = self._begin()
-            again = self._ended()
+            again = self._finish()
             if again.outcome is not Outcome.GOOD or found.outcome is Outcome.GOOD:
                 found = again
         return found
@@ -266,7 +268,7 @@ class RunningCheck:
             raise
         return running, path
 
-    def _ended(self) -> Checked:
+    def _finish(self) -> Checked:
         try:
             finished = self._running.wait()
             outputs = _outputs_of(read_text(self._faults))
@@ -281,7 +283,7 @@ def _outputs_of(text: str) -> dict[str, float | None]:
     return lines[-1] if lines else {}
 
 
-def _ended(line: str) -> str:
+def _end_sentence(line: str) -> str:
     return line if line.endswith((".", "?", "!")) else f"{line}."
 
 

@@ -21,7 +21,7 @@ from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Checked
 from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
 from polygraphy.ports.storage import (
@@ -58,7 +58,7 @@ _WORDS = {
 Check = Callable[[], Outcome]
 
 
-def _shortened(text: str) -> str:
+def _shorten_log(text: str) -> str:
     """Return the beginning and the end of a log that is too large to be kept for each check."""
     left_out = len(text) - 2 * _KEPT
     if left_out <= 0:
@@ -149,7 +149,7 @@ class Iterations:
         self._kept_failure: Mapping[str, Any] | None = None
         self._rows = Rows()
         self._command = check if isinstance(check, CheckCommand) else None
-        own = [*self._made, *self._artifacts, *self._numbered]
+        own = [*self._artifact_paths, *self._artifacts, *self._numbered]
         self._jobs = Jobs(self._command, artifact, own, str(PurePath(logs) / "jobs"), jobs)
 
     @property
@@ -192,7 +192,7 @@ class Iterations:
         G_LOGGER.verbose(f"RUNNING | {title}{left}")
         start = time.perf_counter()
         replay_key, state = DebugReplay.key(number, suffix), dict(state or {})
-        found = self._remembered(replay_key, state)
+        found = self._replayed_answer(replay_key, state)
         if found is None:
             record = IterationRecord(Outcome.BAD, number, state)
             try:
@@ -201,9 +201,9 @@ class Iterations:
                     text = json.dumps({"iteration": number})
                     write_text(self._info, f"{text}\n")
                 started = self._jobs.started(Candidate(key, make), ahead)
-                found = self._ended(started, unmade)
+                found = self._finish_check(started, unmade)
                 self._sort(started.place, found.outcome, number, suffix)
-                self._jobs.done(started, () if self._keeps else self._made)
+                self._jobs.done(started, () if self._keeps else self._artifact_paths)
             except BaseException as error:
                 self.close()
                 if isinstance(error, KeyboardInterrupt) and self._save and self._replay:
@@ -293,7 +293,7 @@ class Iterations:
                 )
             lengths = {len(sets) for _, sets in saved}
             if count is not None and count not in lengths:
-                said = counted(max(lengths), "set")
+                said = count_text(max(lengths), "set")
                 raise UsageError(
                     f"{path} contains results of {said} of data, but there {_are(count)} now.",
                     hint="Use the data of these results (--load-inputs, --iterations).",
@@ -304,9 +304,9 @@ class Iterations:
         """The failure to which others are held, in plain values; None where it is not known."""
         return None if self._command is None else self._command.first_failure()
 
-    def placed(self, path: str) -> str:
+    def place_file(self, path: str) -> str:
         """Return where the file goes that each check has for itself, while one is made."""
-        return self._jobs.placed(path)
+        return self._jobs.place_file(path)
 
     def hold_to_first_failure(self) -> None:
         """Have the check judge that only failures like the first one are some, where it can."""
@@ -347,7 +347,7 @@ class Iterations:
             check_writable(path)
         self._known = known
 
-    def _remembered(self, key: str, state: Mapping[str, Any]) -> Checked | None:
+    def _replayed_answer(self, key: str, state: Mapping[str, Any]) -> Checked | None:
         """Return the answer of the replay, if it is about the same."""
         record = self._known.get(key) if self._known else None
         if record is None:
@@ -364,7 +364,7 @@ class Iterations:
         G_LOGGER.verbose(f"From the debug replay: {_WORDS[record.outcome]}")
         return Checked(record.outcome, "from the debug replay")
 
-    def _ended(self, started: Started, unmade: Outcome) -> Checked:
+    def _finish_check(self, started: Started, unmade: Outcome) -> Checked:
         """Return what comes of a check."""
         if started.error is not None:
             G_LOGGER.verbose(str(started.error))
@@ -391,7 +391,7 @@ class Iterations:
         if found.output is not None:
             if not self._written:
                 self._remove_old_logs()
-            write_scratch(path, _shortened(found.output))
+            write_scratch(path, _shorten_log(found.output))
             self._written.append(path)
         return path
 
@@ -418,7 +418,7 @@ class Iterations:
                 G_LOGGER.verbose(f"Moved {path} to {moved}")
 
     @property
-    def _made(self) -> list[str]:
+    def _artifact_paths(self) -> list[str]:
         """The artifact, and what may be beside it."""
         if self._artifact is None:
             return []
@@ -436,7 +436,7 @@ class Iterations:
             save_debug_replay(replay, path)
 
     def _clean_up(self) -> None:
-        made = [] if self._keeps else self._made
+        made = [] if self._keeps else self._artifact_paths
         for path in (self._info, self._skipping, *made):
             if path is not None:
                 remove_path(path)

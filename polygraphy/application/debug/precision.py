@@ -23,7 +23,7 @@ from polygraphy.domain.search import (
     first_good_in_order,
     smallest_good_set,
 )
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import cast_precision, open_model, save_to_file
 from polygraphy.ports.reporting import Findings
@@ -157,13 +157,15 @@ def find_nodes_to_keep(
         kept: Sequence[str] = found.kept
         _tell_kept(found)
     else:
-        kept = _checked(model, dtype, iterations, data_loader)
+        kept = _search_by_checks(model, dtype, iterations, data_loader)
     if command := convert_command(path, dtype, kept):
         G_LOGGER.info(f"To convert it: {command}")
     return list(kept)
 
 
-def _checked(model: Any, dtype: str, iterations: Iterations, data_loader: Any) -> list[str]:
+def _search_by_checks(
+    model: Any, dtype: str, iterations: Iterations, data_loader: Any
+) -> list[str]:
     """Find them by a check of each cast model."""
     entry, loaded = half_type(dtype), model() if callable(model) else model
     again = None if data_loader is None or isinstance(data_loader, Iterator) else data_loader
@@ -199,7 +201,7 @@ def _tell_kept(found: HalfPrecision) -> None:
         findings.conclude(summary=f"All nodes can be cast: {found.before}.")
         G_LOGGER.info(f"All nodes can be cast: {found.before}.")
         return
-    findings.conclude(summary=f"{counted(len(found.kept), 'node')} cannot be cast to fp16.")
+    findings.conclude(summary=f"{count_text(len(found.kept), 'node')} cannot be cast to fp16.")
     lines = "\n".join(f"    {name}" for name in found.kept)
     G_LOGGER.info(
         f"{len(found.kept)} node(s) must stay in fp32 ({found.checks} sets tried):\n{lines}"

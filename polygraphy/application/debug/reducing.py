@@ -71,7 +71,7 @@ class Parts:
         )
         return outcome
 
-    def searched(
+    def run_search(
         self,
         search: Callable[[Callable[[Sequence[int]], Outcome]], Found],
         part: Callable[[Sequence[int]], Part],
@@ -131,7 +131,7 @@ class Parts:
 
     def save_feed(self, feed: Mapping[str, Any]) -> None:
         """Save what the inputs of a part hold, where its check looks for it."""
-        path = self.iterations.placed(self.save_inputs or "")
+        path = self.iterations.place_file(self.save_inputs or "")
         with G_LOGGER.verbosity(G_LOGGER.WARNING):  # It happens for each part.
             resolve(ResultStore).save([dict(feed)], path)
 
@@ -169,7 +169,7 @@ def without_what_follows(
         starts = None if left.starts is None else tuple(n for n in left.starts if n in set(kept))
         return Part(kept, tuple(left.nodes[end] for end in ends), starts)
 
-    found = parts.searched(partial(search, reach), part, suffix, len(reach))
+    found = parts.run_search(partial(search, reach), part, suffix, len(reach))
     return part(found.ends) if found.ends else left
 
 
@@ -190,7 +190,7 @@ def without_what_comes_before(
         kept = _nodes_of(turned, reach, starts)
         return Part(kept, left.ends, tuple(sorted(turned.nodes[index] for index in starts)))
 
-    found = parts.searched(partial(search, reach), part, suffix, len(reach))
+    found = parts.run_search(partial(search, reach), part, suffix, len(reach))
     return part(found.ends) if found.ends else left
 
 
@@ -208,7 +208,7 @@ def without_what_is_between(parts: Parts, left: Part) -> Part:
     def search(test: Callable[[Sequence[int]], Outcome]) -> list[int]:
         return ddmin(left.nodes, lambda nodes: test(tuple(nodes)))
 
-    nodes = tuple(parts.searched(search, lambda nodes: Part(tuple(nodes)), "nodes", None))
+    nodes = tuple(parts.run_search(search, lambda nodes: Part(tuple(nodes)), "nodes", None))
     return left if nodes == left.nodes else Part(nodes)
 
 
@@ -245,7 +245,7 @@ class Reduction:
     save_inputs: str | None = None
     others: Sequence[Reduction] = ()
 
-    def numbered(self) -> Iterator[tuple[int, Reduction]]:
+    def with_numbers(self) -> Iterator[tuple[int, Reduction]]:
         """Yield all that was found with its number, this one, which has number 1, at the end: its
         data are the last to be saved for the check.
         """
@@ -316,7 +316,7 @@ def reduce_model(
     way = _Way(mode, reduce_outputs, reduce_inputs, save_inputs)
     try:
         parts = _failing(model, iterations, data_loader, save_inputs)
-        found, left = _reduced(model, parts, way)
+        found, left = _reduce_failing(model, parts, way)
         others = _others(parts, left, way) if find_all else []
     finally:
         iterations.close()
@@ -326,7 +326,7 @@ def reduce_model(
     return evolve(found, others=others)
 
 
-def numbered_path(path: str, number: int) -> str:
+def path_with_number(path: str, number: int) -> str:
     """Return where the result of a number is saved: the first at the path itself, others at
     ``NAME_2.EXTENSION`` and so on.
     """
@@ -389,7 +389,7 @@ def _failing(
     )
 
 
-def _reduced(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
+def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
     """Reduce a model that fails."""
     opened, iterations = parts.opened, parts.iterations
     whole = tuple(range(len(opened.dependencies)))
@@ -402,14 +402,14 @@ def _reduced(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
     if way.mode == "ddmin" and len(left.nodes) > 1:
         left = without_what_is_between(parts, left)
     if way.mode == "bisect" and 1 < len(left.nodes) <= _FEW:
-        left = _tried_in_order(parts, left, way)
+        left = _try_in_order(parts, left, way)
     names = [opened.name(node) for node in left.nodes]
     _show(parts, left, checks=iterations.count - before + 1)
     _show_what_may_help(len(names), len(whole), way)
     if len(names) == 1 and way.reduce_outputs and way.reduce_inputs:
         inside = _inside(parts, left.nodes[0])
         if inside is not None:
-            return _reduced(*inside, way)[0], left
+            return _reduce_failing(*inside, way)[0], left
     bad = model if left == Part(whole) else parts.made(left)
     feed = None
     if way.save_inputs is not None:
@@ -425,7 +425,7 @@ def _reduced(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
     return Reduction(bad, made, names, feed, way.save_inputs), left
 
 
-def _tried_in_order(parts: Parts, left: Part, way: _Way) -> Part:
+def _try_in_order(parts: Parts, left: Part, way: _Way) -> Part:
     """Return what is left of few nodes when each is tried as the last, and as the first."""
     search = first_bad_part_in_order
     if way.reduce_outputs:
@@ -473,9 +473,9 @@ def _others(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
             count = len(parts.opened.dependencies)
             G_LOGGER.info(f"The rest of the model ({count} node(s)) {said}.")
             break
-        found, left = _reduced(model, parts, way)
+        found, left = _reduce_failing(model, parts, way)
         if found.feed is not None:
-            path = numbered_path(way.save_inputs or "", len(others) + 2)
+            path = path_with_number(way.save_inputs or "", len(others) + 2)
             resolve(ResultStore).save([dict(found.feed)], path)
         others.append(found)
     return others

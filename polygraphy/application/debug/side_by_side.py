@@ -152,7 +152,7 @@ class Jobs:
         self._places: Places | None = None
         self._ahead: dict[Hashable, Started] = {}
 
-    def placed(self, path: str) -> str:
+    def place_file(self, path: str) -> str:
         """Return where a file goes that each check has for itself, while one is made."""
         if path not in self._own:
             assert self._places is None

@@ -34,7 +34,7 @@ from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
     deviation,
-    moved,
+    move_by_epsilons,
     rounding_between,
     spread,
 )
@@ -336,7 +336,12 @@ def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, An
     """
     try:
         made = [
-            compute({name: moved(array, seed + _name_seed(name)) for name, array in feed.items()})
+            compute(
+                {
+                    name: move_by_epsilons(array, seed + _name_seed(name))
+                    for name, array in feed.items()
+                }
+            )
             for seed in _MOVES
         ]
     except REFUSALS:

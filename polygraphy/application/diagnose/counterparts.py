@@ -95,7 +95,7 @@ class Counterparts:
         self.pairs: dict[str, str] = {}
         self._pair()
         for name, value in expected.items():
-            if name not in self.pairs and (made := self._returned(value)):
+            if name not in self.pairs and (made := self._returning_operation(value)):
                 self.pairs[name] = made
         lost = self.theirs.keys() - set(self.pairs.values())
         others = {titles.of_program(name): name for name in lost}
@@ -108,7 +108,7 @@ class Counterparts:
         made = {name for node in self._case.model.nodes for name in node.makes} & self._mine.keys()
         return steps.counterparts(len(self.pairs.keys() & made), len(made))
 
-    def _returned(self, value: Any) -> str:
+    def _returning_operation(self, value: Any) -> str:
         """Return the operation of the program that makes what it returns; empty where none does."""
         own = print_of(value)
         same = [name for name, each in self._prints.items() if own and own.distance(each) == 0]

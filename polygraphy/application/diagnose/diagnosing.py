@@ -24,7 +24,10 @@ from polygraphy.application.diagnose.oracles.against_program import against_prog
 from polygraphy.application.diagnose.oracles.against_reference import against_reference
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
 from polygraphy.application.diagnose.oracles.over_steps import check_oracle_of_steps, diagnose_steps
-from polygraphy.application.diagnose.oracles.precision import lowered_first, lowered_last
+from polygraphy.application.diagnose.oracles.precision import (
+    check_lowered_first,
+    check_lowered_last,
+)
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.tensor_trace import describe_idle_branches, inline_branches
@@ -148,7 +151,7 @@ def diagnose(
         lowering = lowering_party(case.parties)
         if lowering is None:
             return diagnose_in_float32(case)
-        in_order = lowered_last if has_oracle else lowered_first
+        in_order = check_lowered_last if has_oracle else check_lowered_first
         return in_order(case, lowering, diagnose_in_float32, data_loader)
 
     try:

@@ -33,7 +33,7 @@ from polygraphy.ports.diagnosing import (
     REFERENCE,
     SuspectedParty,
     find_violations,
-    sanitized,
+    sanitize_model,
 )
 
 DATA = "data"
@@ -186,7 +186,7 @@ def _sanitize(case: Case, feeds: Sequence[Feed]) -> Remedy:
     arbiter = resolve(SuspectedParty, REFERENCE)
     for options in _SANITIZED if case.is_given else ():
         try:
-            model = sanitized(case.model.given, **options)
+            model = sanitize_model(case.model.given, **options)
             if find_violations(model, {}):
                 continue
             expected = [CarefulParty(arbiter).load(model)(feed) for feed in feeds]
@@ -251,7 +251,7 @@ def _is_of_data(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> 
 def _values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
     """Return the data, and what some nodes read as far as a party computes it."""
     values = dict(case.feed)
-    for party, indices in _tried(case, chosen):
+    for party, indices in _tries(case, chosen):
         nodes = case.model.nodes
         asked = {
             name
@@ -272,7 +272,7 @@ def _values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
     return values
 
 
-def _tried(case: Case, chosen: Collection[int]) -> Iterator[tuple[SuspectedParty, Collection[int]]]:
+def _tries(case: Case, chosen: Collection[int]) -> Iterator[tuple[SuspectedParty, Collection[int]]]:
     """Yield who computes what some nodes read: all that they read, or node by node, until one is
     refused.
     """

@@ -82,7 +82,7 @@ def add_change(
     """Return a culprit with what its nodes may have been, if that gives what was saved; see
     `explain_outputs`.
     """
-    changed = next(_Guesses(case, run, {}, third).changed_nodes([], one.nodes), None)
+    changed = next(_Guesses(case, run, {}, third).try_changed_nodes([], one.nodes), None)
     if changed is None:
         return one
     facts = [*one.facts, *changed.facts]
@@ -139,7 +139,7 @@ class _Guesses:
             return Found(self._blame_data(evidence.usual_data_match()), case)
         changed: list[Culprit] = []
         with case.attempt(titles.CHANGED_NODES) as notes:
-            changed += self.changed_nodes(notes)
+            changed += self.try_changed_nodes(notes)
         with case.attempt(titles.CHANGED_WEIGHTS) as notes:
             changed += self._find_factors(notes)
         changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
@@ -221,7 +221,7 @@ class _Guesses:
     def _is_float(self, name: str) -> bool:
         return is_float(self._saved[name])
 
-    def changed_nodes(
+    def try_changed_nodes(
         self, notes: list[str], names: Collection[str] | None = None
     ) -> Iterator[Culprit]:
         """Try what every node, or those of some names, may have been, on the whole model."""

@@ -34,7 +34,7 @@ from polygraphy.domain.rounding import (
     by_part,
     deviation,
     rounding_between,
-    seen_between,
+    rounding_between_runs,
 )
 from polygraphy.domain.tensors.facts import (
     compute_dtype,
@@ -73,9 +73,9 @@ def rounding_accumulates(
         # What other data show holds for these, without anything to spare.
         if all(excess <= known.get(part, 0.0) for _, part, _, excess in own):
             continue
-        made = _moved(case, feeds[own[0][0]])
+        made = _moved_outputs(case, feeds[own[0][0]])
         for _, part, rounding, excess in own:
-            seen = _seen(case, made, part[0], rounding, excess)
+            seen = _measured_excess(case, made, part[0], rounding, excess)
             if excess > allowance(seen, rounding.rtol):
                 return False
             known[part] = min(seen, known.get(part, seen))
@@ -110,9 +110,9 @@ def rounding_explains(
             found = deviation(own[name], right[name], rounding=rounding, is_sorted=is_sorted)
             if found:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
-                made = _moved(case, feed, rounding.dtype) if is_seen else ()
+                made = _moved_outputs(case, feed, rounding.dtype) if is_seen else ()
                 for _, limits, excess in by_part(found, rounding):
-                    seen = seen_between(made, name, limits, excess)
+                    seen = rounding_between_runs(made, name, limits, excess)
                     if excess > allowance(seen, limits.rtol):
                         return False
     return True
@@ -140,7 +140,7 @@ def _inside(case: Case, name: str, value: Any, expected: Any) -> Rounding | None
     return made
 
 
-def _moved(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
+def _moved_outputs(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
     """Return the outputs as rounding may move them; nothing where that cannot be computed."""
     moved = case.memo.moved
     if moved is None or moved[0] is not feed or moved[1] != dtype:
@@ -152,7 +152,7 @@ def _moved(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[s
     return moved[2]
 
 
-def _seen(
+def _measured_excess(
     case: Case,
     made: Sequence[Mapping[str, Any]],
     name: str,
@@ -164,7 +164,7 @@ def _seen(
     """
     known = compute_dtype(case.facts, name)
     is_wide = known is None or known in WIDE
-    return seen_between(made, name, rounding, excess) if is_wide else 0.0
+    return rounding_between_runs(made, name, rounding, excess) if is_wide else 0.0
 
 
 def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
@@ -174,13 +174,14 @@ def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) 
     worst = max(relative(case, name, each) for name, each in found.items())
     if all(_is_usual(case, name, each) for name, each in found.items()):
         return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
-    made = _moved(case, known.feed)
+    made = _moved_outputs(case, known.feed)
     for name, each in found.items():
         right = known.values.get(name)
         rounding = case.rounding(name, right, right)
         parts = [] if rounding is None else by_part(each, rounding)
         if rounding is None or any(
-            excess > BESIDE * _seen(case, made, name, limits, excess) for _, limits, excess in parts
+            excess > BESIDE * _measured_excess(case, made, name, limits, excess)
+            for _, limits, excess in parts
         ):
             return DiagnosisResult(
                 INCONCLUSIVE,

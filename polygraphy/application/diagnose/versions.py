@@ -11,7 +11,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Skip, StepOutcome, Unexplained
-from polygraphy.binding import Unbound, keyed, resolve
+from polygraphy.binding import Unbound, bound_function, resolve
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -61,8 +61,8 @@ class Elsewhere:
         errors: list[PolygraphyException] = []
         for party in case.parties:
             with suppress(Unbound):
-                open_ = keyed(open_environment, party.backend)
-                opened = [self._opened(case, open_, path, errors) for path in paths]
+                open_ = bound_function(open_environment, party.backend)
+                opened = [self._open_environment(case, open_, path, errors) for path in paths]
                 known = {one.version: one for one in reversed(opened) if one is not None}
                 self._known[party.name] = known
                 self._paths[party.name] = [
@@ -71,7 +71,7 @@ class Elsewhere:
         if errors and not any(self._known.values()):
             raise errors[0]
 
-    def _opened(
+    def _open_environment(
         self,
         case: Case,
         open_: Callable[[str], OtherEnvironment],
@@ -168,7 +168,7 @@ class Elsewhere:
         blamed = {one.party for one in result.culprits if one.cause not in NO_FAULT}
         for party in case.parties:
             if party.name in blamed:
-                result = _tried(case, result, party, self._known.get(party.name))
+                result = _run_versions(case, result, party, self._known.get(party.name))
                 blamed.discard(party.name)
         return result
 
@@ -202,10 +202,10 @@ class Elsewhere:
 
 
 def _version_here(party: SuspectedParty) -> str:
-    return keyed(open_environment, party.backend)(sys.executable).version
+    return bound_function(open_environment, party.backend)(sys.executable).version
 
 
-def _tried(
+def _run_versions(
     case: Case,
     result: DiagnosisResult,
     party: SuspectedParty,

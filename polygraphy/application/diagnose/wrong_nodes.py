@@ -34,7 +34,7 @@ from polygraphy.domain.diagnosis.regions import (
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, moved, spread
+from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, move_by_epsilons, spread
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
@@ -459,7 +459,9 @@ def compute_with_noise(
     for index in region:
         part = cut_part(case.model, [index], held)
         inputs = enumerate(part.feed.items())
-        given = {name: moved(array, 97 * seed + index + i) for i, (name, array) in inputs}
+        given = {
+            name: move_by_epsilons(array, 97 * seed + index + i) for i, (name, array) in inputs
+        }
         if index not in loaded:
             loaded[index] = known.party.load(part.model, plain=True)
         own = loaded[index](given)

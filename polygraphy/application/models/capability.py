@@ -10,7 +10,7 @@ from attrs import evolve
 
 from polygraphy.application.models.linting import lint
 from polygraphy.application.run.feeding import Feeds, InputAdapter
-from polygraphy.binding import Unbound, keyed, resolve
+from polygraphy.binding import Unbound, bound_function, resolve
 from polygraphy.domain.checks.capability import (
     Compatibility,
     ModelNode,
@@ -92,9 +92,9 @@ def inspect_capability(
     loaded = model() if callable(model) else model
     if providers:
         placements = place_nodes(loaded, providers, provider_libraries)
-        report = _placed(placements, loaded, with_partitioning=with_partitioning)
+        report = _provider_support(placements, loaded, with_partitioning=with_partitioning)
     else:
-        report = _partitioned(loaded) if with_partitioning else _whole(loaded)
+        report = _partition_model(loaded) if with_partitioning else _whole(loaded)
     resolve(Reports).support(report)
     if report.is_supported:
         return True
@@ -130,12 +130,14 @@ def _external(name: str, suffix: str | None) -> str | None:
 
 def _whole(model: Any) -> SupportReport:
     """Ask about the model as a whole."""
-    problems = keyed(support_problems, "trt")(model)
+    problems = bound_function(support_problems, "trt")(model)
     operators = open_model(model, as_it_is=True).operators
     return SupportReport(not problems, tuple(map(ModelNode, operators)), tuple(problems))
 
 
-def _placed(placements: Placements, model: Any, *, with_partitioning: bool) -> SupportReport:
+def _provider_support(
+    placements: Placements, model: Any, *, with_partitioning: bool
+) -> SupportReport:
     """Return what an execution provider runs, and why not the rest."""
     operators = open_model(model, as_it_is=True).operators
     nodes = tuple(map(ModelNode, operators))
@@ -172,17 +174,17 @@ def _part(model: Any, nodes: Sequence[int]) -> Any:
     return opened.part(nodes, outputs=opened.needed_of(nodes), keeps_types=True)
 
 
-def _partitioned(model: Any) -> SupportReport:
+def _partition_model(model: Any) -> SupportReport:
     """Divide the model into parts, and say about each that is not supported why."""
     report = _whole(model)
     if report.is_supported:
         return report
     count = len(report.nodes)
-    parts = parts_of(count, _supported(model, list(range(count))))
-    return evolve(report, parts=tuple(_explained(model, part, report.problems) for part in parts))
+    parts = parts_of(count, _supported_nodes(model, list(range(count))))
+    return evolve(report, parts=tuple(_add_reasons(model, part, report.problems) for part in parts))
 
 
-def _supported(model: Any, positions: list[int]) -> list[list[int]]:
+def _supported_nodes(model: Any, positions: list[int]) -> list[list[int]]:
     """Return groups of nodes that are supported.
 
     Args:
@@ -194,11 +196,13 @@ def _supported(model: Any, positions: list[int]) -> list[list[int]]:
         if is_supported:
             found.append([positions[node] for node in group])
         elif 0 < len(group) < len(positions):
-            found += _supported(_part(model, group), [positions[node] for node in sorted(group)])
+            found += _supported_nodes(
+                _part(model, group), [positions[node] for node in sorted(group)]
+            )
     return found
 
 
-def _explained(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> ModelPart:
+def _add_reasons(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> ModelPart:
     """Add the reasons to a part that is not supported: those that were given for the whole model,
     else those that are given for the part alone.
     """
@@ -206,7 +210,7 @@ def _explained(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> Model
         return part
     problems = [problem for problem in known if problem.node in part.nodes]
     if not problems:
-        alone = keyed(support_problems, "trt")(_part(model, part.nodes))
+        alone = bound_function(support_problems, "trt")(_part(model, part.nodes))
         problems = [
             evolve(one, node=None if one.node is None else one.node + part.start) for one in alone
         ]
@@ -240,7 +244,7 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
     seen: set[str] = set()
     for backend, runner in runners.items():
         reason = _failure(runner, DataLoader() if data_loader is None else data_loader, seen)
-        nodes = () if reason is None else _unsupported(model, backend)
+        nodes = () if reason is None else _unsupported_nodes(model, backend)
         results.append(Compatibility(backend, reason, nodes))
         reports.compatibility(results[-1])
     return all(result.is_compatible for result in results)
@@ -266,12 +270,12 @@ def _failure(runner: Runner, data_loader: Any, seen: set[str]) -> str | None:
     return None
 
 
-def _unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
+def _unsupported_nodes(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
     """Return the nodes that a backend does not support, where it can be asked, or cannot run by
     themselves, where that can be tried.
     """
     try:
-        problems_of = keyed(support_problems, backend)
+        problems_of = bound_function(support_problems, backend)
     except Unbound:
         return _not_run(model, backend)
     try:

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from polygraphy import config
 from polygraphy.application.diagnose.subprocesses import run_in_subprocess
-from polygraphy.binding import keyed, resolve
+from polygraphy.binding import bound_function, resolve
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,
@@ -87,7 +87,7 @@ def check_lint(
     if output is not None and len(paths) > 1:
         raise UsageError("A report in this format describes one model.", hint="Use --report.")
     reports = resolve(ModelReports)
-    trial = resolve(ModelTrial, "onnxrt").configured(
+    trial = resolve(ModelTrial, "onnxrt").with_settings(
         providers, graph_optimization_level, provider_libraries
     )
     passed = True
@@ -116,7 +116,7 @@ def lint(
         ignore: rules of which nothing is said.
     """
     try:
-        model = keyed(describe_file, "onnx")(source, EVERYTHING)
+        model = bound_function(describe_file, "onnx")(source, EVERYTHING)
     except NotFetchedError as error:
         entry = LintEntry(INFO, Source.LOADER, str(error), rule="model/lfs-pointer")
         return LintReport.of(Findings(()), [entry], path=source.path, ignore=ignore)
@@ -130,7 +130,7 @@ def lint(
     if not source.ignore_external_data:
         feed = _feed(facts, _inputs(model.graph), data_loader, more)
     try:
-        findings = _contained(checked, feed, trial)
+        findings = _lint_in_isolation(checked, feed, trial)
         if data_loader is None and feed is not None:
             findings = _with_other_lengths(checked, facts, model.graph, trial, findings)
     except MissingDependencyError as error:
@@ -147,14 +147,14 @@ class _CarefulTrial:
     def __init__(self, trial: ModelTrial) -> None:
         self._trial = trial
 
-    def configured(
+    def with_settings(
         self,
         providers: Sequence[Any] | None,
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> ModelTrial:
         return _CarefulTrial(
-            self._trial.configured(providers, graph_optimization_level, provider_libraries)
+            self._trial.with_settings(providers, graph_optimization_level, provider_libraries)
         )
 
     def run(
@@ -166,7 +166,9 @@ class _CarefulTrial:
         return {name: value for name, value in made.items() if value.raw is not None}
 
 
-def _contained(checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial) -> Findings:
+def _lint_in_isolation(
+    checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial
+) -> Findings:
     """Return what is wrong with a model which may crash the backend that tries it: then each node
     is tried in a process of its own, to find out which.
     """
@@ -196,7 +198,7 @@ def _with_other_lengths(
         feed = _feed(facts, inputs, None, [], notes=False)
         if feed is None:
             continue
-        found = _contained(checked, feed, trial)
+        found = _lint_in_isolation(checked, feed, trial)
         if _failures(found) < failures:
             shapes = ", ".join(
                 f"{name}:{typed_shape(meta.shape)}"

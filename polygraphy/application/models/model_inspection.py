@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from polygraphy.binding import Unbound, keyed, resolve
+from polygraphy.binding import Unbound, bound_function, resolve
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING, Detail, Model, ModelSource
 from polygraphy.domain.model.description import select_tensors, tensor_uses, unbounded_operands
@@ -166,11 +166,11 @@ def read_model(
         ModelError: the file is no model of its type.
     """
     if source.loader is not None:
-        return keyed(describe_file, "tensorrt")(source, detail)
+        return bound_function(describe_file, "tensorrt")(source, detail)
     kind = kind_of(source.path, model_type)
     technology = technology_of(kind) if display_as is None else "tensorrt"
     try:
-        describe = keyed(describe_file, technology)
+        describe = bound_function(describe_file, technology)
     except Unbound:
         raise UsageError(f"{source.path}: models of type {kind} cannot be read here.") from None
     return describe(evolve(source, kind=kind), detail)
@@ -199,7 +199,7 @@ class _Showing:
             attrs=self._detail.attrs or counts_shown,
         )
         description = read_model(source, read, model_type, display_as)
-        reports.model(_reduced(description, self._detail), self._detail)
+        reports.model(_reduce_detail(description, self._detail), self._detail)
         if self._unbounded:
             reports.unbounded(unbounded_operands(_onnx(description, source).graph))
         if self._stats:
@@ -227,7 +227,7 @@ class _Showing:
         reports.statistics(statistics_of_built(described))
 
 
-def _reduced(description: Any, detail: Detail) -> Any:
+def _reduce_detail(description: Any, detail: Detail) -> Any:
     """Return as much of a description as is shown, where more was read for something else."""
     if not isinstance(description, Model) or detail.layers:
         return description
@@ -326,14 +326,14 @@ def draw_model(
         outputs=tuple(tf_outputs),
         optimizes=optimize_graph,
     )
-    from polygraphy.domain.model.drawing import draw, drawn_model
+    from polygraphy.domain.model.drawing import draw, model_to_draw
     from polygraphy.domain.model.statistics import statistics_of
 
     errors = None if report is None else _errors(report)
     reports = resolve(ModelReports)
     reports.loading(path)
     detail = Detail(layers=True, attrs=True, weights=weights)
-    model = drawn_model(read_model(source, detail, model_type, display_as))
+    model = model_to_draw(read_model(source, detail, model_type, display_as))
     if model is None:
         raise UsageError(f"{path}: models of this type cannot be drawn.")
     page = model_page(model, draw(model), statistics_of(model), errors)
@@ -371,7 +371,7 @@ def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
     reports = resolve(ModelReports)
     reports.loading(path)
     source = ModelSource(path, infer_shapes=True, allow_onnxruntime=False)
-    model = keyed(describe_file, "onnx")(source, Detail(layers=True))
+    model = bound_function(describe_file, "onnx")(source, Detail(layers=True))
     uses = tensor_uses(model.graph)
     if names is not None:
         uses = select_tensors(uses, names)
@@ -397,7 +397,7 @@ def inspect_sparsity(
     source = ModelSource(
         path, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
     )
-    model = keyed(describe_file, "onnx")(source, EVERYTHING)
+    model = bound_function(describe_file, "onnx")(source, EVERYTHING)
     reports.sparsity(
         [
             WeightSparsity(
@@ -430,7 +430,7 @@ def compare_models(reference: str, candidate: str) -> bool:
     models = []
     for path in (reference, candidate):
         reports.loading(path)
-        models.append(keyed(describe_file, "onnx")(ModelSource(path), EVERYTHING))
+        models.append(bound_function(describe_file, "onnx")(ModelSource(path), EVERYTHING))
     found = differences(*models)
     reports.differences(found)
     return not found

@@ -102,16 +102,16 @@ class InputAdapter:
 
     def __call__(self, feed: Feed) -> Feed:
         """Return data that fit; InputError when they cannot be made to fit."""
-        fitted = self._fitted(feed)
+        fitted = self._fit(feed)
         return _copies_of(fitted) if self._copies else fitted
 
-    def _fitted(self, feed: Feed) -> Feed:
-        described = _described(feed)
+    def _fit(self, feed: Feed) -> Feed:
+        described = _feed_signature(feed)
         if described == self._accepted:
             return feed
         if any(not isinstance(array, (np.ndarray, int)) for array in feed.values()):
             feed = {name: _as_array(array) for name, array in feed.items()}
-            described = _described(feed)
+            described = _feed_signature(feed)
             if described == self._accepted:
                 return feed
         if isinstance(self._consumer, TensorMetadata):
@@ -129,7 +129,7 @@ class InputAdapter:
         return fitted
 
 
-def _described(feed: Feed) -> tuple[Any, ...]:
+def _feed_signature(feed: Feed) -> tuple[Any, ...]:
     """Return what decides whether data fit."""
     return tuple(
         [

@@ -145,7 +145,7 @@ class _RunnerState:
         measured = last_device_times(self.runner)
         if measured is not None:
             self.device_times.append(measured)
-        kept = self.memory.keep(feed, fed, self._kept(outputs), self.runner.name)
+        kept = self.memory.keep(feed, fed, self._copy_outputs(outputs), self.runner.name)
         made = IterationResult(kept, runtime, self.runner.name, facts=self.facts)
         if isinstance(feed, StepFeed):
             made.step = feed.step
@@ -153,7 +153,7 @@ class _RunnerState:
             made.rough = partial(self._rough, fed)
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
-            made.unmarked = self._kept(unmarked)
+            made.unmarked = self._copy_outputs(unmarked)
         return made
 
     def _rough(self, feed: Feed, dtype: str) -> Sequence[Mapping[str, Any]]:
@@ -172,7 +172,7 @@ class _RunnerState:
                 G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return self._moved[2]
 
-    def _kept(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _copy_outputs(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.keep is _as_is:
             return outputs
         return {name: self.keep(array) for name, array in outputs.items()}
@@ -192,7 +192,7 @@ class _RunnerState:
             self.warm_up(feed, 1)
         self.includes_loading = self.uses_device and iterations == 1
 
-    def completed(self, console: Console) -> None:
+    def report_completion(self, console: Console) -> None:
         """Report that all iterations ran."""
         console.runner_completed(self.runner.name, self.runtimes)
         if self.includes_loading and self.runtimes:
@@ -235,7 +235,7 @@ def stream(
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
         save_results = _writer(saving, save_outputs_path, RunResults)
         with ExitStack() as active:
-            states = [_activated(active, runner, console) for runner in runners]
+            states = [_activate_runner(active, runner, console) for runner in runners]
             for state in states:
                 state.is_streaming = True
             feeds.describe_model_inputs(runners, may_be_none=True)
@@ -264,7 +264,7 @@ def stream(
                 del results  # Nothing of this iteration is held while the next one runs.
     # The last results are handed over when memory is released and files are complete.
     for state in states:
-        state.completed(console)
+        state.report_completion(console)
     yield results
 
 
@@ -311,8 +311,8 @@ def run_sequentially(
             try:
                 if isolated:
                     console.runner_activating(runner.name)
-                    turn = partial(_recorded_turn, runner, feeds, cached, warm_up)
-                    made, events = _isolated(turn, runner.name, timeout)
+                    turn = partial(_record_turn, runner, feeds, cached, warm_up)
+                    made, events = _run_isolated(turn, runner.name, timeout)
                     for event, facts in events:
                         getattr(console, event)(*facts)
                 else:
@@ -328,17 +328,17 @@ def run_sequentially(
         if feeds.none_wanted:
             feeds.tell_none()
         if failed and not results:  # What was saved by an earlier run stays where it is.
-            raise _of_runners(failed, len(runners))
+            raise _runners_error(failed, len(runners))
         for feed in cached:
             save_feed(feed)
         for step in results.split() if save_outputs_path else ():
             save_results(step)
     if failed:
-        raise _of_runners(failed, len(runners))
+        raise _runners_error(failed, len(runners))
     return results
 
 
-def _of_runners(failed: Sequence[str], count: int) -> BackendError:
+def _runners_error(failed: Sequence[str], count: int) -> BackendError:
     return BackendError(
         f"{len(failed)} of {count} runners failed: {', '.join(failed)}.",
         hint="The others completed." if len(failed) < count else "",
@@ -367,7 +367,7 @@ class _Recording:
         return lambda *facts: self.events.append((event, facts))
 
 
-def _recorded_turn(
+def _record_turn(
     runner: Runner, feeds: Feeds, cached: list[Feed], warm_up: int
 ) -> tuple[_Turn, _Events]:
     """Run one runner as `_one_turn` does; return also what happened, for the console of the parent
@@ -380,7 +380,7 @@ def _recorded_turn(
     return made, [each for each in recording.events if each[0] != "runner_activating"]
 
 
-def _isolated(
+def _run_isolated(
     turn: Callable[[], tuple[_Turn, _Events]], runner: str, timeout: float | None
 ) -> tuple[_Turn, _Events]:
     try:
@@ -397,7 +397,7 @@ def _one_turn(
     """Run one runner on all data, which the first turn takes from the data loader."""
     fresh: list[Feed] = []
     with ExitStack() as active:
-        state = _activated(active, runner, console)
+        state = _activate_runner(active, runner, console)
         if not cached:
             feeds.describe_model_inputs([runner], may_be_none=True)
             fresh = feeds.all_copied()
@@ -413,23 +413,23 @@ def _one_turn(
             iterations += step[0][1]
             done()
     if data:
-        state.completed(console)
+        state.report_completion(console)
     return _Turn(iterations, fresh)
 
 
-def _activated(active: ExitStack, runner: Runner, console: Console) -> _RunnerState:
+def _activate_runner(active: ExitStack, runner: Runner, console: Console) -> _RunnerState:
     console.runner_activating(runner.name)
     active.enter_context(runner)
     return _RunnerState(
         runner,
         InputAdapter(runner, console),
-        kept_as(runner),
+        copy_function(runner),
         facts_of(runner),
         uses_device=bool(getattr(runner, "uses_device", False)),
     )
 
 
-def kept_as(runner: Runner) -> Callable[[Any], Any]:
+def copy_function(runner: Runner) -> Callable[[Any], Any]:
     """Return what is done to an output that is kept: nothing where outputs are the caller's own."""
     return _as_is if promises(runner, "outputs_are_fresh") else own_copy
 

@@ -24,7 +24,7 @@ from polygraphy.application.run.feeding import (
     last_device_times,
     promises,
 )
-from polygraphy.application.run.inference import feed_writer, kept_as, was_interrupted
+from polygraphy.application.run.inference import copy_function, feed_writer, was_interrupted
 from polygraphy.binding import resolve
 from polygraphy.domain.compare import OutputCompareResult, SimpleCompareFunc
 from polygraphy.domain.compare.result import UncomparedResult
@@ -288,7 +288,7 @@ def stream_layerwise(
                     return
                 del step  # Nothing of this segment is held while the next one runs.
     # The last results are handed over when memory is released and files are complete.
-    run.completed()
+    run.report_completion()
     yield results
 
 
@@ -378,7 +378,7 @@ class _Run:
                 state.runtimes.append(state.runtime)
             state.runtime = None
 
-    def completed(self) -> None:
+    def report_completion(self) -> None:
         """Report how long the runners took."""
         for state in self._states:
             self._console.runner_completed(state.name, state.runtimes)
@@ -438,9 +438,9 @@ class _Run:
                     runner = state.make(model())
                     if promises(runner, "rewrites_nothing"):
                         continue
-                    state.loaded[_UNMARKED] = self._loaded(state, runner, stack)
+                    state.loaded[_UNMARKED] = self._load_runner(state, runner, stack)
                 runner, fit = state.loaded[_UNMARKED]
-                keep = kept_as(runner)
+                keep = copy_function(runner)
                 made = runner.infer(fit(feed), check_inputs=False)
                 state.own = {n: keep(array) for n, array in made.items() if n in self._compared}
                 if active is None:
@@ -463,9 +463,9 @@ class _Run:
     def _load(
         self, state: _RunnerState, model: Any, stack: ExitStack
     ) -> tuple[Runner, InputAdapter]:
-        return self._loaded(state, state.make(model), stack)
+        return self._load_runner(state, state.make(model), stack)
 
-    def _loaded(
+    def _load_runner(
         self, state: _RunnerState, runner: Runner, stack: ExitStack
     ) -> tuple[Runner, InputAdapter]:
         if state.name:
@@ -487,7 +487,7 @@ class _Run:
         fitted = fit(given)
         if self._index == 0 and position == 0:
             self._console.inputs_described(state.name, TensorMetadata.from_feed_dict(fitted))
-        keep = kept_as(runner)
+        keep = copy_function(runner)
         made = {name: keep(a) for name, a in runner.infer(fitted, check_inputs=False).items()}
         runtime = runner.last_inference_time()
         if runtime is not None:

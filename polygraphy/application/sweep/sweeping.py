@@ -47,10 +47,10 @@ from polygraphy.domain.sweep.outcome import (
     PASSED,
     Row,
     SweepOutcome,
-    compared,
+    compare_with_baseline,
     groups_of,
     is_slower,
-    known_among,
+    mark_known_failures,
     row_of,
     state_of,
 )
@@ -59,10 +59,10 @@ from polygraphy.domain.sweep.plan import (
     EnvironmentRow,
     Plan,
     Words,
-    known_of,
+    known_failures,
     plan_of,
 )
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.ports.machine import machine_facts
 from polygraphy.ports.reporting import Console, Findings, Progress, Reports
 from polygraphy.ports.storage import read_text
@@ -120,9 +120,9 @@ class Planned:
         self._root = os.path.abspath(root)  # noqa: PTH100
         self._digests: dict[str, str] = {}
         self._named_files: dict[str, list[str]] = {}
-        self._here = self._opened(None)
-        self._interpreters = {row.name: self._opened(row) for row in plan.environments}
-        listed = [self._planned(cell) for cell in cells_of(plan, self._models())]
+        self._here = self._open_interpreter(None)
+        self._interpreters = {row.name: self._open_interpreter(row) for row in plan.environments}
+        listed = [self._plan_cell(cell) for cell in cells_of(plan, self._models())]
         unique = {one.key: one for one in reversed(listed)}
         self.cells = [one for one in listed if unique[one.key] is one]
         self.merged = len(listed) - len(self.cells)
@@ -138,7 +138,7 @@ class Planned:
             found.update(dict.fromkeys(matches))
         return list(found)
 
-    def _opened(self, row: EnvironmentRow | None) -> Interpreter:
+    def _open_interpreter(self, row: EnvironmentRow | None) -> Interpreter:
         """Return an interpreter; that of this process for None."""
         try:
             path = ""
@@ -172,7 +172,7 @@ class Planned:
                 self._named_files[word] = files_named_by(self._root, word)
             yield from map(self._digest, self._named_files[word])
 
-    def _planned(self, cell: Cell) -> PlannedCell:
+    def _plan_cell(self, cell: Cell) -> PlannedCell:
         row = cell.environment
         interpreter = self._here if row is None else self._interpreters[row.name]
         shared = self._shared_key(cell.asked)
@@ -336,7 +336,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         BackendError: no cell could be run.
         InconclusiveError: cells neither passed nor failed, and none failed.
     """
-    failures = known_of({"known": list(known)}) if known else []
+    failures = known_failures({"known": list(known)}) if known else []
     checked = plan_of(plan)
     if holds_sweep(folder) and not (resume or shard or dry_run):
         raise UsageError(
@@ -346,10 +346,12 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     claim_folder(folder)
     planned = Planned(checked, folder, root)
     before = None if baseline is None else _rows_in(baseline)
-    chosen = _chosen(planned, shard, times, [only] if isinstance(only, str) else only)
+    chosen = _select_cells(planned, shard, times, [only] if isinstance(only, str) else only)
     if dry_run:
         rows = [_Sweep(planned, {}, planned.plan.same_machine).row(cell) for cell in chosen]
-        return _told(SweepOutcome(rows, merged=planned.merged, folder=folder), is_dry=True)
+        return _report_outcome(
+            SweepOutcome(rows, merged=planned.merged, folder=folder), is_dry=True
+        )
     limits = Limits(jobs, timeout, memory)
     running = _Sweep(planned, machine_facts(), planned.plan.same_machine)
     run = partial(_run, resolve(SweepEngine, engine), limits)
@@ -359,9 +361,9 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         running.repeat(run, chosen, repeat_failed)
     rows = [running.row(cell) for cell in chosen]
     if before is not None:
-        rows = compared(running.confirmed(run, chosen, rows, before), before)
+        rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
     names = [one.cell.name for one in planned.cells]
-    rows, notes = known_among(rows, failures, date.today().isoformat(), names)
+    rows, notes = mark_known_failures(rows, failures, date.today().isoformat(), names)
     diagnoses = running.diagnosed(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
         rows,
@@ -372,14 +374,14 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         planned.merged,
         folder,
     )
-    return _told(outcome)
+    return _report_outcome(outcome)
 
 
-def _told(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
+def _report_outcome(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
     """Report what came of it; see `sweep` for what is returned and raised."""
     if outcome.merged:
         same = "is" if outcome.merged == 1 else "are"
-        text = f"{counted(outcome.merged, 'combination')} {same} identical to others."
+        text = f"{count_text(outcome.merged, 'combination')} {same} identical to others."
         resolve(Console).note(text)
     for note in outcome.notes:
         resolve(Console).note(note)
@@ -412,7 +414,7 @@ def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
         ) from error
 
 
-def _chosen(
+def _select_cells(
     planned: Planned, shard: str | None, times: str | None, only: Sequence[str] | None
 ) -> list[PlannedCell]:
     """Return the cells that are this sweep's to run."""
@@ -532,7 +534,7 @@ class _Sweep:
             for cell in again:
                 self._records[cell.key].append(made[cell.key + suffix])
 
-    def confirmed(
+    def confirm_slow_cells(
         self,
         run: Callable[[str, Sequence[Job]], dict[str, Record]],
         cells: Sequence[PlannedCell],

@@ -266,7 +266,7 @@ _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy
 @lru_cache(maxsize=1)
 def built_in() -> dict[str, BuiltIn]:
     """Return the built-in backends by name."""
-    return {each.name: each for name in _MODULES for each in _declared_in(name)}
+    return {each.name: each for name in _MODULES for each in _backends_of_module(name)}
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
@@ -278,7 +278,7 @@ def modules_for(words: Iterable[str]) -> list[str]:
     return [*_NEEDED_BY_ALL, *(module for each in backends for module in each.modules)]
 
 
-def _declared_in(name: str) -> Sequence[BuiltIn]:
+def _backends_of_module(name: str) -> Sequence[BuiltIn]:
     """Return the backends that a module beside this one declares; none where it is not there."""
     module = f"{__package__}.{name}"
     try:
@@ -290,7 +290,7 @@ def _declared_in(name: str) -> Sequence[BuiltIn]:
     return declared
 
 
-def named_in(runners: Iterable[str]) -> dict[str, BuiltIn]:
+def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltIn]:
     """Return the built-in backends that some runners name; a runner is the name of its backend, or
     that, a colon and the text of its flag.
     """
@@ -320,13 +320,13 @@ def check_model_type(
         )
     unable = [
         each.flag
-        for each in named_in(names).values()
+        for each in backends_named_by(names).values()
         if each.model_types and kind not in each.model_types
     ]
     if unable:
         able = [
             each.flag
-            for each in named_in(built_in() if offered is None else offered).values()
+            for each in backends_named_by(built_in() if offered is None else offered).values()
             if kind in each.model_types
         ]
         raise CommandLineError(

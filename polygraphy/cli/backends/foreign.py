@@ -18,7 +18,7 @@ from polygraphy.cli.declare.errors import CommandLineError, warn
 from polygraphy.cli.declare.kinds import Kind
 from polygraphy.cli.declare.option import Options, Values, options_of
 from polygraphy.codegen.source import Expression, ForeignCall, Partial
-from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, installed, package_of
+from polygraphy.mod.plugins import BACKENDS, OTHERS_BACKENDS, entry_points_of, package_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -65,7 +65,7 @@ class PluggedBackend:
             if not declared.runner:
                 return Partial(self.template, (options, source, is_path))
             module, _, name = declared.runner.partition(":")
-            return ForeignCall(module, name, [source], _given(options))
+            return ForeignCall(module, name, [source], _changed_options(options))
 
         return Chosen(runner=runner)
 
@@ -77,7 +77,7 @@ class PluggedBackend:
 
 def warn_of_others() -> None:
     """Name the packages that extend NVIDIA's command line, and not this one."""
-    packages = list(dict.fromkeys(package_of(entry) for entry in installed(OTHERS_BACKENDS)))
+    packages = list(dict.fromkeys(package_of(entry) for entry in entry_points_of(OTHERS_BACKENDS)))
     if packages:
         warn(
             f"{', '.join(packages)}: entry points of the group {OTHERS_BACKENDS} are not read here;"
@@ -98,8 +98,8 @@ def backends_in(flags: Collection[str], taken: Collection[str]) -> list[PluggedB
     if set(flags) <= set(taken):
         return []
     return [
-        _loaded(plugin, taken)
-        for plugin in installed(BACKENDS)
+        _load_plugin(plugin, taken)
+        for plugin in entry_points_of(BACKENDS)
         if flag_of(plugin.name) in flags and flag_of(plugin.name) not in taken
     ]
 
@@ -112,9 +112,9 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
     """
     found: list[PluggedBackend] = []
     flags = set(taken)
-    for plugin in installed(BACKENDS):
+    for plugin in entry_points_of(BACKENDS):
         try:
-            backend = _loaded(plugin, flags)
+            backend = _load_plugin(plugin, flags)
         except BrokenPlugin as error:
             warn(str(error))
             continue
@@ -123,7 +123,7 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
     return found
 
 
-def _loaded(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
+def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
@@ -161,7 +161,7 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
         raise ValueError(f"{', '.join(clashes)} already has a different meaning")
 
 
-def _given(options: Options | None) -> dict[str, Any]:
+def _changed_options(options: Options | None) -> dict[str, Any]:
     """Return the options that have a value other than their default, by the names of their
     fields.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from polygraphy.cli.declare.errors import said_so_far
+from polygraphy.cli.declare.errors import message_count
 from polygraphy.cli.declare.option import (
     Option,
     Options,
@@ -15,8 +15,8 @@ from polygraphy.cli.declare.option import (
     warn_of_needs,
 )
 from polygraphy.cli.shared.log import Log, LogOptions, ReportOptions, ScriptOptions, log_of
-from polygraphy.codegen.source import quoted
-from polygraphy.domain.tensors.naming import enumerated
+from polygraphy.codegen.source import quote_word
+from polygraphy.domain.tensors.naming import join_words
 
 
 class Program:
@@ -53,7 +53,7 @@ class Command:
         """What the command does, for its help."""
         return " ".join((self.__doc__ or "").split())
 
-    def extended(self, flags: Collection[str] | None = None) -> Command:
+    def extend(self, flags: Collection[str] | None = None) -> Command:
         """Return the command with what installed packages add to it.
 
         Args:
@@ -108,7 +108,7 @@ class Command:
         Raises:
             CommandLineError: the options cannot be meant together.
         """
-        before = said_so_far()
+        before = message_count()
         made = self.program(values)
         for each in (values, *(values.overridden(own) for own in values.nested.values())):
             warn_of_needs(each, before)
@@ -175,7 +175,7 @@ class OneCall(Command):
                     continue
                 value = getattr(group, row.name)
                 paths = (value,) if isinstance(value, str) else value
-                named.append(enumerated([quoted(path) for path in paths]))
+                named.append(join_words([quote_word(path) for path in paths]))
                 if not row.feeds:
                     given += [list(paths)] if self._together else paths
         return Program(

@@ -13,11 +13,11 @@ from polygraphy.cli.declare.kinds import Choice
 from polygraphy.cli.declare.option import (
     Options,
     Values,
-    changed,
     flags_given,
     option,
     option_group,
     options_of,
+    with_values,
 )
 from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import (
@@ -275,7 +275,7 @@ def _for_target(values: Values, target: str, output: str) -> Values:
     """Return the options, in which an ONNX model is saved where the converted one is to be."""
     if target != "onnx":
         return values
-    return values.replaced(changed(values[OnnxSaveOptions], save_onnx=output))
+    return values.replaced(with_values(values[OnnxSaveOptions], save_onnx=output))
 
 
 def _warn_about_unused(values: Values, target: str) -> None:

@@ -29,7 +29,7 @@ from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.cli.shared.steps import StepOptions, with_steps
-from polygraphy.codegen.source import Source, Step, quoted
+from polygraphy.codegen.source import Source, Step, quote_word
 
 _BEFORE: Groups = (
     PartyOptions,
@@ -63,7 +63,7 @@ class DiagnoseCommand(Command):
         of_backends = [group for each in self.backends for group in groups_of(each)]
         return (*_BEFORE, *of_backends, DataOptions, StepOptions, *self.ending)
 
-    def extended(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
+    def extend(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
         """Return the command with the options of the backends that the flags of a command line
         name; with all where it has other flags, and for help.
         """
@@ -95,7 +95,7 @@ class DiagnoseCommand(Command):
         data = with_steps(values, data, RunnerModel.path)
         return Program(
             "check.py.j2",
-            f"Find the cause of wrong outputs of {quoted(path)}.",
+            f"Find the cause of wrong outputs of {quote_word(path)}.",
             model=path,
             before=[Step("parties", parties)],
             call=call_of(

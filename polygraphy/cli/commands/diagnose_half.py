@@ -23,7 +23,7 @@ from polygraphy.cli.declare.option import (
 )
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions
-from polygraphy.codegen.source import Source, Step, quoted
+from polygraphy.codegen.source import Source, Step, quote_word
 
 _ASKED = ("--fp-to-fp16", "--to-bf16")
 
@@ -85,7 +85,7 @@ def render_half(values: Values, dtype: str) -> Program:
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(
         "check.py.j2",
-        f"Check whether {quoted(diagnosed.path)} works in {dtype}.",
+        f"Check whether {quote_word(diagnosed.path)} works in {dtype}.",
         model=diagnosed.path,
         before=[Step("parties", parties)] if parties else [],
         call=call_of(

@@ -24,7 +24,7 @@ from polygraphy.cli.declare.option import (
     flags_in,
     options_of,
 )
-from polygraphy.domain.tensors.naming import counted, enumerated
+from polygraphy.domain.tensors.naming import count_text, join_words
 
 if TYPE_CHECKING:
     from polygraphy.domain.sweep.plan import RunnerRow
@@ -100,10 +100,10 @@ def named_row(entry: str) -> RunnerRow | None:
     try:
         if not equals or not name or name.startswith("--") or not flags.strip():
             lacks = "flags" if name and equals else "name"
-            raise BadValue(f"{_shortened(text)} has no {lacks}; write {_EXAMPLE}")
+            raise BadValue(f"{_shorten(text)} has no {lacks}; write {_EXAMPLE}")
         if not _NAME.fullmatch(name):
             raise BadValue(
-                f"the name {_shortened(name)} is not valid: use up to 64 letters, digits and"
+                f"the name {_shorten(name)} is not valid: use up to 64 letters, digits and"
                 " _ . + -"
             )
         if name in _TAKEN or (name in built_in() and built_in()[name].flag not in flags.split()):
@@ -113,7 +113,7 @@ def named_row(entry: str) -> RunnerRow | None:
         raise BadValue(str(error).rstrip("."), NAMED_RUNNER) from None
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
@@ -153,7 +153,7 @@ class _OneRunner(Command):
             for flag in row.flags
         }
         rest = "belongs to the whole command: write it outside the quotes."
-        return {flag: of_backends.get(flag, rest) for flag in self._whole.extended().flags}
+        return {flag: of_backends.get(flag, rest) for flag in self._whole.extend().flags}
 
 
 def parse_named(
@@ -200,8 +200,8 @@ def _parse_one(
         raise CommandLineError(f"{where}: a runner does not contain another {NAMED_RUNNER}.")
     if len(chosen) > 1:
         raise CommandLineError(
-            f"{where}: it has {counted(len(chosen), 'backend')}, {enumerated(chosen)}. A runner has"
-            f" one: write {NAMED_RUNNER} again for another."
+            f"{where}: it has {count_text(len(chosen), 'backend')}, {join_words(chosen)}. A runner"
+            f" has one: write {NAMED_RUNNER} again for another."
         )
     if not chosen:
         raise CommandLineError(f"{where}: it has no backend. Add one of {', '.join(backends)}.")

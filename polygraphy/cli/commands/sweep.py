@@ -13,7 +13,7 @@ from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text, Texts
 from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
-from polygraphy.codegen.source import Source, quoted
+from polygraphy.codegen.source import Source, quote_word
 from polygraphy.domain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class SweepCommand(Command):
     groups = (PlanOptions, EngineOptions, SweepFolderOptions, JudgementOptions)
 
     def program(self, values: Values) -> Program:
-        from polygraphy.domain.sweep.plan import known_of, plan_of
+        from polygraphy.domain.sweep.plan import known_failures, plan_of
 
         path, known_path = values[PlanOptions].path, values[JudgementOptions].known
         data, known = _read(path), None
@@ -184,7 +184,7 @@ class SweepCommand(Command):
             raise CommandLineError(f"{path}: {error}") from None
         if known_path is not None:
             try:
-                rows = known_of(_read(known_path))
+                rows = known_failures(_read(known_path))
             except UsageError as error:
                 raise CommandLineError(f"{known_path}: {error}") from None
             known = [{"cell": one.cell, "reason": one.reason, "until": one.until} for one in rows]
@@ -192,7 +192,7 @@ class SweepCommand(Command):
         root = str(PurePath(path).parent)
         return Program(
             "sweep.py.j2",
-            f"Run the cells of {quoted(path)}.",
+            f"Run the cells of {quote_word(path)}.",
             plan=data,
             known=known,
             call=call_of(
@@ -250,6 +250,6 @@ def _check_words(what: str, words: Sequence[str]) -> None:
     from polygraphy.cli.parser import parse
 
     try:
-        parse(load("run").extended(flags_in(words)), ["MODEL", *words])
+        parse(load("run").extend(flags_in(words)), ["MODEL", *words])
     except CommandLineError as error:
         raise CommandLineError(f"{what}: {error}", "polygraphy run") from None

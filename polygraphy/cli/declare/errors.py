@@ -52,7 +52,7 @@ def inform(text: str) -> None:
     _say(f"[I] {text}")
 
 
-def said_so_far() -> int:
+def message_count() -> int:
     """Return how many warnings and notes there were about this command line."""
     return len(_said)
 

@@ -275,7 +275,7 @@ def options_of(group: type[Options]) -> Sequence[Option]:
     return made
 
 
-def changed(group: G, **values: Any) -> G:
+def with_values(group: G, **values: Any) -> G:
     """Return a group with other values of some options."""
     return type(group)(**{**vars(group), **values})
 
@@ -384,7 +384,7 @@ class Values:
         changes: dict[type[Options], dict[str, Any]] = {}
         for group, row, value in own.given:
             changes.setdefault(type(group), {})[row.name] = value
-        groups = (changed(self[each], **values) for each, values in changes.items())
+        groups = (with_values(self[each], **values) for each, values in changes.items())
         return self.replaced(*groups)
 
     def __iter__(self) -> Any:
@@ -393,10 +393,10 @@ class Values:
     @cached_property
     def given(self) -> Sequence[Given]:
         """What has a value other than its default, in order of declaration."""
-        return given_in(self._groups.values())
+        return changed_options(self._groups.values())
 
 
-def given_in(groups: Iterable[Options]) -> Sequence[Given]:
+def changed_options(groups: Iterable[Options]) -> Sequence[Given]:
     """Return what has a value other than its default in some groups, in order of declaration."""
     if isinstance(groups, Values):
         return groups.given
@@ -430,7 +430,7 @@ def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
     wanted = set(calls)
     found = (
         row.spelling
-        for _, row, _ in given_in(values)
+        for _, row, _ in changed_options(values)
         if any(target.rpartition(".")[0] in wanted for target in row.feeds)
     )
     return list(dict.fromkeys(found))
@@ -462,7 +462,7 @@ def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) ->
     """
     defaults = SIGNATURES[name].arguments
     fed: dict[str, Any] = {}
-    for _, row, value in given_in(values):
+    for _, row, value in changed_options(values):
         for target in row.feeds:
             called, _, argument = target.rpartition(".")
             if called == name:
@@ -477,7 +477,7 @@ def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list
     their names in its place.
     """
     constants, listed = [], list(calls)
-    for _, row, value in given_in(values):
+    for _, row, value in changed_options(values):
         named = {target.rpartition(".")[::2] for target in row.feeds if row.constant}
         fed = [call for call in listed for name, given in named if name == call.name]
         if len(fed) < 2:

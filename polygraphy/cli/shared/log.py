@@ -100,7 +100,7 @@ def severities(options: LogOptions) -> dict[str, str]:
     named = options.verbosity if isinstance(options.verbosity, dict) else {"": options.verbosity}
     chosen = {_place_of(path): str(level) for path, level in named.items() if level is not None}
     if "" not in chosen and more != options.quiet:
-        chosen[""] = _stepped(more - options.quiet)
+        chosen[""] = _level_at(more - options.quiet)
     return dict(sorted(chosen.items()))
 
 
@@ -114,7 +114,7 @@ def _place_of(path: str) -> str:
     return path
 
 
-def _stepped(steps: int) -> str:
+def _level_at(steps: int) -> str:
     """Return the level `steps` above INFO in detail, or below it where negative."""
     if steps < -4:
         return "CRITICAL"

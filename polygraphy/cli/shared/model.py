@@ -12,7 +12,7 @@ from polygraphy.cli.declare.kinds import Choice, Integer, Shapes, Text
 from polygraphy.cli.declare.kinds.base import split_symbol
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions, Outputs
-from polygraphy.codegen.source import Call, quoted
+from polygraphy.codegen.source import Call, quote_word
 from polygraphy.domain.catalog.formats import FORMATS, format_named, formats_of
 
 __all__ = [
@@ -37,7 +37,7 @@ class NamedModel(Options):
     def in_words(self) -> str:
         """What a sentence calls the model: its file, quoted; empty for none."""
         path = split_symbol(self.model_file or "")[0]
-        return quoted(path.replace("\\", "/").rpartition("/")[2]) if path else ""
+        return quote_word(path.replace("\\", "/").rpartition("/")[2]) if path else ""
 
 
 @option_group

@@ -57,11 +57,11 @@ def check_files(values: Values, *, written: Named = ()) -> None:
     Raises:
         CommandLineError: two of them name the same path.
     """
-    written = [*_named_by(values, lambda row: row.writes), *written]
+    written = [*_named_files(values, lambda row: row.writes), *written]
     check_paths(read_in(values), written)
 
 
-def _named_by(values: Values, is_one: Callable[[Option], object]) -> Iterator[tuple[str, str]]:
+def _named_files(values: Values, is_one: Callable[[Option], object]) -> Iterator[tuple[str, str]]:
     """Yield the files that the options of some rows name, each with the flag; standard output is
     none.
     """
@@ -132,7 +132,7 @@ def read_in(values: Values) -> list[tuple[str, str]]:
     """Return the files that are read and stay as they are, as far as rows say so, each with the
     flag that names it.
     """
-    saved = dict(_named_by(values, lambda row: row.writes))
+    saved = dict(_named_files(values, lambda row: row.writes))
 
     def is_updated(label: str, path: str) -> bool:
         flag, of, name = label.partition(" of ")
@@ -140,7 +140,7 @@ def read_in(values: Values) -> list[tuple[str, str]]:
 
     return [
         (label, path)
-        for label, path in _named_by(values, lambda row: row.reads is not None)
+        for label, path in _named_files(values, lambda row: row.reads is not None)
         if not is_updated(label, path)
     ]
 

@@ -240,7 +240,7 @@ class AccuracyTable:
         tables = [table for (label, _), table in self._tables.items() if label == result.label]
         if not result.is_average:
             return tables
-        return [_of_average(table, result, at) for at, table in enumerate(tables)]
+        return [_average_row(table, result, at) for at, table in enumerate(tables)]
 
     @staticmethod
     def of(result: AccuracyResult, *, measures: bool = False) -> list[OutputRows]:
@@ -339,7 +339,7 @@ def judged_pairs(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[J
     ]  # fmt: skip
 
 
-def _of_average(table: OutputRows, result: AccuracyResult, at: int) -> OutputRows:
+def _average_row(table: OutputRows, result: AccuracyResult, at: int) -> OutputRows:
     average = OutputRows(
         table.runners, table.positions, table.label, is_judged=False, measures=table.measures
     )
@@ -390,7 +390,7 @@ class _Found:
         self.relative = larger(self.relative, getattr(answer, "max_reldiff", None))
         if isinstance(answer, OutputCompareResult):
             self.metric = "simple"
-            self.kept &= _kept_by(answer) if passed else frozenset()
+            self.kept &= _sufficient_tolerances(answer) if passed else frozenset()
             self.limit = answer.tolerance
         elif isinstance(answer, CompareResult) and answer.thresholds is not None:
             self.limit = answer.thresholds
@@ -441,7 +441,7 @@ def rank_of(answer: Any) -> tuple[bool, float]:
 def _worst(iteration: int | None, answer: Any, *, passed: bool) -> Worst:
     excess = answer.excess if isinstance(answer, CompareResult) else None
     if isinstance(answer, OutputCompareResult):
-        return _of_differences(iteration, excess, answer, passed=passed)
+        return _worst_of_differences(iteration, excess, answer, passed=passed)
     if isinstance(answer, UncomparedResult):
         return Worst(iteration, excess, reason=answer.reason, is_missing=answer.is_missing)
     if isinstance(answer, IndicesResult):
@@ -450,7 +450,7 @@ def _worst(iteration: int | None, answer: Any, *, passed: bool) -> Worst:
     return Worst(iteration, excess, reason=reason)
 
 
-def _of_differences(
+def _worst_of_differences(
     iteration: int | None, excess: float | None, answer: OutputCompareResult, *, passed: bool
 ) -> Worst:
     mismatches = answer.mismatches
@@ -475,7 +475,7 @@ def _non_finite(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[tuple[int, int]
     return first, second
 
 
-def _kept_by(answer: OutputCompareResult) -> frozenset[str]:
+def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
     """Return which of the two tolerances are enough by themselves."""
     limits, kept = answer.tolerance, {"abs", "rel"}
     for statistic in limits.check_error_stat:

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.errors import InputError
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.domain.tensors.precision import is_float
 
 Answer = tuple[str, ...]
@@ -123,8 +123,8 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
         del rows[0]
     if all(len(row) == 1 for row in rows):
         if samples is not None and len(rows) != len(samples):
-            raise InputError(f"{path}: there are {counted(len(rows), 'label')}, but"
-                             f" {counted(len(samples), 'sample')}.")  # fmt: skip
+            raise InputError(f"{path}: there are {count_text(len(rows), 'label')}, but"
+                             f" {count_text(len(samples), 'sample')}.")  # fmt: skip
         return Labels.of([row[0] for row in rows])
     odd = next((row for row in rows if len(row) != 2), None)
     if samples is None:
@@ -150,7 +150,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
             )
     if missing:
         raise InputError(
-            f"{path}: {counted(len(missing), 'sample')} of {len(samples)} have no label, such"
+            f"{path}: {count_text(len(missing), 'sample')} of {len(samples)} have no label, such"
             f" as {missing[0]!r}."
         )
     return Labels.of([known[key] for key in keys if key is not None], known.values())
@@ -247,7 +247,8 @@ class SampleCounts:
         if self._labels is not None:
             if self.total >= len(self._labels.texts):
                 raise InputError(
-                    f"There are {counted(self.total, 'label')}, but more samples, such as {name!r}."
+                    f"There are {count_text(self.total, 'label')}, but more samples, such as"
+                    f" {name!r}."
                 )
             label = self._labels.texts[self.total]
             right = label in answer0, label in answer1
@@ -276,8 +277,8 @@ class SampleCounts:
         """
         if is_whole and self._labels is not None and self.total != len(self._labels.texts):
             raise InputError(
-                f"There are {counted(len(self._labels.texts), 'label')}, but"
-                f" {counted(self.total, 'sample')}."
+                f"There are {count_text(len(self._labels.texts), 'label')}, but"
+                f" {count_text(self.total, 'sample')}."
             )
         agreed = self.total - len(self._changed)
         made = SamplesCompared(

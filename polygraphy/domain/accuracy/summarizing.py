@@ -21,7 +21,7 @@ from polygraphy.domain.accuracy.output_rows import (
 from polygraphy.domain.arithmetic import Difference
 from polygraphy.domain.compare.result import CompareResult, OutputCompareResult, distribution_of
 from polygraphy.domain.results.results import names_of_runs
-from polygraphy.domain.tensors.naming import counted, differing
+from polygraphy.domain.tensors.naming import count_text, differing
 
 _MOST = 10
 """Outputs that a summary lists."""
@@ -79,11 +79,11 @@ def comparison_in_words(each: Comparison) -> str:
     """
     if each.passed:
         worst = worst_row([each])
-        allowed = "" if worst is None else _allowed(worst[1])
-        words = passed_in_words([each])
+        allowed = "" if worst is None else _tolerance_text(worst[1])
+        words = pass_sentence([each])
         return f"{words.rstrip('.')}; {allowed}." if allowed else words
     failed = sorted((row for row in each.outputs if not row.passed), key=badness, reverse=True)
-    lines = [failed_in_words([each]), *(f"  {_failure(row, each)}" for row in failed[:_MOST])]
+    lines = [failure_sentence([each]), *(f"  {_failure(row, each)}" for row in failed[:_MOST])]
     if len(failed) > _MOST:
         lines.append(f"  and {len(failed) - _MOST} more")
     return "\n".join(lines)
@@ -95,7 +95,7 @@ def _failure(row: OutputRow, each: Comparison) -> str:
         facts.append(f"max abs {brief(row.absolute)}")
     if row.relative is not None:
         facts.append(f"max rel {brief(row.relative)}")
-    if allowed := _allowed(row):
+    if allowed := _tolerance_text(row):
         facts.append(allowed)
     if row.worst.mismatched is not None:
         facts.append(f"{row.worst.mismatched} of {row.worst.size} elements")
@@ -104,7 +104,7 @@ def _failure(row: OutputRow, each: Comparison) -> str:
     return "; ".join(filter(None, (row_in_words(row, each.parties), ", ".join(facts))))
 
 
-def _allowed(row: OutputRow) -> str:
+def _tolerance_text(row: OutputRow) -> str:
     """Return what an output was held to, and why; empty where nothing is known."""
     reason = getattr(row.limit, "reason", "")
     words = "" if row.limit is None else f"allowed {row.limit}"
@@ -119,24 +119,24 @@ def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow]
     return max(rows, key=lambda pair: badness(pair[1]), default=None)
 
 
-def failed_in_words(comparisons: Sequence[Comparison]) -> str:
+def failure_sentence(comparisons: Sequence[Comparison]) -> str:
     """Return how many outputs differ and, of many, which is the first, without a full stop."""
     failed = [each for each in comparisons if not each.passed]
     if len(comparisons) == 1:
-        return _failed(comparisons[0])
-    return "; ".join(f"{each.title}: {_failed(each)}" for each in failed)
+        return _failure_text(comparisons[0])
+    return "; ".join(f"{each.title}: {_failure_text(each)}" for each in failed)
 
 
-def _failed(each: Comparison) -> str:
+def _failure_text(each: Comparison) -> str:
     rows = [row for row in each.outputs if not row.worst.is_missing]
     failing = [row for row in rows if not row.passed]
-    missing = counted(len(each.outputs) - len(rows), _noun(each))
+    missing = count_text(len(each.outputs) - len(rows), _noun(each))
     if each.empty and not failing:
         return f"no output was compared in iteration {each.empty[0]}"
     if not rows:
         return "no output was compared" + (f": only one side has {missing}" if each.outputs else "")
     if not failing:
-        return f"{counted(len(rows), _noun(each))} matched, but only one side has {missing}"
+        return f"{count_text(len(rows), _noun(each))} matched, but only one side has {missing}"
     return f"{differing(len(failing), len(rows), _noun(each))}{_first_to_fail(each, rows, failing)}"
 
 
@@ -156,11 +156,11 @@ def _noun(each: Comparison) -> str:
     return "tensor" if each.is_of_layers else "output"
 
 
-def passed_in_words(comparisons: Sequence[Comparison]) -> str:
+def pass_sentence(comparisons: Sequence[Comparison]) -> str:
     """Return how many outputs matched, and how close that was."""
     names = {row.name for each in comparisons for row in each.outputs}
     iterations = max(each.iterations for each in comparisons)
-    facts = f"{counted(len(names), 'output')} matched"
+    facts = f"{count_text(len(names), 'output')} matched"
     if iterations > 1:
         facts += f" {'on average over' if comparisons[0].average else 'in'} {iterations} iterations"
     if len(comparisons) > 1:

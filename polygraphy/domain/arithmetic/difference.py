@@ -36,7 +36,7 @@ from polygraphy.domain.arithmetic.summary import (
     Ordered,
     Summary,
     Watch,
-    checked,
+    check_quantiles,
     order,
     sort_channel,
     summarize,
@@ -231,7 +231,7 @@ class Difference:
         arrays that of the operands, too.
         """
         limit = Limit(atol, rtol, formula)
-        probabilities = checked(quantiles)
+        probabilities = check_quantiles(quantiles)
         key = atol, rtol, formula
         if self.size and not self._summaries and key not in self._mismatches:
             self._mismatches[key] = self._measure(limit, probabilities)
@@ -309,15 +309,15 @@ class Difference:
 
     def absolute(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
         """A summary of the absolute differences."""
-        return self._summarize(("absolute",), checked(quantiles))[0]
+        return self._summarize(("absolute",), check_quantiles(quantiles))[0]
 
     def relative(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
         """A summary of the relative differences."""
-        return self._summarize(("relative",), checked(quantiles))[0]
+        return self._summarize(("relative",), check_quantiles(quantiles))[0]
 
     def summaries(self, quantiles: Iterable[float] = QUANTILES) -> tuple[Summary, Summary]:
         """`absolute` and `relative` in one pass, which is cheaper than one after the other."""
-        absolute, relative = self._summarize(("absolute", "relative"), checked(quantiles))
+        absolute, relative = self._summarize(("absolute", "relative"), check_quantiles(quantiles))
         return absolute, relative
 
     def operands(self) -> tuple[Summary, Summary]:
@@ -379,7 +379,7 @@ class Difference:
 
     def _order_statistic(self, channel: Channel, probability: float | None) -> float:
         """A quantile for judging; the median if `probability` is None."""
-        quantiles = () if probability is None else checked((probability,))
+        quantiles = () if probability is None else check_quantiles((probability,))
         if not self.size:
             return 0.0
         extent = self._extents.get(channel)

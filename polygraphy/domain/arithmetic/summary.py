@@ -290,13 +290,13 @@ def summarize(
         ValueError: for a probability outside 0 to 1.
     """
     flat = Flat(values)
-    probabilities = checked(quantiles)
+    probabilities = check_quantiles(quantiles)
     if flat.kind is Kind.OTHER:
         return _describe_nothing(flat.size, probabilities)
     return summarize_stream(ArrayStream(flat), probabilities, threads)[0]
 
 
-def checked(quantiles: Iterable[float]) -> tuple[float, ...]:
+def check_quantiles(quantiles: Iterable[float]) -> tuple[float, ...]:
     """The probabilities as a tuple; ValueError if one is not from 0 to 1."""
     probabilities = tuple(quantiles)
     for probability in probabilities:

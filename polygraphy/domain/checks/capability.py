@@ -82,7 +82,7 @@ class SupportReport:
     def table(self) -> str:
         """Return what is not supported as a table: of parts, if there are any, else of problems."""
         rows = self._part_rows() if self.parts else self._problem_rows()
-        return "\n".join(["===== Summary =====", *_aligned(rows)]) + "\n"
+        return "\n".join(["===== Summary =====", *_align_rows(rows)]) + "\n"
 
     def _problem_rows(self) -> Iterator[Sequence[str]]:
         yield "Stack trace", "Operator", "Node", "Reason"
@@ -216,7 +216,7 @@ def parts_of(node_count: int, supported: Iterable[Iterable[int]]) -> list[ModelP
     return parts
 
 
-def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def _align_rows(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     table = [[" ".join(cell.split()) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*table)]
     for index, row in enumerate(table):

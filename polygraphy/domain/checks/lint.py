@@ -154,7 +154,7 @@ class LintReport:
         reported = [
             each for each in every if not any(fnmatchcase(each.rule, one) for one in ignore)
         ]
-        entries = [_judged(entry, findings) for entry in reported]
+        entries = [_downgrade_entry(entry, findings) for entry in reported]
         if findings.skipped:
             message = "Not run, because their inputs could not be computed."
             skipped = with_rule(LintEntry(INFO, Source.RUNTIME, message, findings.skipped))
@@ -190,7 +190,7 @@ class LintReport:
         }
 
 
-def _judged(entry: LintEntry, findings: Findings) -> LintEntry:
+def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
     """Return a finding as a warning where the node that it is about works all the same; what is
     wrong with the graph, such as two nodes of one name, where the whole model does.
     """
@@ -250,10 +250,10 @@ _PLAIN = {"int": np.int64, "ints": np.int64, "float": np.float32, "floats": np.f
 def labels_of(graph: Graph) -> list[str]:
     """Return the names under which the nodes of the main graph are reported."""
     taken = {node.name for node in graph.nodes if node.name}
-    return [node.name or _unnamed(index, taken) for index, node in enumerate(graph.nodes)]
+    return [node.name or _placeholder_name(index, taken) for index, node in enumerate(graph.nodes)]
 
 
-def _unnamed(index: int, taken: set[str]) -> str:
+def _placeholder_name(index: int, taken: set[str]) -> str:
     name, suffix = f"polygraphy_unnamed_node_{index}", 0
     while name in taken:
         name = f"polygraphy_unnamed_node_{index}_{suffix}"
@@ -266,7 +266,7 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
     labels = labels_of(model.graph)
     yield from _duplicates(model.graph, labels)
     yield from _order(model.graph, labels)
-    yield from _unused(model.graph, labels)
+    yield from _unused_entries(model.graph, labels)
     yield from _imports(model)
     yield from _states(model.graph)
     for graph in model.graph.walk():
@@ -343,16 +343,16 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
 
 def _in_cycles(needs: list[set[int]]) -> set[int]:
     """Return the nodes from which no order can be made: those in cycles."""
-    waiting = _unordered(dict(enumerate(needs)))
+    waiting = _nodes_in_cycles(dict(enumerate(needs)))
     # What only waits for a cycle is not in one: it comes first where arrows are turned round.
     followers: dict[int, set[int]] = {index: set() for index in waiting}
     for index in waiting:
         for one in needs[index] & waiting:
             followers[one].add(index)
-    return _unordered(followers)
+    return _nodes_in_cycles(followers)
 
 
-def _unordered(needs: Mapping[int, set[int]]) -> set[int]:
+def _nodes_in_cycles(needs: Mapping[int, set[int]]) -> set[int]:
     """Return what is in a cycle, or waits for one."""
     sorter = TopologicalSorter(needs)
     with suppress(CycleError):  # It still gives what comes before any cycle.
@@ -364,7 +364,7 @@ def _unordered(needs: Mapping[int, set[int]]) -> set[int]:
     return left
 
 
-def _unused(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
+def _unused_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     """Yield inputs, initializers and nodes that no output depends on."""
     needed = {tensor.name for tensor in graph.outputs}
     producers: dict[str, list[int]] = {}

@@ -166,7 +166,7 @@ _GROUPS_PER_CHANNEL = 21
 """The opset from which on GroupNormalization has a scale per channel, not per group."""
 
 
-def _normalized(call: OperatorCall) -> Iterator[Violation]:
+def _check_normalization(call: OperatorCall) -> Iterator[Violation]:
     data, axis = call.shape(0), call.attributes.get("axis", -1)
     if data is None or not -len(data) <= axis < len(data):
         return  # `_axis_attribute` reports the axis.
@@ -325,7 +325,7 @@ def _bad_axes(call: OperatorCall, position: int, requirement: str, bad: Sequence
     return _wrong_values(call, operand, requirement, bad)
 
 
-def _squeezed(call: OperatorCall) -> Iterator[Violation]:
+def _check_squeeze(call: OperatorCall) -> Iterator[Violation]:
     data, axes = call.input(0), call.integers(1, "axes")
     if data is None or data.shape is None or axes is None:
         return
@@ -336,7 +336,7 @@ def _squeezed(call: OperatorCall) -> Iterator[Violation]:
         yield _wrong_shape(call, data, f"size 1 on axis {', '.join(map(str, bad))}")
 
 
-def _transposed(call: OperatorCall) -> Iterator[Violation]:
+def _check_transpose(call: OperatorCall) -> Iterator[Violation]:
     data, perm = call.shape(0), call.attributes.get("perm")
     if perm is None:
         return
@@ -345,7 +345,7 @@ def _transposed(call: OperatorCall) -> Iterator[Violation]:
         yield _wrong_attribute(call, "perm", f"each of the axes 0 to {rank - 1} once in perm")
 
 
-def _reshaped(call: OperatorCall) -> Iterator[Violation]:
+def _check_reshape(call: OperatorCall) -> Iterator[Violation]:
     data, sizes = call.shape(0), call.integers(1, "shape")
     if sizes is None:
         return
@@ -369,7 +369,7 @@ def _reshaped(call: OperatorCall) -> Iterator[Violation]:
         yield _wrong_values(call, operand, count, sizes)
 
 
-def _expanded(call: OperatorCall) -> Iterator[Violation]:
+def _check_expand(call: OperatorCall) -> Iterator[Violation]:
     data, sizes, operand = call.shape(0), call.integers(1), call.input(1)
     if data is None or sizes is None or operand is None:
         return
@@ -400,13 +400,13 @@ def _one_per_axis(position: int, name: str, *, factor: int = 1, axes: int | None
     return rule
 
 
-def _tiled(call: OperatorCall) -> Iterator[Violation]:
+def _check_tile(call: OperatorCall) -> Iterator[Violation]:
     operand, repeats = call.input(1), call.integers(1)
     if operand is not None and repeats and min(repeats) < 0:
         yield _wrong_values(call, operand, "repeats of at least 0", repeats)
 
 
-def _sliced(call: OperatorCall) -> Iterator[Violation]:
+def _check_slice(call: OperatorCall) -> Iterator[Violation]:
     names = ("", "starts", "ends", "axes", "steps")
     lists = [call.integers(i, names[i]) for i in range(1, 5)]
     starts = lists[0]
@@ -522,7 +522,7 @@ def _split(call: OperatorCall) -> Iterator[Violation]:
             yield _wrong_shape(call, source, text)
 
 
-def _concatenated(call: OperatorCall) -> Iterator[Violation]:
+def _check_concat(call: OperatorCall) -> Iterator[Violation]:
     axis = call.attributes.get("axis", 0)
     known = [one for one in call.inputs if one is not None and one.shape is not None]
     for operand in known[1:]:
@@ -565,7 +565,7 @@ def _scalars(*positions: int) -> Rule:
     return rule
 
 
-def _quantized(call: OperatorCall) -> Iterator[Violation]:
+def _check_quantize(call: OperatorCall) -> Iterator[Violation]:
     data, scale, zero = call.shape(0), call.input(1), call.input(2)
     axis, block = call.attributes.get("axis", 1), call.attributes.get("block_size", 0)
     if scale is None or scale.shape is None:
@@ -600,7 +600,7 @@ def _blocks(call: OperatorCall) -> Iterator[Violation]:
         yield _wrong_shape(call, data, f"{what} that {factor} divides (blocksize {size})")
 
 
-def _resized(call: OperatorCall) -> Iterator[Violation]:
+def _check_resize(call: OperatorCall) -> Iterator[Violation]:
     if call.opset < _RESIZE:
         return
     scales, sizes = call.input(2), call.input(3)
@@ -759,8 +759,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "InstanceNormalization": (_per_channel((1, 2), ("the scale", "the bias")),),
     "GroupNormalization": (_group_norm,),
-    "LayerNormalization": (_normalized,),
-    "RMSNormalization": (_normalized,),
+    "LayerNormalization": (_check_normalization,),
+    "RMSNormalization": (_check_normalization,),
     "Conv": (_convolution, _ranks(x0=(3, _ANY))),
     "ConvInteger": (_convolution, _ranks(x0=(3, _ANY))),
     "ConvTranspose": (_convolution, _ranks(x0=(3, _ANY))),
@@ -775,25 +775,25 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "Scatter": (_elements_indices, _indices()),
     "GatherND": (_tuple_indices,),
     "ScatterND": (_tuple_indices,),
-    "Transpose": (_transposed,),
+    "Transpose": (_check_transpose,),
     "Flatten": (_axis_attribute(beyond=1),),
-    "Reshape": (_reshaped,),
-    "Expand": (_expanded,),
-    "Tile": (_one_per_axis(1, "repeats, one per axis"), _tiled),
+    "Reshape": (_check_reshape,),
+    "Expand": (_check_expand,),
+    "Tile": (_one_per_axis(1, "repeats, one per axis"), _check_tile),
     "Pad": (_one_per_axis(1, "pads, two per axis", factor=2, axes=3), _axes(3)),
-    "Slice": (_sliced, _axes(3)),
-    "Squeeze": (_axes(1), _squeezed),
+    "Slice": (_check_slice, _axes(3)),
+    "Squeeze": (_axes(1), _check_squeeze),
     "Unsqueeze": (_axes(1, added=True),),
     "Split": (_split,),
-    "Concat": (_concatenated,),
+    "Concat": (_check_concat,),
     "TopK": (_top,),
     "Clip": (_scalars(1, 2),),
-    "QuantizeLinear": (_quantized,),
-    "DequantizeLinear": (_quantized,),
+    "QuantizeLinear": (_check_quantize,),
+    "DequantizeLinear": (_check_quantize,),
     "DepthToSpace": (_ranks(x0=4), _blocks),
     "SpaceToDepth": (_ranks(x0=4), _blocks),
     "Resize": (
-        _resized,
+        _check_resize,
         _one_per_axis(2, "scales, one per axis"),
         _one_per_axis(3, "sizes, one per axis"),
     ),

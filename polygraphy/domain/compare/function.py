@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.tensors.naming import meant
+from polygraphy.domain.tensors.naming import match_name
 
 if TYPE_CHECKING:
     from polygraphy.domain.compare.pairwise import Side
@@ -108,7 +108,7 @@ class PairwiseCompareFunc:
         """
         settings: dict[str, str] = {}
         for name in sorted(self.named_outputs()):
-            output = meant(name, known)
+            output = match_name(name, known)
             if output is None:
                 raise UnknownNameError("Output", name, known)
             if name == output or output not in settings:

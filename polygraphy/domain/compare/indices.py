@@ -17,7 +17,7 @@ from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.pickling import pickled_as
 
@@ -87,7 +87,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
             UsageError: the tolerance is no whole number, or negative.
         """
         super().__init__(True, fail_fast, find_output_func)
-        self.index_tolerance = kept_setting(index_tolerance)
+        self.index_tolerance = copy_setting(index_tolerance)
         for name in self.named_outputs() | {""}:
             self._tolerance_for(name)
 
@@ -121,7 +121,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
                 f"An index tolerance of {tolerance} is too large for lists of {shape[-1]}"
                 " entries: nothing would be compared."
             )
-        rows, columns = _misplaced(lists, others, tolerance)
+        rows, columns = _misplaced_entries(lists, others, tolerance)
         first = None
         if rows.size:
             row, column = int(rows[0]), int(columns[0])
@@ -142,7 +142,7 @@ def _lists(array: Array, shape: tuple[int, ...]) -> Array:
     return array.reshape(batch, shape[-1])
 
 
-def _misplaced(lists: Array, others: Array, tolerance: int) -> tuple[Positions, Positions]:
+def _misplaced_entries(lists: Array, others: Array, tolerance: int) -> tuple[Positions, Positions]:
     """Return rows and columns of the entries of `lists` that `others` does not have within
     `tolerance` places, in order.
 

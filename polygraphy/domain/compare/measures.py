@@ -21,7 +21,7 @@ from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult, distribution_of
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.domain.rounding import coarsest_between
-from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 from polygraphy.domain.tensors.pairing import FindOutput
 from polygraphy.domain.tensors.precision import is_exact
 
@@ -137,8 +137,8 @@ class _TopK(MetricCompareFunc):
         Raises:
             UsageError: a value is out of its range.
         """
-        self.k = kept_setting(k)
-        self.margin = kept_setting(margin)
+        self.k = copy_setting(k)
+        self.margin = copy_setting(margin)
         super().__init__(agreement_threshold, check_shapes, fail_fast, find_output_func)
         for name in self.named_outputs() | {""}:
             self._k_for(name)

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen, validators
 
-from polygraphy.domain.calling import renamed
+from polygraphy.domain.calling import rename_argument
 from polygraphy.domain.catalog.metrics import Metric
 from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.compare.pairwise import Side
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult, excess_ratio
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.limits import Threshold
-from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 from polygraphy.domain.tensors.pairing import FindOutput
 
 Base = TypeVar("Base")
@@ -192,7 +192,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
         find_output_func: FindOutput | None = None,
     ) -> None:
         super().__init__(check_shapes, fail_fast, find_output_func)
-        self.threshold = kept_setting(threshold)
+        self.threshold = copy_setting(threshold)
         for name in self.named_outputs() | {""}:
             self.thresholds_for(name)
 
@@ -257,25 +257,27 @@ def classes_of(
         measure: the method `measure`, or a class that has one, and takes a threshold first.
     """
     metric: dict[str, Any] = {"metric": row}
-    threshold = frozen(_derived(row.threshold_name, MetricThreshold, row.threshold_doc, metric))
+    threshold = frozen(
+        _derive_class(row.threshold_name, MetricThreshold, row.threshold_doc, metric)
+    )
     base: type[MetricResult] = DetailedResult
     if not row.details:
         base = MetricResult
         metric[row.field] = property(
             lambda self: self.value, doc="The metric; None when it was not computed."
         )
-        metric["__init__"] = renamed(MetricResult.__init__, "value", row.field)
-    result = _derived(row.result_name, base, row.result_doc, metric)
+        metric["__init__"] = rename_argument(MetricResult.__init__, "value", row.field)
+    result = _derive_class(row.result_name, base, row.result_doc, metric)
     compare: Any = measure if isinstance(measure, type) else MetricCompareFunc
     members: dict[str, Any] = {} if isinstance(measure, type) else {"measure": measure}
-    init = renamed(compare.__init__, "threshold", row.argument)
+    init = rename_argument(compare.__init__, "threshold", row.argument)
     limit = row.threshold_doc[0].lower() + row.threshold_doc[1:].rstrip(".")
     init.__doc__ = init.__doc__ or f"Set {limit} (default: {row.default_text})."
     members |= {"result_type": result, "threshold_type": threshold, "__init__": init}
-    return threshold, result, _derived(row.class_name, compare, row.function_doc, members)
+    return threshold, result, _derive_class(row.class_name, compare, row.function_doc, members)
 
 
-def _derived(name: str, base: type[Base], doc: str, members: dict[str, Any]) -> type[Base]:
+def _derive_class(name: str, base: type[Base], doc: str, members: dict[str, Any]) -> type[Base]:
     if "__init__" in members:
         members["__init__"].__qualname__ = f"{name}.__init__"
     return type(name, (base,), {"__doc__": doc, **members})

@@ -80,7 +80,7 @@ def compare_pairs(
         if key in results:  # An output may be compared with several.
             one = pair.name0 or f"nothing of {result0.runner_name}"
             key = f"{one} vs. {pair.name1}"
-        results[key] = _compared(function, pair, result0, result1, settings)
+        results[key] = _compare_pair(function, pair, result0, result1, settings)
         if function.fail_fast and not results[key]:
             break
     return results
@@ -106,7 +106,7 @@ def _pairs(
     return pairs
 
 
-def _compared(
+def _compare_pair(
     function: PairwiseCompareFunc,
     pair: OutputPair,
     result0: IterationResult,
@@ -130,7 +130,7 @@ def _compared(
             " whose shapes differ from those of the other run."
         )
     tensors = ComparedTensor.of(pair.name0, value), ComparedTensor.of(pair.name1, reference)
-    fitted = aligned(value, reference, check_shapes=function.check_shapes)
+    fitted = align_shapes(value, reference, check_shapes=function.check_shapes)
     if fitted is None:
         result: CompareResult = UncomparedResult(
             f"Shape mismatch: {tensors[0]} is compared with {tensors[1]}."
@@ -182,7 +182,9 @@ def _array(output: Any) -> Array | None:
         return None
 
 
-def aligned(value: Array, reference: Array, *, check_shapes: bool) -> tuple[Array, Array] | None:
+def align_shapes(
+    value: Array, reference: Array, *, check_shapes: bool
+) -> tuple[Array, Array] | None:
     """Return both arrays in the shape of `value`; None when their shapes differ and must not, or
     cannot be reconciled.
 

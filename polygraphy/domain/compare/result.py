@@ -34,14 +34,14 @@ class ComparedTensor:
     @staticmethod
     def of(name: str, array: np.ndarray[Any, Any]) -> ComparedTensor:
         """Describe an array."""
-        return _described(name, array.dtype, array.shape)
+        return _describe_tensor(name, array.dtype, array.shape)
 
     def __str__(self) -> str:
         return f"{self.name!r} (dtype={self.dtype}, shape={self.shape})"
 
 
 @lru_cache(maxsize=1024)
-def _described(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ComparedTensor:
+def _describe_tensor(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ComparedTensor:
     """Describe a tensor; those of many iterations share one description."""
     return ComparedTensor(name, str(dtype), shape)
 
@@ -339,10 +339,10 @@ class OutputCompareResult(CompareResult):
 
     def _metric(self, field: str) -> float | None:
         if field not in self._metrics:
-            self._metrics[field] = self._computed(field)
+            self._metrics[field] = self._compute_statistic(field)
         return self._metrics[field]
 
-    def _computed(self, field: str) -> float | None:
+    def _compute_statistic(self, field: str) -> float | None:
         is_quantile = field.startswith("quantile")
         differences = self.difference or self._kept
         if differences is None or (is_quantile and self.quantile is None):
@@ -441,18 +441,18 @@ class OutputCompareResult(CompareResult):
         no tolerance would do.
         """
         if self.passed:
-            return min(1.0, max(map(self._bound, self.tolerance.check_error_stat)))
+            return min(1.0, max(map(self._excess_bound, self.tolerance.check_error_stat)))
         return max(map(self._excess_of, self.tolerance.check_error_stat))
 
     def _excess_of(self, statistic: str) -> float:
         if statistic != "elemwise":
-            return self._bound(statistic)
+            return self._excess_bound(statistic)
         worst = self.mismatches.worst if self.mismatches is not None else None
         if worst is None:
-            return self._bound(statistic)
+            return self._excess_bound(statistic)
         return self._ratio(worst.absolute, worst.relative)
 
-    def _bound(self, statistic: str) -> float:
+    def _excess_bound(self, statistic: str) -> float:
         """Return the excess of a statistic; of single elements at most this: the maxima may be of
         different ones.
         """

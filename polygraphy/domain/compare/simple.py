@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 
 if TYPE_CHECKING:  # What compares imports NumPy, which a program may only need later.
     from polygraphy.domain.compare.pairwise import Side
@@ -79,11 +79,11 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         from polygraphy.domain.rounding import Rounding
 
         super().__init__(check_shapes, fail_fast, find_output_func)
-        self.rtol = kept_setting(rtol)
-        self.atol = kept_setting(atol)
-        self.check_error_stat = kept_setting(check_error_stat)
+        self.rtol = copy_setting(rtol)
+        self.atol = copy_setting(atol)
+        self.check_error_stat = copy_setting(check_error_stat)
         self.infinities_compare_equal = bool(infinities_compare_equal)
-        self.error_quantile = kept_setting(error_quantile)
+        self.error_quantile = copy_setting(error_quantile)
         self.pictures = Pictures(
             save_heatmaps,
             bool(show_heatmaps),
@@ -104,7 +104,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Raises:
             UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
         """
-        given = self._given(name)
+        given = self._tolerances_of(name)
         if rounding is None and AUTO in given:
             raise UsageError(
                 f"The tolerance of output {name!r} depends on its values, which are unknown here.",
@@ -120,9 +120,9 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     def is_auto(self, name: str) -> bool:
         """Return whether a tolerance of the output `name` is ``"auto"``."""
-        return AUTO in self._given(name)
+        return AUTO in self._tolerances_of(name)
 
-    def _given(self, name: str) -> tuple[float | str | None, float | str | None]:
+    def _tolerances_of(self, name: str) -> tuple[float | str | None, float | str | None]:
         """Return the absolute and the relative tolerance that are given; one that is ``"auto"``
         stands for both where the other is not.
         """

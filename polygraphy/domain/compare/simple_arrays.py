@@ -42,7 +42,7 @@ from polygraphy.domain.rounding import (
     few_others,
     in_order,
     rounding_between,
-    seen_between,
+    rounding_between_runs,
 )
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import (
@@ -180,7 +180,7 @@ def compare_arrays(
     """
     arrays = value.array, reference.array
     known = (value.facts, value.name), (reference.facts, reference.name)
-    explain = partial(_explained, known, function.threads)
+    explain = partial(_rounding_between, known, function.threads)
     is_auto = function.is_auto(setting)
     rounding = explain(arrays) if is_auto else None
     if function.pictures.are_wanted:
@@ -191,7 +191,7 @@ def compare_arrays(
             f"The rounding limit of {value.tensor} is unknown: set its tolerance."
         )
 
-    def held_to(
+    def judge_with(
         rounding: Rounding | None, explain: Explain = explain, arrays: Arrays = arrays
     ) -> OutputCompareResult:
         return OutputCompareResult.of(
@@ -207,27 +207,27 @@ def compare_arrays(
             explain,
         )
 
-    result = held_to(rounding)
+    result = judge_with(rounding)
     if rounding is None or (result and not rounding.parts):
         return result
     if result:
-        result = of_worst_part(result, rounding, held_to)
+        result = judge_worst_part(result, rounding, judge_with)
         if result:
             return result
     sides = value, reference
     precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
     if value.lineage is not None:
         inherited = with_inherited(sides, rounding, precision, result.max_absdiff)
-        return result if inherited is None else held_to(inherited)
+        return result if inherited is None else judge_with(inherited)
     explained = _adding_up(sides, rounding)
     if explained != rounding or rounding.parts:
-        result = held_to(explained, lambda _: explained)
+        result = judge_with(explained, lambda _: explained)
         if explained.parts:
-            result = of_worst_part(result, explained, held_to)
-    return result or _decided_otherwise(sides, explained, precision, held_to) or result
+            result = judge_worst_part(result, explained, judge_with)
+    return result or _judge_reordered(sides, explained, precision, judge_with) or result
 
 
-def of_worst_part(
+def judge_worst_part(
     result: OutputCompareResult,
     rounding: Rounding,
     held_to: Callable[..., OutputCompareResult],
@@ -257,7 +257,7 @@ def of_worst_part(
     return made
 
 
-def _decided_otherwise(
+def _judge_reordered(
     sides: tuple[Side, Side],
     rounding: Rounding,
     precision: Precision | None,
@@ -291,7 +291,7 @@ def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
         value, reference = (each.array for each in sides)
         found = deviation(value, reference, rounding=rounding)
         seen = [
-            seen_between(made, side.name, rounding.only(part), excess)
+            rounding_between_runs(made, side.name, rounding.only(part), excess)
             for part, excess in enumerate(found.excesses or (found.excess,))
         ]
         if max(seen):
@@ -299,7 +299,7 @@ def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
     return rounding
 
 
-def _explained(
+def _rounding_between(
     sides: tuple[tuple[Facts | None, str], tuple[Facts | None, str]],
     threads: int,
     arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],

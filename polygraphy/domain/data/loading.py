@@ -291,11 +291,11 @@ def in_shape(array: Any, shape: Shape) -> Any:
     """
     if fits(array.shape, shape):
         return array
-    fitted = _transposed(array, shape)
-    return _reshaped(array, shape) if fitted is None else fitted
+    fitted = _try_transpose(array, shape)
+    return _try_reshape(array, shape) if fitted is None else fitted
 
 
-def _transposed(array: Any, shape: Sequence[Any]) -> Any:
+def _try_transpose(array: Any, shape: Sequence[Any]) -> Any:
     if array.ndim != len(shape) or array.ndim > _MAX_RANK_TO_PERMUTE:
         return None
     for axes in permutations(range(array.ndim)):
@@ -305,7 +305,7 @@ def _transposed(array: Any, shape: Sequence[Any]) -> Any:
     return None
 
 
-def _reshaped(array: Any, shape: Sequence[Any]) -> Any:
+def _try_reshape(array: Any, shape: Sequence[Any]) -> Any:
     dynamic = [index for index, dim in enumerate(shape) if is_dynamic_dim(dim)]
     if len(dynamic) > 1:
         return None
@@ -435,7 +435,7 @@ class StreamingDataLoader:
         """Start at the first iteration; FileError at once when the first path is missing or
         damaged.
         """
-        later = (self._opened_later(path) for path in self.paths[1:])
+        later = (self._iterate_file(path) for path in self.paths[1:])
         if holds_blobs(self.paths[0]):
             return chain(self._blobs(self.paths[0]), *later)
         if holds_pictures(self.paths[0]):
@@ -444,7 +444,7 @@ class StreamingDataLoader:
         first = list(islice(opened, 1))  # Read now, so that a damaged file fails now.
         return chain(first, opened, *later)
 
-    def _opened_later(self, path: str | Path) -> Iterator[dict[str, Any]]:
+    def _iterate_file(self, path: str | Path) -> Iterator[dict[str, Any]]:
         if holds_blobs(path):
             yield from self._blobs(path)
         elif holds_pictures(path):

@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 
 LAYOUTS = ("nchw", "nhwc", "chw", "hwc")
 
@@ -106,7 +106,7 @@ class Preprocess:
         for name, numbers in (("mean", self.mean), ("std", self.std)):
             if len(numbers) not in (1, array.shape[2]):
                 raise InputError(
-                    f"{where}: the image has {counted(array.shape[2], 'channel')}, but {name}"
+                    f"{where}: the image has {count_text(array.shape[2], 'channel')}, but {name}"
                     f" has {len(numbers)} numbers."
                 )
         if (self.scale, self.mean, self.std) != (1.0, (0.0,), (1.0,)):

@@ -21,9 +21,9 @@ from polygraphy.domain.tensors.metadata import BoundedShape, MetadataTuple, Tens
 from polygraphy.domain.tensors.naming import (
     Note,
     PerOutput,
-    enumerated,
-    kept_setting,
-    meant,
+    copy_setting,
+    join_words,
+    match_name,
     one_line,
     value_for,
 )
@@ -137,11 +137,11 @@ def _floats(
     drawn = np.empty(math.prod(shape), dtype)
     for start in range(0, drawn.size, _BLOCK):
         block = drawn[start : start + _BLOCK]
-        block[...] = _scaled(generator.random_sample(block.size), low, high)
+        block[...] = _scale_unit(generator.random_sample(block.size), low, high)
     return drawn.reshape(shape)
 
 
-def _scaled(unit: Array, low: float, high: float) -> Array:
+def _scale_unit(unit: Array, low: float, high: float) -> Array:
     """Return numbers from 0 to 1 as numbers from `low` to `high`; the former may be overwritten."""
     if math.isinf(low) and math.isinf(high):
         return np.where(unit < 0.5, low, high)
@@ -203,12 +203,12 @@ class DataLoader:
             MissingDependencyError: the array library is not installed.
         """
         self.seed = DEFAULT_SEED if seed is None else int(seed)
-        self._turns = _listed(input_metadata)
+        self._turns = _metadata_by_turn(input_metadata)
         self.iterations = len(self._turns) if iterations is None else int(iterations)
         self.input_metadata: TensorMetadata | None = None
         self.model_facts: Facts | None = None
         self._is_range_given = val_range is not None
-        self.val_range: PerOutput[ValRange] = kept_setting(
+        self.val_range: PerOutput[ValRange] = copy_setting(
             DEFAULT_VAL_RANGE if val_range is None else val_range
         )
         self.notes: list[str] = []
@@ -252,7 +252,7 @@ class DataLoader:
         model = turn if self.input_metadata is None else self.input_metadata
         given = _expand(turn, list(model))
         ranges = self._named_ranges(list(model))
-        metadata = self._merged_metadata(model, given)
+        metadata = self._merge_metadata(model, given)
         generator.seed((self.seed + index) % 2**32)
         feed = {}
         for name, meta in metadata.items():
@@ -297,7 +297,7 @@ class DataLoader:
         made = copy(self)
         made.seed, made.notes = seed, []
         if val_range is not None:
-            made.val_range = kept_setting(val_range)
+            made.val_range = copy_setting(val_range)
             made._is_range_given = True
         return made
 
@@ -311,23 +311,24 @@ class DataLoader:
         if not isinstance(self.val_range, Mapping):
             return self.val_range
         return {
-            _meant(name, names) if name else "": bounds for name, bounds in self.val_range.items()
+            _match_input(name, names) if name else "": bounds
+            for name, bounds in self.val_range.items()
         }
 
-    def _merged_metadata(self, model: TensorMetadata, given: TensorMetadata) -> TensorMetadata:
+    def _merge_metadata(self, model: TensorMetadata, given: TensorMetadata) -> TensorMetadata:
         """Combine what the model asks for with what the user gave; every shape in it is static."""
         merged = TensorMetadata()
         lengths = _lengths(model, given)
         for name, (dtype, shape) in model.items():
             user_dtype, user_shape = given.get(name, MetadataTuple(None, None))
             wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
-            asked = self._of_known_lengths(name, shape, lengths) if user_shape is None else shape
+            asked = self._with_known_lengths(name, shape, lengths) if user_shape is None else shape
             merged.add(
                 name, wanted_dtype or DataType.FLOAT32, self._static_shape(name, asked, user_shape)
             )
         return merged
 
-    def _of_known_lengths(
+    def _with_known_lengths(
         self, name: str, shape: Shape | None, lengths: Mapping[str, int]
     ) -> Shape | None:
         """Return the shape of an input with numbers for dimensions that are as long as those of an
@@ -370,8 +371,8 @@ class DataLoader:
         self.assumed[name] = tuple(static)
         self._note(
             Note(
-                f"Input tensor: {one_line(f'{name} {_described(self.input_metadata, name)}')} |"
-                " No shapes provided; "
+                f"Input tensor: {one_line(f'{name} {_describe_input(self.input_metadata, name)}')}"
+                " | No shapes provided; "
                 f"Will use shape: {list(static)}.\n"
                 "If this is incorrect, please set the shape of this input tensor.",
                 _shape_chosen(name, shape, static),
@@ -444,7 +445,9 @@ def _tensors_of(library: str | None) -> Tensors | None:
     return tensors
 
 
-def _listed(given: TensorMetadata | Sequence[TensorMetadata] | None) -> list[TensorMetadata]:
+def _metadata_by_turn(
+    given: TensorMetadata | Sequence[TensorMetadata] | None,
+) -> list[TensorMetadata]:
     """Return the metadata of each turn; there is at least one turn."""
     if given is None or isinstance(given, TensorMetadata):
         return [TensorMetadata(given or {})]
@@ -453,7 +456,7 @@ def _listed(given: TensorMetadata | Sequence[TensorMetadata] | None) -> list[Ten
     return list(map(TensorMetadata, given))
 
 
-def _described(metadata: TensorMetadata | None, name: str) -> str:
+def _describe_input(metadata: TensorMetadata | None, name: str) -> str:
     if metadata is None or name not in metadata:
         return ""
     dtype, shape = metadata[name]
@@ -463,7 +466,7 @@ def _described(metadata: TensorMetadata | None, name: str) -> str:
 def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
     """Say in a line that dynamic dimensions became 1."""
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
-    which = enumerated(list(dims)) if dims else "a dimension"
+    which = join_words(list(dims)) if dims else "a dimension"
     chosen = typed_shape(static)
     return one_line(
         f"{name}: {which} {'is' if len(dims) < 2 else 'are'} dynamic, 1 was used; choose with"
@@ -493,14 +496,14 @@ def _expand(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
     for key, meta in given.items():
         is_pattern = key not in names and bool(_WILDCARDS & set(key))
         matched = [name for name in names if is_pattern and fnmatchcase(name, key)]
-        for name in matched or [_meant(key, names)]:
+        for name in matched or [_match_input(key, names)]:
             if not is_pattern or name not in given:
                 expanded[name] = meta
     return expanded
 
 
-def _meant(name: str, names: Sequence[str]) -> str:
-    found = meant(name, names)
+def _match_input(name: str, names: Sequence[str]) -> str:
+    found = match_name(name, names)
     if found is None:
         raise UnknownNameError("Input", name, names)
     return found

@@ -49,7 +49,7 @@ def run_command(
         atol: the absolute tolerance.
         is_auto: whether both tolerances are the rounding limit.
     """
-    chosen = _chosen("run", "runners", backends)
+    chosen = _backend_options("run", "runners", backends)
     return command_line(
         "run", {"model_file": path}, *chosen, data, {"atol": atol}, _AUTO if is_auto else {}
     )
@@ -58,11 +58,13 @@ def run_command(
 def diagnose_command(path: str, backends: Iterable[Backend], *options: Options) -> str:
     """Return the command that diagnoses a model in some backends."""
     named = ((one.name, one.backend, one.options) for one in backends)
-    chosen = _chosen("diagnose", "parties", named)
+    chosen = _backend_options("diagnose", "parties", named)
     return command_line("diagnose", {"path": path}, *chosen, *options)
 
 
-def _chosen(command: str, row: str, backends: Iterable[tuple[str, str, Options]]) -> list[Options]:
+def _backend_options(
+    command: str, row: str, backends: Iterable[tuple[str, str, Options]]
+) -> list[Options]:
     """Return the options that choose backends. If one has a name, all do: an option outside the
     quotes would apply to each runner of its backend.
     """
@@ -102,14 +104,14 @@ def cast_words(dtype: str, nodes: Iterable[str]) -> str:
 
 def _cast_options(dtype: str, nodes: Iterable[str]) -> dict[str, Any]:
     """Return the options that convert a model to half precision, but for some nodes."""
-    return {_CASTS[dtype]: True, "cast_keep_nodes": _dashed_last(nodes)}
+    return {_CASTS[dtype]: True, "cast_keep_nodes": _put_dashes_last(nodes)}
 
 
 def copy_command(path: str, reference: str, nodes: Iterable[str]) -> str:
     """Return the command that copies nodes, with their weights, from a reference."""
     return command_line(
         "surgeon copy",
-        {"model_file": path, "reference": reference, "nodes": _dashed_last(nodes)},
+        {"model_file": path, "reference": reference, "nodes": _put_dashes_last(nodes)},
         {"output": fixed_path(path)},
     )
 
@@ -147,7 +149,7 @@ def fixed_path(path: str, number: int = 1) -> str:
     return output_path(path, f"_fixed{number if number > 1 else ''}.onnx")
 
 
-def _dashed_last(names: Iterable[str]) -> tuple[str, ...]:
+def _put_dashes_last(names: Iterable[str]) -> tuple[str, ...]:
     """Return names, each once; a command line can only have those with a dash at the end."""
     return tuple(sorted(dict.fromkeys(names), key=lambda name: name.startswith("-")))
 

@@ -106,10 +106,10 @@ def same_tensors(
             found[name] = ranked[0]
         else:
             several[name] = [*apart]
-    return _distinguished(mine, theirs, {**known, **found}, several, graphs) | found
+    return _distinguish(mine, theirs, {**known, **found}, several, graphs) | found
 
 
-def _distinguished(
+def _distinguish(
     mine: Mapping[str, Print],
     theirs: Mapping[str, Print],
     pairs: dict[str, str],

@@ -41,7 +41,7 @@ class Fact:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         if isinstance(self._write, _Constant):
             return Fact, (self.kind, self.values, self._write)
-        return _restored, (self._write.__module__, self.kind, self.values)
+        return _restore_fact, (self._write.__module__, self.kind, self.values)
 
     def data(self) -> dict[str, Any]:
         """Return the fact as documents keep it."""
@@ -115,7 +115,7 @@ class _Constant:
         return self.text
 
 
-def _restored(module: str, kind: str, values: Mapping[str, Any]) -> Fact:
+def _restore_fact(module: str, kind: str, values: Mapping[str, Any]) -> Fact:
     """Return a fact that came from another process."""
     restored: Fact | Statement = getattr(import_module(module), kind)(**values)
     return restored.facts[0] if isinstance(restored, Statement) else restored

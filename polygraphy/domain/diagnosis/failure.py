@@ -65,7 +65,7 @@ def find_failing_outputs(
         if not is_float(right) or not np.isfinite(right).any():
             tolerances[name] = None
         else:
-            explained = _explained(right)
+            explained = _rounding_limit(right)
             if np.isfinite(usual.largest):
                 explained = max(explained, 2 * usual.largest)
             is_seen = np.isfinite(made.largest) and made.largest > explained
@@ -79,7 +79,7 @@ def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
     """Return how far each output may be off of what computes it somehow: half of its digits."""
     return {
         name: (
-            _round(np.sqrt(_explained(right) * _size(right)))
+            _round(np.sqrt(_rounding_limit(right) * _size(right)))
             if is_float(right) and np.isfinite(right).any()
             else None
         )
@@ -87,7 +87,7 @@ def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _explained(right: Any) -> float:
+def _rounding_limit(right: Any) -> float:
     """Return what rounding may do to the largest element."""
     return max(32 * epsilon_of(right.dtype) * _size(right), 1e-30)
 

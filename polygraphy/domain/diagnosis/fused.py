@@ -37,7 +37,7 @@ def region(model: Side, tensor: str, kept: Iterable[str]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def replaced(model: Side, fused: Side, index: int) -> tuple[int, ...]:
+def replaced_nodes(model: Side, fused: Side, index: int) -> tuple[int, ...]:
     """Return the nodes of a model that a node of its optimised graph stands for; where its output
     has another name there, those of the nodes that read it.
     """
@@ -55,7 +55,7 @@ def replaced(model: Side, fused: Side, index: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def traced(
+def trace_suspects(
     found: Iterable[Suspect], pairing: Pairing, model: Side, among: Iterable[Suspect] = ()
 ) -> list[Suspect]:
     """Return suspects of an optimised graph as suspects of the model that it was made of.
@@ -69,25 +69,27 @@ def traced(
     made: dict[tuple[tuple[int, ...], str], Suspect] = {}
     held = list(found)
     for suspect in held:
-        nodes = _traced(suspect, [*held, *among], pairing, model)
+        nodes = _trace_suspect(suspect, [*held, *among], pairing, model)
         if nodes is not None:
             made.setdefault((nodes.nodes, nodes.cause), nodes)
     return list(made.values())
 
 
-def _traced(suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side) -> Suspect | None:
+def _trace_suspect(
+    suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side
+) -> Suspect | None:
     fused = pairing.model
     for name, _ in suspect.weights:
         if name in model.weights:
             readers = tuple(sorted({index for index, _ in model.readers.get(name, ())}))
             return evolve(suspect, nodes=readers) if readers else None
     indices: tuple[int, ...] = tuple(
-        sorted({one for index in suspect.nodes for one in replaced(model, fused, index)})
+        sorted({one for index in suspect.nodes for one in replaced_nodes(model, fused, index)})
     )
     if not indices:
         return None
     if suspect.weights:
-        return _folded(suspect, held, pairing, model, indices)
+        return _trace_folded(suspect, held, pairing, model, indices)
     if suspect.cause in ("attribute", "epsilon"):
         return _attribute(suspect, pairing, model, indices)
     ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
@@ -95,7 +97,7 @@ def _traced(suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side
     return evolve(suspect, nodes=same if len(same) == 1 else indices)
 
 
-def _folded(
+def _trace_folded(
     suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side, indices: tuple[int, ...]
 ) -> Suspect:
     """A weight that was made of several: where only the weight of a convolution differs, it is its

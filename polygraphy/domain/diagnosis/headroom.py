@@ -265,7 +265,7 @@ def node_loss(
 
 def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> TensorLoss:
     if not is_float(exact):
-        return TensorLoss(name, exact.size, error=_changed(exact, narrow))
+        return TensorLoss(name, exact.size, error=_largest_change(exact, narrow))
     wide = exact if exact.itemsize > 2 else exact.astype(np.float32)
     made = narrow.astype(wide.dtype)
     is_finite, survives = np.isfinite(wide), np.isfinite(made)
@@ -301,7 +301,7 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
     )
 
 
-def _changed(exact: Array, narrow: Array) -> float:
+def _largest_change(exact: Array, narrow: Array) -> float:
     """Return how much integers or other elements change; see `TensorLoss`."""
     if not exact.size or exact.shape != narrow.shape:
         return 0.0
@@ -401,7 +401,7 @@ def culprits_among(
     def amplifies(one: HalfCulprit) -> bool:
         return any(by_name[name].amplifies(limits) for name in one.nodes)
 
-    for group in _connected([loss.name for loss in losses if loss.name in set(kept)], users):
+    for group in _connected_groups([loss.name for loss in losses if loss.name in set(kept)], users):
         made = {result.name for name in group for result in by_name[name].results}
         blamed = {
             name: fault
@@ -423,7 +423,9 @@ def culprits_among(
     return worst or found
 
 
-def _connected(names: Sequence[str], users: Mapping[str, Collection[str]]) -> list[list[str]]:
+def _connected_groups(
+    names: Sequence[str], users: Mapping[str, Collection[str]]
+) -> list[list[str]]:
     """Return groups of nodes that hand tensors to each other, in the order of the model."""
     group_of: dict[str, list[str]] = {name: [name] for name in names}
     for name in names:

@@ -16,7 +16,7 @@ from polygraphy.domain.model.description import (
     Node,
     Tensor,
     Weight,
-    held_weight,
+    constant_weight,
 )
 
 _MOST = 0.5
@@ -50,7 +50,7 @@ class Side:
         self.narrow = narrow
         self.weights: dict[str, Weight] = {} if around is None else dict(around.weights)
         self.weights.update((weight.name, weight) for weight in graph.all_weights)
-        self.nodes = [node for node in graph.nodes if held_weight(node) is None]
+        self.nodes = [node for node in graph.nodes if constant_weight(node) is None]
         if narrow is not None:
             self.nodes = _without_casts(self.nodes)
         self.producer: dict[str, int] = {}
@@ -172,13 +172,13 @@ def _by_structure(pairing: Pairing) -> None:
     rounds: list[Callable[[], bool]] = [
         lambda: _forward(pairing, _exact),
         lambda: _backward(pairing, _exact_parameters),
-        lambda: _forward(pairing, _shaped),
-        lambda: _forward(pairing, _unordered),
-        lambda: _backward(pairing, _shaped_parameters),
+        lambda: _forward(pairing, _shape_key),
+        lambda: _forward(pairing, _unordered_key),
+        lambda: _backward(pairing, _parameter_key),
         lambda: _forward(pairing, _partial),
         lambda: _backward(pairing, _any_parameters),
         lambda: _forward(pairing, _exact, several=True),
-        lambda: _forward(pairing, _shaped, several=True),
+        lambda: _forward(pairing, _shape_key, several=True),
     ]
     while any(step() for step in rounds):
         pass
@@ -196,11 +196,11 @@ def _forward(
     known = set(pairing.tensors.values())
     theirs: dict[Key, list[int]] = defaultdict(list)
     for index, node in enumerate(pairing.reference.nodes):
-        if index not in taken and _fed(pairing.reference, node, known):
+        if index not in taken and _is_fed(pairing.reference, node, known):
             theirs[key(pairing.reference, node, None)].append(index)
     mine: dict[Key, list[int]] = defaultdict(list)
     for index, node in enumerate(pairing.model.nodes):
-        if index not in pairing.nodes and _fed(pairing.model, node, pairing.tensors):
+        if index not in pairing.nodes and _is_fed(pairing.model, node, pairing.tensors):
             mine[key(pairing.model, node, pairing.tensors)].append(index)
     found = False
     for name, indices in mine.items():
@@ -212,7 +212,7 @@ def _forward(
     return found
 
 
-def _fed(side: Side, node: Node, known: Any) -> bool:
+def _is_fed(side: Side, node: Node, known: Any) -> bool:
     return all(not name or name in side.weights or name in known for name in node.inputs)
 
 
@@ -270,11 +270,11 @@ def _exact(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
     return _kind(node), operands, attribute_digests(node)
 
 
-def _shaped(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _shape_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
     return _kind(node), tuple(_operand(side, name, names, False) for name in node.inputs)
 
 
-def _unordered(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _unordered_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
     operands = (_operand(side, name, names, False) for name in node.inputs)
     return _kind(node), tuple(sorted(operands, key=repr))
 
@@ -290,7 +290,7 @@ def _exact_parameters(side: Side, node: Node) -> Key:
     return _kind(node), held, attribute_digests(node)
 
 
-def _shaped_parameters(side: Side, node: Node) -> Key:
+def _parameter_key(side: Side, node: Node) -> Key:
     return _kind(node), tuple(
         side.weights[name].shape if name in side.weights else None for name in node.inputs
     )

@@ -141,10 +141,10 @@ def nodes_around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -
         near |= {j for i in edge for name in nodes[i].makes for j in readers.get(name, ())}
         edge = near - found
         found |= near
-    return sorted(_closed(nodes, found))
+    return sorted(_close_region(nodes, found))
 
 
-def _closed(nodes: Sequence[GraphNode], chosen: Collection[int]) -> set[int]:
+def _close_region(nodes: Sequence[GraphNode], chosen: Collection[int]) -> set[int]:
     """Return some nodes with those that lie on the way from one of them to another: what is cut out
     of a graph must not feed itself from the outside.
     """

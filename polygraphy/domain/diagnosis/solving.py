@@ -27,7 +27,7 @@ _RATIO = 1e-4
 """Relative; ratios that differ by no more are one factor."""
 
 
-def solved_weights(
+def solve_weights(
     side: Side, index: int, read: Mapping[str, Any], made: Any, expected: Any
 ) -> Iterator[Variant]:
     """Yield a node with another weight that may compute what is expected.
@@ -51,7 +51,7 @@ def solved_weights(
     }
     data = {position: read.get(name) for position, name in enumerate(node.inputs)}
     for position, weight in held.items():
-        for array in _solved(node, position, weight, {**data, **held}, made, goal):
+        for array in _solve_operand(node, position, weight, {**data, **held}, made, goal):
             shaped = np.asarray(array)
             if shaped.size == weight.size and np.isfinite(shaped).all():
                 values = shaped.reshape(weight.shape).astype(weight.dtype)
@@ -72,11 +72,11 @@ def _variant(side: Side, index: int, position: int, weight: Any, values: Any) ->
     return Variant(cause, said, node, {name: values})
 
 
-def _solved(
+def _solve_operand(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], made: Any, goal: Any
 ) -> Iterator[Any]:
     if node.op in QUANTISING:
-        yield from _quantized(node, position, weight, values, goal)
+        yield from _solve_scale(node, position, weight, values, goal)
         return
     if not is_float(weight):
         return
@@ -182,18 +182,22 @@ def _elementwise(
         sign = -1.0 if node.op == "Sub" and position == 1 else 1.0
         rest = data if node.op == "Add" else (-data if position == 0 else data)
         needed = goal - rest if sign > 0 else rest - goal
-        yield _reduced(needed, weight)
+        yield _mean_over_broadcast(needed, weight)
         return
     with np.errstate(all="ignore"):
         if node.op == "Mul":
-            yield _reduced(goal * data, weight) / _reduced(data * data, weight)
+            yield _mean_over_broadcast(goal * data, weight) / _mean_over_broadcast(
+                data * data, weight
+            )
         elif position == 1:  # data / w = goal
-            yield _reduced(data * data, weight) / _reduced(goal * data, weight)
+            yield _mean_over_broadcast(data * data, weight) / _mean_over_broadcast(
+                goal * data, weight
+            )
         else:  # w / data = goal
-            yield _reduced(goal * data, weight)
+            yield _mean_over_broadcast(goal * data, weight)
 
 
-def _reduced(array: Any, weight: Any) -> Any:
+def _mean_over_broadcast(array: Any, weight: Any) -> Any:
     """Return the mean over the axes along which a weight is broadcast."""
     shape = (1,) * (array.ndim - weight.ndim) + weight.shape
     axes = tuple(axis for axis, size in enumerate(shape) if size == 1)
@@ -231,7 +235,7 @@ def _norm(node: Node, position: int, weight: Any, made: Any, goal: Any) -> Itera
         yield weight * ((middle * right).sum(axes) / (middle * middle).sum(axes))
 
 
-def _quantized(
+def _solve_scale(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
 ) -> Iterator[Any]:
     """The scale of a pair of QuantizeLinear and DequantizeLinear, for all or for each channel."""

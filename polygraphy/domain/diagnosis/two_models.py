@@ -101,7 +101,7 @@ def _weights(pairing: Pairing) -> Iterator[Suspect]:
             if both and mine.digest(name) != theirs.digest(their_name):
                 seen.setdefault((name, their_name), []).append((index, position))
     for (name, their_name), places in seen.items():
-        if _exchanged(pairing, places[0][0]):
+        if _has_exchanged_operands(pairing, places[0][0]):
             continue
         one, other = mine.weights[name].values, theirs.weights[their_name].values
         if _is_rounding(one, other):
@@ -129,7 +129,7 @@ def _is_rounding(one: Any, other: Any) -> bool:
     return bool(np.all(np.abs(here - there) <= _DIGITS * epsilon * size))
 
 
-def _exchanged(pairing: Pairing, index: int) -> bool:
+def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
     """Return whether a node has the same operands as its twin in another order."""
     mine, theirs = pairing.model, pairing.reference
     one = sorted(_names(mine, pairing, index))
@@ -325,7 +325,7 @@ def _equal(side: Side, one: str, other: str) -> bool:
 def _presence(pairing: Pairing) -> Iterator[Suspect]:
     """Nodes that only one of the two has: what is missing is said of what stands beside it."""
     mine, theirs = pairing.model, pairing.reference
-    replaced = _replaced(pairing)
+    replaced = _replacements(pairing)
     for index, node in enumerate(mine.nodes):
         if index in replaced:
             other = replaced[index]
@@ -362,7 +362,7 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
             yield Suspect(beside, "structure", change, twins=twins)
 
 
-def _replaced(pairing: Pairing) -> dict[int, int]:
+def _replacements(pairing: Pairing) -> dict[int, int]:
     """Return nodes that stand in place of others: what they make is read at the same places."""
     places: dict[frozenset[tuple[int, int]], list[int]] = {}
     taken = set(pairing.nodes.values())
@@ -464,7 +464,7 @@ class _Plan:
         inputs = tuple(self._operand(name, here.get(name, "")) for name in theirs.inputs)
         outputs = tuple(mine.outputs[: len(theirs.outputs)])
         made = next(filter(None, theirs.outputs))
-        held = {name: self._operand(name, name) for name in captured(theirs)}
+        held = {name: self._operand(name, name) for name in captured_tensors(theirs)}
         place = next(filter(None, mine.outputs))
         self.nodes.append(NodeCopy(made, inputs, outputs, place, held))
 
@@ -503,7 +503,7 @@ class _Plan:
         inputs = tuple(self._operand(one) for one in node.inputs)
         outputs = tuple(self._free(one) if one else "" for one in node.outputs)
         self._names.update(zip(node.outputs, outputs))
-        held = {one: self._operand(one) for one in captured(node)}
+        held = {one: self._operand(one) for one in captured_tensors(node)}
         self.nodes.append(
             NodeCopy(next(filter(None, node.outputs)), inputs, outputs, captured=held)
         )
@@ -519,7 +519,7 @@ class _Plan:
         return made
 
 
-def captured(node: Node) -> list[str]:
+def captured_tensors(node: Node) -> list[str]:
     """Return the tensors that the graphs inside a node read of those around them."""
     found: dict[str, None] = {}
     for graph in node.graphs:
@@ -528,7 +528,7 @@ def captured(node: Node) -> list[str]:
         own |= {name for inner in graph.nodes for name in inner.outputs}
         for inner in graph.nodes:
             found.update(
-                dict.fromkeys(n for n in (*inner.inputs, *captured(inner)) if n not in own)
+                dict.fromkeys(n for n in (*inner.inputs, *captured_tensors(inner)) if n not in own)
             )
         found.update(dict.fromkeys(t.name for t in graph.outputs if t.name not in own))
     return [name for name in found if name]

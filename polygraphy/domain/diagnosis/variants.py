@@ -184,7 +184,7 @@ class Variant:
 def variants(side: Side, index: int) -> Iterator[Variant]:
     """Yield what a node may have been, what is likeliest first."""
     node = side.nodes[index]
-    yield from _swapped(node)
+    yield from _swap_inputs(node)
     yield from _numbers(node)
     yield from _epsilons(side, index)
     yield from _switches(node)
@@ -192,7 +192,7 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _orders(node)
     yield from _reductions(side, node)
     yield from _pads(node)
-    yield from _transposed(side, node)
+    yield from _transpose_variants(side, node)
     yield from _partners(side, index)
     yield from _words(node)
     yield from _operators(node)
@@ -206,7 +206,7 @@ def _with(node: Node, name: str, kind: str, value: Any) -> Node:
     return evolve(node, attributes=(*kept, Attribute(name, kind, value)))
 
 
-def _swapped(node: Node) -> Iterator[Variant]:
+def _swap_inputs(node: Node) -> Iterator[Variant]:
     """Two inputs in each other's place."""
     is_wired = node.op not in SYMMETRIC | QUANTISING | _NESTED
     if not is_wired or len(node.inputs) > _WIRES:
@@ -434,7 +434,7 @@ def _difference(array: Any, other: Any) -> Fact:
     return changes.contains(values, expected)
 
 
-def resized(
+def resize_variants(
     side: Side, index: int, read: Sequence[int], made: Sequence[int], expected: Sequence[int]
 ) -> Iterator[Variant]:
     """Yield a node with another size, bound or step, so that its output has the expected shape.
@@ -532,7 +532,7 @@ def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             yield other
 
 
-def _transposed(side: Side, node: Node) -> Iterator[Variant]:
+def _transpose_variants(side: Side, node: Node) -> Iterator[Variant]:
     for name in node.inputs if node.op in ("MatMul", "Gemm", "Mul", "Add") else ():
         held = side.weights.get(name)
         if held is None or held.values is None or len(held.shape) != 2:

@@ -180,7 +180,7 @@ _NUMBERS = {
 """The data type of the attributes of a Constant, and how many bytes an element takes."""
 
 
-def held_weight(node: Node) -> Weight | None:
+def constant_weight(node: Node) -> Weight | None:
     """Return the weight that a node holds, under the name of the tensor that it makes; None for a
     node that is no Constant, or one whose value a caller gives.
     """
@@ -226,7 +226,7 @@ class Graph:
         """Its weights, and those that its Constant nodes hold, which are the same to what runs
         it. The latter need attributes.
         """
-        held = (held_weight(node) for node in self.nodes)
+        held = (constant_weight(node) for node in self.nodes)
         return self.weights + tuple(weight for weight in held if weight is not None)
 
     @property

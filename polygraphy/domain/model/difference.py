@@ -147,7 +147,7 @@ def _weights(
     for name, weight in second.items():
         if name not in first and name not in renamed:
             yield Difference("Initializer", name, _EXTRA, where=where)
-        elif name in first and (texts := _changed(first[name], weight)) is not None:
+        elif name in first and (texts := _weight_change(first[name], weight)) is not None:
             yield Difference("Initializer", name, _CHANGED, *texts, where=where)
 
 
@@ -162,7 +162,7 @@ def _identity(weight: Weight) -> tuple[Any, ...]:
     return weight.dtype, weight.shape, digest
 
 
-def _changed(mine: Weight, theirs: Weight) -> tuple[str, str] | None:
+def _weight_change(mine: Weight, theirs: Weight) -> tuple[str, str] | None:
     """Return what two weights of one name differ in; None where they are the same."""
     if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
         return f"{mine.dtype} {mine.shape}", f"{theirs.dtype} {theirs.shape}"
@@ -233,7 +233,7 @@ def _node(key: str, mine: Node, theirs: Node, where: tuple[str, ...]) -> Iterato
         elif one.kind == other.kind == "graph":
             yield from _graphs(one.value, other.value, (*where, label))
         elif one.kind == other.kind == "tensor":
-            texts = _changed(one.value, other.value)
+            texts = _weight_change(one.value, other.value)
             if texts is not None:
                 yield Difference("Attribute", label, _CHANGED, *texts, where=where)
         elif one.kind != other.kind or not _are_equal(one.value, other.value):

@@ -17,7 +17,7 @@ from polygraphy.domain.model.description import (
     Node,
     Tensor,
     TensorFlowGraph,
-    held_weight,
+    constant_weight,
 )
 from polygraphy.domain.model.engine import EngineDescription, Layer, NetworkDescription
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -250,7 +250,7 @@ def draw(model: Model) -> list[GraphDrawing]:
     return made
 
 
-def drawn_model(description: Any) -> Model | None:
+def model_to_draw(description: Any) -> Model | None:
     """Return what a reader described as a model of graphs; None where it has none.
 
     Of an engine, the layers of the first optimisation profile are drawn: the others have the same.
@@ -267,7 +267,7 @@ def drawn_model(description: Any) -> Model | None:
     return None
 
 
-def drawn_graph(
+def draw_graph(
     graph: Graph, parent: int | None = None, function: tuple[str, str] | None = None
 ) -> GraphDrawing:
     """Return the drawing of one graph."""
@@ -284,7 +284,7 @@ def _draw_graph(
     made: list[GraphDrawing],
 ) -> None:
     number = len(made)
-    made.append(drawn_graph(graph, parent, function))
+    made.append(draw_graph(graph, parent, function))
     for node in graph.nodes:
         for inner in node.graphs:
             _draw_graph(inner, number, None, made)
@@ -292,22 +292,23 @@ def _draw_graph(
 
 def _without_constants(graph: Graph) -> Graph:
     """Return a graph whose Constant nodes are weights, as are those of the graphs inside it."""
-    shown = [node for node in graph.nodes if held_weight(node) is None]
+    shown = [node for node in graph.nodes if constant_weight(node) is None]
     return evolve(
         graph,
         weights=graph.all_weights,
         nodes=tuple(
-            evolve(node, attributes=_replaced(node)) if any(node.graphs) else node for node in shown
+            evolve(node, attributes=_drawn_attributes(node)) if any(node.graphs) else node
+            for node in shown
         ),
     )
 
 
-def _replaced(node: Node) -> tuple[Attribute, ...]:
+def _drawn_attributes(node: Node) -> tuple[Attribute, ...]:
     """Return the attributes of a node, the graphs inside it without Constant nodes."""
-    return tuple(evolve(one, value=_shown(one.kind, one.value)) for one in node.attributes)
+    return tuple(evolve(one, value=_shown_value(one.kind, one.value)) for one in node.attributes)
 
 
-def _shown(kind: str, value: Any) -> Any:
+def _shown_value(kind: str, value: Any) -> Any:
     if kind == "graph":
         return _without_constants(value)
     return tuple(map(_without_constants, value)) if kind == "graphs" else value

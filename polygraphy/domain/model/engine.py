@@ -166,8 +166,8 @@ def statistics_of_built(
     outputs, unknown_outputs = _size(description.outputs, largest)
     return EngineStatistics(
         layers=description.layer_count,
-        ops=_sorted(layer.op or _UNKNOWN for layer in description.layers),
-        precisions=_sorted(_precision(layer) for layer in description.layers),
+        ops=_count_sorted(layer.op or _UNKNOWN for layer in description.layers),
+        precisions=_count_sorted(_precision(layer) for layer in description.layers),
         parameters=_get(description, NetworkDescription, "parameters"),
         weight_bytes=description.weight_bytes,
         device_memory=_get(description, EngineDescription, "device_memory"),
@@ -192,7 +192,7 @@ def _precision(layer: Layer) -> str:
     return str(dtypes[0]) if dtypes and dtypes[0] is not None else _UNKNOWN
 
 
-def _sorted(names: Iterable[str]) -> dict[str, int]:
+def _count_sorted(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 

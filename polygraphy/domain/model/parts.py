@@ -86,34 +86,34 @@ class _Reader:
     def __init__(self, graph: PartsGraph) -> None:
         self._graph = graph
         self._rules: Mapping[str, Callable[[str, Maker, int], Layout | None]] = {
-            "Clip": self._clipped,
-            "Concat": self._joined,
-            "Flatten": self._reshaped,
-            "Gather": self._gathered,
-            "GatherElements": self._chosen,
-            "Pad": self._padded,
-            "Reshape": self._reshaped,
-            "ScatterElements": self._scattered,
-            "ScatterND": self._scattered,
-            "Slice": self._sliced,
+            "Clip": self._read_clip,
+            "Concat": self._read_concat,
+            "Flatten": self._read_reshape,
+            "Gather": self._read_gather,
+            "GatherElements": self._read_selection,
+            "Pad": self._read_pad,
+            "Reshape": self._read_reshape,
+            "ScatterElements": self._read_scatter,
+            "ScatterND": self._read_scatter,
+            "Slice": self._read_slice,
             "Split": self._split,
-            "Squeeze": self._squeezed,
-            "TensorScatter": self._scattered,
-            "TopK": self._chosen,
-            "Transpose": self._transposed,
-            "Unsqueeze": self._unsqueezed,
-            "Where": self._filled,
+            "Squeeze": self._read_squeeze,
+            "TensorScatter": self._read_scatter,
+            "TopK": self._read_selection,
+            "Transpose": self._read_transpose,
+            "Unsqueeze": self._read_unsqueeze,
+            "Where": self._read_where,
         }
 
     def layout(self, tensor: str, depth: int) -> Layout:
         """Return how a tensor is put together."""
         node = self._graph.maker(tensor) if depth < DEEPEST else None
-        made = None if node is None else self._made(tensor, node, depth + 1)
+        made = None if node is None else self._read_node(tensor, node, depth + 1)
         if made is None or _is_one(made):
             return self._leaf(tensor, depth)
         return made
 
-    def _made(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_node(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         rule = self._rules.get(node.op)
         if rule is not None:
             return rule(tensor, node, depth)
@@ -125,7 +125,7 @@ class _Reader:
                 at = constant.index(False)
                 made = self._elementwise(tensor, node, at, depth)
                 is_scaled = node.op == "Mul" or (node.op == "Div" and at == 0)
-                return self._scaled(node, at) if made is None and is_scaled else made
+                return self._read_scaled(node, at) if made is None and is_scaled else made
         return None
 
     def _leaf(self, tensor: str, depth: int = 0) -> Layout:
@@ -173,7 +173,7 @@ class _Reader:
             made = made.with_leaves(lambda leaf: evolve(leaf, fills=limits))
         return made
 
-    def _scaled(self, node: Maker, at: int) -> Layout | None:
+    def _read_scaled(self, node: Maker, at: int) -> Layout | None:
         """Return the parts of a tensor whose slices along an axis are multiplied by constants of
         different magnitude, as boxes by the size of an image and scores by one.
         """
@@ -226,7 +226,7 @@ class _Reader:
         found = np.unique(np.asarray(value, np.float64))
         return tuple(float(one) for one in found[np.isfinite(found)][:4])
 
-    def _joined(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_concat(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         axis = node.attributes.get("axis")
         if axis is None:
             return None
@@ -238,7 +238,7 @@ class _Reader:
             lengths.append(shape[axis] if shape is not None and known else None)
         return Layout("join", operands=operands, numbers=(int(axis),), shape=tuple(lengths))
 
-    def _moved(self, kind: Any, node: Maker, depth: int, numbers: Sequence[int] = ()) -> Layout:
+    def _read_move(self, kind: Any, node: Maker, depth: int, numbers: Sequence[int] = ()) -> Layout:
         shape = self._graph.shape(node.inputs[0])
         return Layout(
             kind,
@@ -247,11 +247,11 @@ class _Reader:
             shape=None if shape is None else tuple(shape),
         )
 
-    def _transposed(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        return self._moved("transpose", node, depth, node.attributes.get("perm", ()))
+    def _read_transpose(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        return self._read_move("transpose", node, depth, node.attributes.get("perm", ()))
 
-    def _reshaped(self, tensor: str, node: Maker, depth: int) -> Layout | None:
-        return self._moved("reshape", node, depth)
+    def _read_reshape(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        return self._read_move("reshape", node, depth)
 
     def _axes(self, node: Maker, at: int = 1) -> list[int] | None:
         if "axes" in node.attributes:
@@ -267,20 +267,20 @@ class _Reader:
             return None
         return [int(one) for one in value.reshape(-1)]
 
-    def _unsqueezed(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_unsqueeze(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         axes = self._axes(node)
-        return None if axes is None else self._moved("unsqueeze", node, depth, axes)
+        return None if axes is None else self._read_move("unsqueeze", node, depth, axes)
 
-    def _squeezed(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_squeeze(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         axes = self._axes(node)
         if axes is None:
             shape = self._graph.shape(node.inputs[0])
             if shape is None or not all(isinstance(one, int) for one in shape):
                 return None
             axes = [axis for axis, length in enumerate(shape) if length == 1]
-        return self._moved("squeeze", node, depth, axes)
+        return self._read_move("squeeze", node, depth, axes)
 
-    def _sliced(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_slice(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         if "starts" in node.attributes:
             starts, ends = node.attributes["starts"], node.attributes["ends"]
             axes, steps = node.attributes.get("axes"), None
@@ -321,36 +321,36 @@ class _Reader:
             sizes = [min(each, length - each * at) for at in range(len(node.outputs))]
         at = list(node.outputs).index(tensor)
         start = sum(sizes[:at])
-        return self._moved("take", node, depth, (axis, start, start + sizes[at], 1))
+        return self._read_move("take", node, depth, (axis, start, start + sizes[at], 1))
 
-    def _gathered(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_gather(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         axis = int(node.attributes.get("axis", 0))
         indices = self._graph.constant(node.inputs[1])
         shape = self._graph.shape(node.inputs[1])
         rank = indices.ndim if indices is not None else None if shape is None else len(shape)
         if rank == 0 and indices is not None:
             index = int(indices)
-            taken = self._moved("take", node, depth, (axis, index, index + 1 or 1 << 62, 1))
+            taken = self._read_move("take", node, depth, (axis, index, index + 1 or 1 << 62, 1))
             return Layout("squeeze", operands=(taken,), numbers=(axis,))
-        return self._moved("choose", node, depth, (axis,)) if rank == 1 else None
+        return self._read_move("choose", node, depth, (axis,)) if rank == 1 else None
 
-    def _chosen(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_selection(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         if node.op == "TopK" and tensor != node.outputs[0]:
             return None
         default = -1 if node.op == "TopK" else 0
-        return self._moved("choose", node, depth, (int(node.attributes.get("axis", default)),))
+        return self._read_move("choose", node, depth, (int(node.attributes.get("axis", default)),))
 
-    def _padded(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_pad(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         if node.attributes.get("mode", "constant") != "constant":
             return None
         pads = node.attributes.get("pads") or self._whole(node, 1)
         if pads is None or len(node.inputs) > 3:
             return None
         padding = Layout(name=f"padding of {tensor}", origin=f"//padding of {tensor}")
-        made = self._moved("pad", node, depth, pads)
+        made = self._read_move("pad", node, depth, pads)
         return evolve(made, operands=(*made.operands, padding))
 
-    def _filled(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_where(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         if len(node.inputs) != 3:
             return None
         constant = [self._graph.is_constant(name) for name in node.inputs[1:]]
@@ -368,7 +368,7 @@ class _Reader:
             made = evolve(made, name=tensor if made.is_plain else made.name)
         return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
-    def _clipped(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_clip(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         names = [*node.inputs[1:3]]
         fills = tuple(number for name in names for number in self._finite(name))
         fills += tuple(
@@ -377,7 +377,7 @@ class _Reader:
         made = self.layout(node.inputs[0], depth)
         return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
-    def _scattered(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         fills = self._finite(node.inputs[0]) if self._graph.is_constant(node.inputs[0]) else ()
         return evolve(self._leaf(tensor, depth), is_mixed=True, fills=fills)
 

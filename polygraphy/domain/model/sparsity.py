@@ -103,7 +103,7 @@ def prunable_weights(graph: Graph) -> list[Prunable]:
         producers = {name: node for node in level.nodes for name in node.outputs if name}
         for node in level.nodes:
             for name, axis in _summed_operands(node):
-                weight, original_axis = _traced(name, axis, weights, producers)
+                weight, original_axis = _trace_weight(name, axis, weights, producers)
                 if weight is not None and _is_prunable(weight, original_axis):
                     position = original_axis % len(weight.shape)
                     found.setdefault(
@@ -134,7 +134,7 @@ def _summed_operands(node: Node) -> Iterator[tuple[str, int]]:
 _PASSED_THROUGH = frozenset({"Cast", "DequantizeLinear", "Identity", "QuantizeLinear", "Transpose"})
 
 
-def _traced(
+def _trace_weight(
     name: str, axis: int, weights: dict[str, Weight], producers: dict[str, Node]
 ) -> tuple[Weight | None, int]:
     """Follow an operand back to a weight, and its axis to that of the weight."""
@@ -159,7 +159,7 @@ _PARALLEL = 1 << 20
 _BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
-def pruned(array: Array, axis: int, *, threads: int = 1) -> Array:
+def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
     """Return an array in which every four consecutive elements along an axis have at least two
     zeros: those of the smallest magnitude, the earlier one where magnitudes are equal.
 

@@ -37,7 +37,7 @@ def _convolution(node: Node, shapes: Shapes) -> int:
     return prod(shapes[node.outputs[0]]) * prod(kernel[1:])
 
 
-def _transposed_convolution(node: Node, shapes: Shapes) -> int:
+def _transposed_convolution_macs(node: Node, shapes: Shapes) -> int:
     # Each element of the input is spread over the kernel [in, out / group, *window].
     return prod(shapes[node.inputs[0]]) * prod(shapes[node.inputs[1]][1:])
 
@@ -75,7 +75,7 @@ _KERNEL = {"QLinearConv": 3}
 _COUNTS: dict[str, Callable[[Node, Shapes], int]] = {
     "Conv": _convolution,
     "ConvInteger": _convolution,
-    "ConvTranspose": _transposed_convolution,
+    "ConvTranspose": _transposed_convolution_macs,
     "Einsum": _einsum,
     "FusedConv": _convolution,
     "GRU": _recurrent,

@@ -62,19 +62,19 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
     if site.read is not None:
         return PAIR
     if site.kind == "bias":
-        return _of_bias(site)
+        return _bias_cause(site)
     if scheme is None or best is None:
         return SCALE
-    if site.codes is not None and scheme.block and (cause := _of_blocks(site, scheme, best)):
+    if site.codes is not None and scheme.block and (cause := _block_cause(site, scheme, best)):
         return cause
     if site.codes is not None and not scheme.is_per_tensor and _is_permuted(scheme, best):
         return ORDER
     if site.kind != "activation":
         return SCALE
-    return _of_range(scheme, loss)
+    return _range_cause(scheme, loss)
 
 
-def _of_range(scheme: Scheme, loss: SiteLoss) -> str:
+def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     assert loss.best is not None
     low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
     least, most = loss.spread
@@ -93,7 +93,7 @@ def _of_range(scheme: Scheme, loss: SiteLoss) -> str:
     return WIDE
 
 
-def _of_bias(site: Site) -> str:
+def _bias_cause(site: Site) -> str:
     limit = 2**31 - 1
     if site.codes is not None and np.any(np.abs(site.codes) >= limit - 1):
         return BIAS_CLIPPED
@@ -115,7 +115,7 @@ def _spread(ratios: Array) -> float:
     return float(np.mean(np.abs(logs - np.median(logs))))
 
 
-def _of_blocks(site: Site, scheme: Scheme, best: Scheme) -> str:
+def _block_cause(site: Site, scheme: Scheme, best: Scheme) -> str:
     """Return what is wrong about packed blocks; empty if it is something else."""
     codes, exact = site.codes, site.exact
     assert codes is not None
@@ -126,12 +126,12 @@ def _of_blocks(site: Site, scheme: Scheme, best: Scheme) -> str:
         pairs = codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
         if _error(scheme.values(pairs), exact) < enough:
             return NIBBLES
-    if _error(_shifted(scheme, codes, exact).values(codes), exact) < enough:
+    if _error(_shift_zero_points(scheme, codes, exact).values(codes), exact) < enough:
         return BLOCK_ZERO
     return ORDER if _is_permuted(scheme, best) else ""
 
 
-def _shifted(scheme: Scheme, codes: Array, exact: Array) -> Scheme:
+def _shift_zero_points(scheme: Scheme, codes: Array, exact: Array) -> Scheme:
     """Return a scheme with the zero points that fit the codes best."""
     with np.errstate(all="ignore"):
         scale = np.repeat(scheme.scale, scheme.block, 1)[:, : codes.shape[1]]

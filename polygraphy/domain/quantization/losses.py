@@ -221,7 +221,7 @@ def with_exact(site: Site, exact: Array | None) -> Site:
     return evolve(site, exact=exact)
 
 
-def sampled(arrays: Sequence[Array], most: int = 1 << 16, axis: int | None = None) -> Array:
+def sample_elements(arrays: Sequence[Array], most: int = 1 << 16, axis: int | None = None) -> Array:
     """Return elements of an activation on several data: all of them, or so many, the smallest and
     the largest among them. With an axis, they are in one row for each channel.
     """

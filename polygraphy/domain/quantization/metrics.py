@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.tensors.aliases import Array
-from polygraphy.domain.tensors.parts import Layout, UnresolvedError, labeled
+from polygraphy.domain.tensors.parts import Layout, UnresolvedError, label_parts
 from polygraphy.domain.tensors.precision import is_float
 
 Values = Mapping[str, Any]
@@ -88,7 +88,7 @@ class RmsRatio:
             yield 0, ...
             return
         try:
-            labels, parts = labeled(layout, shape)
+            labels, parts = label_parts(layout, shape)
         except UnresolvedError:
             yield 0, ...
             return

@@ -85,9 +85,11 @@ class Rules:
     def askers(self, site: int) -> list[str]:
         """Return the nodes because of which a site is quantized."""
         names = {self.sites[site].name, self.sites[site].name + RAW}
-        return [node.name for node in self.nodes if not names.isdisjoint(self._asked(node))]
+        return [
+            node.name for node in self.nodes if not names.isdisjoint(self._requested_tensors(node))
+        ]
 
-    def _asked(self, node: FloatNode) -> tuple[str, ...]:
+    def _requested_tensors(self, node: FloatNode) -> tuple[str, ...]:
         """Return the tensors that a node may ask for."""
         asked = self.asks.get(node.name, "nothing")
         if asked == "nothing":
@@ -104,7 +106,7 @@ class Rules:
         return [
             node.name
             for node in self.nodes
-            if not names.isdisjoint(self._asked(node))
+            if not names.isdisjoint(self._requested_tensors(node))
             and not any(name.endswith(RAW) for name in node.reads)
         ]
 

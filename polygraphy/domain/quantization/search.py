@@ -107,7 +107,7 @@ class SetSearch:
     def _order(self) -> list[str]:
         return self._rules.candidates
 
-    def predicted(self, without: frozenset[str]) -> float:
+    def predict(self, without: frozenset[str]) -> float:
         """Return the square of what is expected to be left."""
         sites = self.sites(without)
         if sites not in self._predicted:
@@ -124,7 +124,7 @@ class SetSearch:
                 return Search([], value, self.runs, curve=self._curve)
             names = self._order
             for size in range(1, len(names) + 1):
-                found, is_complete = self._of_size(size)
+                found, is_complete = self._search_size(size)
                 if found is not None:
                     kept = self._smaller(found)
                     break
@@ -159,9 +159,9 @@ class SetSearch:
             pass
         return proven
 
-    def _of_size(self, size: int) -> tuple[Sequence[str] | None, bool]:
+    def _search_size(self, size: int) -> tuple[Sequence[str] | None, bool]:
         """Return a set of a size that is enough, and whether all sets of that size were tried."""
-        ranked, is_all = self._ranked(size)
+        ranked, is_all = self._rank_sets(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
         distinct = {self.sites(one) for _, one in ranked}
         is_complete = is_all and len(distinct) <= allowed and size <= 2
@@ -178,26 +178,26 @@ class SetSearch:
     def _target_power(self) -> float:
         """The prediction that corresponds to the target, by what all sites lose together."""
         everything = self._known[self.sites(frozenset())]
-        predicted = self.predicted(frozenset())
+        predicted = self.predict(frozenset())
         if not 0 < everything < inf or self._target <= 0:
             return inf
         return max(predicted * (self._target / everything) ** 2, self._target**2)
 
-    def _ranked(self, size: int) -> tuple[list[tuple[float, frozenset[str]]], bool]:
+    def _rank_sets(self, size: int) -> tuple[list[tuple[float, frozenset[str]]], bool]:
         """Return sets of some size by what is expected to be left, and whether these are all."""
         names = self._order
         if comb(len(names), size) <= _ENUMERATED:
             sets = {frozenset(one) for one in combinations(names, size)}
             is_all = True
         else:
-            sets, is_all = self._grown(size), False
+            sets, is_all = self._grow_sets(size), False
         ranked = sorted(
-            ((self.predicted(one), one) for one in sets),
+            ((self.predict(one), one) for one in sets),
             key=lambda pair: (pair[0], sorted(pair[1])),
         )
         return ranked, is_all
 
-    def _grown(self, size: int) -> set[frozenset[str]]:
+    def _grow_sets(self, size: int) -> set[frozenset[str]]:
         """Return sets of some size that grow from nodes and groups around a site."""
         groups = [frozenset([name]) for name in self._order]
         for number in range(len(self._rules.sites)):
@@ -214,7 +214,7 @@ class SetSearch:
                 for base in level.get(before, ())
                 if len(base | group) == count
             }
-            level[count] = [*islice(sorted(made, key=self.predicted), _BEAM)]
+            level[count] = [*islice(sorted(made, key=self.predict), _BEAM)]
         return set(level[size])
 
     def _smaller(self, names: Sequence[str]) -> Sequence[str]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from polygraphy.domain.accuracy.output_rows import is_coarse, row_in_words, uniform_in_words
-from polygraphy.domain.accuracy.summarizing import failed_in_words, passed_in_words, worst_row
+from polygraphy.domain.accuracy.summarizing import failure_sentence, pass_sentence, worst_row
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.results.results import short_names
 from polygraphy.domain.states.comparing import step_table, steps_in_words
-from polygraphy.domain.tensors.naming import counted, enumerated, some_of
+from polygraphy.domain.tensors.naming import count_text, join_words, some_of
 
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow
@@ -48,15 +48,15 @@ def summary_of(
         results: what was found besides, each with its ``kind``.
     """
     if culprits:
-        return blamed_in_words(culprits)
+        return culprit_sentence(culprits)
     failed = not all(each.passed for each in comparisons)
     if problems and not failed:
         return problems[-1].message
     if failed:
-        return f"{failed_in_words(comparisons)}{_worst_of(comparisons)}."
+        return f"{failure_sentence(comparisons)}{_worst_of(comparisons)}."
     if comparisons:
         doubts = doubts_in_words(comparisons)
-        return " ".join(filter(None, (passed_in_words(comparisons), doubts)))
+        return " ".join(filter(None, (pass_sentence(comparisons), doubts)))
     said = (_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND)
     found = [sentence for sentence in said if sentence]
     if found and verdict in ("passed", "failed"):
@@ -64,7 +64,7 @@ def summary_of(
     return _PLAIN.get(verdict, f"{verdict}.")
 
 
-def blamed_in_words(culprits: Sequence[Mapping[str, Any]]) -> str:
+def culprit_sentence(culprits: Sequence[Mapping[str, Any]]) -> str:
     """Describe who is to blame, and for what."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
@@ -89,7 +89,7 @@ def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
     total, agreed, (low, high) = facts["total"], facts["agreed"], facts["interval"]
     share = f"{_percent(agreed / total)} %" if total else "none"
     yield (
-        f"{agreed} of {counted(total, 'sample')} {'has' if agreed == 1 else 'have'} the same"
+        f"{agreed} of {count_text(total, 'sample')} {'has' if agreed == 1 else 'have'} the same"
         f" prediction in {facts['output']!r} ({share}; 95 % interval {_percent(low)} to"
         f" {_percent(high)} %); {total - agreed} changed."
     )
@@ -116,7 +116,7 @@ def _points(share: float) -> str:
     return f"{100 * share:+.1f}"
 
 
-def _linted(facts: Mapping[str, Any]) -> str:
+def _lint_sentence(facts: Mapping[str, Any]) -> str:
     levels = [entry["level"] for entry in facts["entries"]]
     counts = [
         f"{levels.count(level)} {word}{'s' * (levels.count(level) != 1)}"
@@ -129,7 +129,7 @@ def _linted(facts: Mapping[str, Any]) -> str:
     return f"{' and '.join(counts)}; first: {_sentence(first['message'])}"
 
 
-def _differed(facts: Mapping[str, Any]) -> str:
+def _difference_sentence(facts: Mapping[str, Any]) -> str:
     found = facts["differences"]
     if not found:
         return "The models are the same."
@@ -152,11 +152,11 @@ def _sparse(facts: Mapping[str, Any]) -> str:
 def _consists_of(facts: Mapping[str, Any]) -> str:
     graph = facts["model"].get("graph", facts["model"])
     parts = [
-        counted(len(graph[key]) if isinstance(graph[key], list) else graph[key], noun)
+        count_text(len(graph[key]) if isinstance(graph[key], list) else graph[key], noun)
         for key, noun in _PARTS.items()
         if key in graph
     ]
-    return f"The model has {enumerated(parts)}." if parts else ""
+    return f"The model has {join_words(parts)}." if parts else ""
 
 
 _PARTS = {"node_count": "node", "weights": "weight", "inputs": "input", "outputs": "output"}
@@ -168,7 +168,7 @@ def _holds(facts: Mapping[str, Any]) -> str:
     ]
     odd = [tensor["name"] for tensor in tensors if tensor["peculiarities"]]
     iterations = sum(run["iterations"] for run in facts["runs"])
-    facts_of_all = f"{counted(len(tensors), 'tensor')} in {counted(iterations, 'iteration')}"
+    facts_of_all = f"{count_text(len(tensors), 'tensor')} in {count_text(iterations, 'iteration')}"
     if not odd:
         return f"{facts_of_all}, without NaN or infinity."
     return f"{facts_of_all}; {len(odd)} with NaN or infinity, first: {odd[0]!r}."
@@ -176,11 +176,11 @@ def _holds(facts: Mapping[str, Any]) -> str:
 
 def _uses(facts: Mapping[str, Any]) -> str:
     outputs = sum(bool(use["is_output"]) for use in facts["tensors"])
-    total = counted(len(facts["tensors"]), "tensor")
+    total = count_text(len(facts["tensors"]), "tensor")
     return f"{total}, of which {outputs} {'is an output' if outputs == 1 else 'are outputs'}."
 
 
-def _installed(facts: Mapping[str, Any]) -> str:
+def _installed_sentence(facts: Mapping[str, Any]) -> str:
     backends = [each for each in facts["sections"] if each["title"] == "Backends"]
     names = [name for each in backends for name, found in each["facts"] if found != _ABSENT]
     return f"Installed: {', '.join(names)}." if names else "No backend is installed."
@@ -197,15 +197,15 @@ def _sentence(text: Any) -> str:
 
 
 _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "lint": _linted,
-    "differences": _differed,
+    "lint": _lint_sentence,
+    "differences": _difference_sentence,
     "compatibility": _could_run,
     "sparsity": _sparse,
     "model": _consists_of,
     "data": _holds,
-    "accuracy": lambda facts: f"{counted(len(facts['comparisons']), 'saved comparison')}.",
+    "accuracy": lambda facts: f"{count_text(len(facts['comparisons']), 'saved comparison')}.",
     "tensors": _uses,
-    "environment": _installed,
+    "environment": _installed_sentence,
 }
 """Results of other commands that a sentence can say."""
 
@@ -217,7 +217,7 @@ def doubts_in_words(
     said = [uniform_in_words(each.outputs, each.parties) for each in comparisons]
     if not comparisons:
         bare = [f"{one['name']!r} is {one['uniform']}" for one in validation if one["uniform"]]
-        said = [f"{enumerated(bare[:_MOST_NAMES])}, so the match says little."] if bare else []
+        said = [f"{join_words(bare[:_MOST_NAMES])}, so the match says little."] if bare else []
     return " ".join(dict.fromkeys(filter(None, said)))
 
 
@@ -228,15 +228,15 @@ def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
         return ""
     hold = "holds" if len(bad) == 1 else "hold"
     first = f"first {bad[0]['name']!r} of {bad[0]['runner']}"
-    return f"{len(bad)} of {counted(len(validation), 'output')} {hold} NaN or infinity, {first}."
+    return f"{len(bad)} of {count_text(len(validation), 'output')} {hold} NaN or infinity, {first}."
 
 
-def validated_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
+def validation_sentence(validation: Sequence[Mapping[str, Any]]) -> str:
     """Return how many outputs were looked into that hold neither NaN nor infinity."""
     if not validation:
         return ""
     hold = "holds" if len(validation) == 1 else "hold"
-    return f"{counted(len(validation), 'output')} {hold} neither NaN nor infinity."
+    return f"{count_text(len(validation), 'output')} {hold} neither NaN nor infinity."
 
 
 PASSED, FAILED, ERROR, SKIPPED = "passed", "failed", "error", "skipped"
@@ -266,7 +266,7 @@ def checks_of(document: Document) -> list[Check]:
     """Return every check, and where there is none the verdict as one; there is one that did not
     pass if the verdict says so.
     """
-    checks = [*_outputs(document), *_validity(document), *_reported(document.results)]
+    checks = [*_outputs(document), *_validity(document), *_result_checks(document.results)]
     checks += [
         Check(_command(document), each.kind, ERROR, each.message) for each in document.errors
     ]
@@ -308,7 +308,7 @@ def _validity(document: Document) -> Iterator[Check]:
         )
 
 
-def _reported(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+def _result_checks(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
     """Yield the checks among what commands found besides."""
     for result in results:
         if result["kind"] == "lint":
@@ -427,7 +427,7 @@ def advice_on_outputs(
     if is_rounding and not _is_coarse(failing):
         yield Advice(
             "Rounding explains every difference: use the rounding limit as tolerance.",
-            _held_to_rounding(command) if runs else "",
+            _with_auto_tolerance(command) if runs else "",
         )
         return
     if diagnosis and "--load-outputs" in words and not _knows_inside(comparisons):
@@ -451,7 +451,7 @@ def advice_on_outputs(
         yield Advice(
             "Compare each layer with its own rounding limit: a layer that still fails is wrong"
             " by itself.",
-            _held_to_rounding(command),
+            _with_auto_tolerance(command),
         )
 
 
@@ -553,7 +553,7 @@ _NAMED = "--runner"
 """The flag of a backend with a name and options of its own."""
 
 
-def _held_to_rounding(command: str) -> str:
+def _with_auto_tolerance(command: str) -> str:
     """Return a command line with the tolerances 'auto', in place of those that it has."""
     words = _without(_words(command), _TOLERANCES)
     return command_line("run", words[2:], {"rtol": "auto", "atol": "auto"})

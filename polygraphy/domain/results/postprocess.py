@@ -11,7 +11,7 @@ import numpy.typing as npt
 from polygraphy.domain.arithmetic.passes.blocks import Kind, kind_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.results.results import IterationResult
-from polygraphy.domain.tensors.naming import PerOutput, kept_setting, value_for
+from polygraphy.domain.tensors.naming import PerOutput, copy_setting, value_for
 
 TopK = Union[int, tuple[int, int]]
 """How many elements, and along which axis (default: the last one)."""
@@ -38,10 +38,10 @@ class TopKPostprocessFunc:
         Raises:
             UsageError: a number is not positive, or an axis is no whole number.
         """
-        self.k: PerOutput[TopK] = 10 if k is None else kept_setting(k)
+        self.k: PerOutput[TopK] = 10 if k is None else copy_setting(k)
         choices = self.k.values() if isinstance(self.k, Mapping) else [self.k]
         for choice in choices:
-            _unpacked(choice)
+            _unpack_choice(choice)
 
     def __call__(self, iter_result: IterationResult) -> IterationResult:
         """Return the same outputs, or their indices in their place.
@@ -96,7 +96,7 @@ def _falling(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ~integers
 
 
-def _unpacked(choice: TopK) -> tuple[int, int]:
+def _unpack_choice(choice: TopK) -> tuple[int, int]:
     """Return number and axis; UsageError when they are not what they should be."""
     k, axis = choice if isinstance(choice, (tuple, list)) else (choice, -1)
     for number in (k, axis):
@@ -108,7 +108,7 @@ def _unpacked(choice: TopK) -> tuple[int, int]:
 
 
 def _indices(name: str, value: Any, choice: TopK) -> npt.NDArray[np.intp]:
-    k, axis = _unpacked(choice)
+    k, axis = _unpack_choice(choice)
     array = np.asarray(value)
     try:
         return top_k(array, k, axis)

@@ -116,11 +116,11 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         vars(self).update(state)
 
     def __repr__(self) -> str:
-        entries = ", ".join(f"({key!r}, {_listed(values)})" for key, values in self.items())
+        entries = ", ".join(f"({key!r}, {_list_text(values)})" for key, values in self.items())
         return f"{type(self).__name__}([{entries}])"
 
 
-def _listed(values: Sequence[Any]) -> str:
+def _list_text(values: Sequence[Any]) -> str:
     """Return a list as text, of a long one its beginning."""
     shown = ", ".join(map(repr, values[:_SHOWN]))
     more = len(values) - _SHOWN
@@ -243,7 +243,7 @@ class IterationResult(dict[str, Any]):
         """Take what a pickle says besides the outputs; NVIDIA's says those, too."""
         outputs = their_items(state)
         if outputs is not None:
-            self.__init__(_loaded(outputs))  # type: ignore[misc]
+            self.__init__(_load_arrays(outputs))  # type: ignore[misc]
         vars(self).update(state)
 
     def with_outputs(self, outputs: Mapping[str, Any]) -> IterationResult:
@@ -278,20 +278,20 @@ class IterationResult(dict[str, Any]):
     __hash__ = None
 
     def __repr__(self) -> str:
-        outputs = ", ".join(f"{name!r}: {_described(array)}" for name, array in self.items())
+        outputs = ", ".join(f"{name!r}: {_describe_array(array)}" for name, array in self.items())
         return (
             f"IterationResult({{{outputs}}}, runtime={self.runtime!r},"
             f" runner_name={self.runner_name!r})"
         )
 
 
-def _described(array: Any) -> str:
+def _describe_array(array: Any) -> str:
     """Return data type and shape of an array: its elements would hide everything else."""
     dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", None)
     return repr(array) if dtype is None or shape is None else f"{dtype}{list(shape)}"
 
 
-def _loaded(outputs: Mapping[str, Any]) -> dict[str, Any]:
+def _load_arrays(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return arrays in place of the stand-ins that NVIDIA's pickles have for them."""
     return {
         name: array.load() if hasattr(array, "load") else array for name, array in outputs.items()

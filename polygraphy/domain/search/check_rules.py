@@ -49,7 +49,7 @@ class Finished:
     timed_out: bool = False
 
 
-def _compiled(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+def _compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
     return tuple(map(_pattern, patterns))
 
 
@@ -237,7 +237,7 @@ class CheckRules:
 
     fail_codes: Collection[int] = ()
     ignored_codes: Collection[int] = ()
-    patterns: tuple[re.Pattern[str], ...] = field(default=(), converter=_compiled)
+    patterns: tuple[re.Pattern[str], ...] = field(default=(), converter=_compile_patterns)
     skip_codes: Collection[int] = (SKIP_CODE,)
     is_ours: bool = False
 

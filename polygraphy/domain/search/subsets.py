@@ -133,7 +133,7 @@ def smallest_good_set(
         return None
     if is_good([]):
         return []
-    return [items[position] for position in sorted(_needed([], False, everything, is_good))]
+    return [items[position] for position in sorted(_needed_items([], False, everything, is_good))]
 
 
 def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]) -> list[int]:
@@ -144,7 +144,7 @@ def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]
     return positions[:count]
 
 
-def _needed(
+def _needed_items(
     kept: list[int],
     has_grown: bool,
     rest: list[int],
@@ -159,8 +159,8 @@ def _needed(
         return rest
     middle = len(rest) // 2
     first, second = rest[:middle], rest[middle:]
-    of_second = _needed(kept + first, True, second, is_good)
-    of_first = _needed(kept + of_second, bool(of_second), first, is_good)
+    of_second = _needed_items(kept + first, True, second, is_good)
+    of_first = _needed_items(kept + of_second, bool(of_second), first, is_good)
     return of_first + of_second
 
 
@@ -217,7 +217,7 @@ def next_questions(
         if not pending or len(questions) >= count:
             break
         assumed = pending.popleft()
-        question = _asked(search, {**known, **assumed})
+        question = _next_question(search, {**known, **assumed})
         if question is None:
             continue
         questions.setdefault(question)
@@ -225,7 +225,9 @@ def next_questions(
     return [*questions]
 
 
-def _asked(search: Callable[[Callable[[Q], Outcome]], Any], known: Mapping[Q, Outcome]) -> Q | None:
+def _next_question(
+    search: Callable[[Callable[[Q], Outcome]], Any], known: Mapping[Q, Outcome]
+) -> Q | None:
     """Return the first question without an answer; None where the search ends before."""
 
     def test(question: Q) -> Outcome:

@@ -84,7 +84,7 @@ def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
     return value.astype(like.dtype, copy=False)
 
 
-def filled(pair: StatePair, value: Any, end: int) -> Any:
+def filled_slots(pair: StatePair, value: Any, end: int) -> Any:
     """Return the slots of a state that have been written."""
     if pair.kind in (GROWS, SLOTS) and pair.axis is not None and value.shape[pair.axis] > end:
         return value[(slice(None),) * (pair.axis % value.ndim) + (slice(0, end),)]

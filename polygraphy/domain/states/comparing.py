@@ -198,14 +198,14 @@ class StepFigures:
             self.parties,
             self.judged,
             len(self._rows),
-            list(_folded(self._rows)),
+            list(_fold_rows(self._rows)),
             wrong,
             [row for row in self._rows if row.is_flip and row.is_tie][:MOST_ROWS],
             held if others_agree else [],
         )
 
 
-def _folded(rows: Sequence[StepRow]) -> Iterator[StepRow]:
+def _fold_rows(rows: Sequence[StepRow]) -> Iterator[StepRow]:
     """Yield steps in at most ten rows: those in a row that passed as one; the first wrong ones and
     the last.
     """
@@ -222,10 +222,10 @@ def _folded(rows: Sequence[StepRow]) -> Iterator[StepRow]:
         head = groups[max(0, first - 2) : max(0, first - 2) + MOST_ROWS - 2]
         left = [row for group in groups for row in group if row.first > head[-1][-1].first][:-1]
         groups = [*head, *([left] if left else []), groups[-1][-1:]]
-    yield from (_joined(group) for group in groups)
+    yield from (_join_rows(group) for group in groups)
 
 
-def _joined(group: Sequence[StepRow]) -> StepRow:
+def _join_rows(group: Sequence[StepRow]) -> StepRow:
     if len(group) == 1:
         return group[0]
     errors = [row.error for row in group if row.error is not None]

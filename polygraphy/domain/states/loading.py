@@ -37,8 +37,8 @@ from polygraphy.domain.states.roles import (
     TOKENS,
     TOTAL,
     Roles,
+    describe_unreached,
     roles_of,
-    unreached,
 )
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
@@ -296,7 +296,7 @@ class StepLoader:
     def __len__(self) -> int:
         return self.iterations
 
-    def of_model(self, model: Any) -> StepLoader:
+    def for_model(self, model: Any) -> StepLoader:
         """Return the loader of the same steps of another model."""
         return StepLoader(
             model,
@@ -366,7 +366,7 @@ class StepLoader:
         tokens = self._tokens(total)
         for line in plan.lines():
             self._note(line)
-        left = unreached(plan.roles.limits, total, lengths[0] if lengths else 0)
+        left = describe_unreached(plan.roles.limits, total, lengths[0] if lengths else 0)
         if left:
             self._note(f"Not reached: {'; '.join(left)}.")
         yield from self._feeds(plan, lengths, tokens)
@@ -374,7 +374,7 @@ class StepLoader:
     def _feeds(
         self, plan: StatePlan, lengths: Sequence[int], tokens: Mapping[str, Array]
     ) -> Iterator[StepFeed]:
-        loaded = None if isinstance(self._data, DataLoader) else self._loaded()
+        loaded = None if isinstance(self._data, DataLoader) else self._load_inputs()
         past = 0
         constants: dict[str, Array] = {}
         judged = plan.roles.judged
@@ -392,7 +392,7 @@ class StepLoader:
                 for name, role in plan.roles.of.items()
                 if role in (TOKENS, CHUNK, CONSTANT) and name not in drawn
             ]
-            drawn.update(self._drawn(plan, missing, index, length, past))
+            drawn.update(self._draw_inputs(plan, missing, index, length, past))
             constants.update(
                 {name: drawn[name] for name in missing if plan.roles.of[name] == CONSTANT}
             )
@@ -461,7 +461,7 @@ class StepLoader:
                 self._check_tokens(known, total)
                 rows[name] = np.array(known[:total], dtype)
             else:
-                drawn = self._generated({name: [1, total]}, 0)[name]
+                drawn = self._generate({name: [1, total]}, 0)[name]
                 rows[name] = drawn.reshape(-1)
         return rows
 
@@ -480,14 +480,14 @@ class StepLoader:
                 hint=f"Use at most --steps {max(1, len(tokens) - self._first_length() + 1)}.",
             )
 
-    def _drawn(
+    def _draw_inputs(
         self, plan: StatePlan, names: Sequence[str], index: int, length: int, past: int
     ) -> dict[str, Array]:
         if not names:
             return {}
-        return self._generated({name: plan.shape(name, length, past) for name in names}, index)
+        return self._generate({name: plan.shape(name, length, past) for name in names}, index)
 
-    def _generated(self, shapes: Mapping[str, Sequence[int]], index: int) -> dict[str, Array]:
+    def _generate(self, shapes: Mapping[str, Sequence[int]], index: int) -> dict[str, Array]:
         data = self._data if isinstance(self._data, DataLoader) else DataLoader()
         loader = data.drawing_from(data.seed, None)
         loader.iterations = index + 1
@@ -506,7 +506,7 @@ class StepLoader:
             self._note(note)
         return drawn
 
-    def _loaded(self) -> Iterator[Mapping[str, Any]]:
+    def _load_inputs(self) -> Iterator[Mapping[str, Any]]:
         """Yield the inputs that were given."""
         if self.input_metadata is not None:
             facts = self.model_facts

@@ -18,7 +18,7 @@ from polygraphy.domain.states.names import (
     pairs_by_config,
     pairs_by_name,
 )
-from polygraphy.domain.tensors.naming import enumerated
+from polygraphy.domain.tensors.naming import join_words
 
 GROWS, SLOTS, REPLACED = "grows", "slots", "replaced"
 CONSTANT, BRANCH = "constant", "constant in a branch"
@@ -164,8 +164,8 @@ def state_pairs(
         for pair in by_graph
         if _is_stale(pair, by_graph, tensors)
     ]
-    conflicts += _swapped(graph, by_graph, tensors)
-    for output, name in _left_over(graph, pairs, taken):
+    conflicts += _find_swapped(graph, by_graph, tensors)
+    for output, name in _remaining_pair(graph, pairs, taken):
         kind, axis = _kind_by_shape(tensors[output], tensors[name])
         pairs[output] = StatePair(output, name, kind, axis, "order")
     if not pairs:
@@ -204,7 +204,7 @@ def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str,
     )
 
 
-def _swapped(
+def _find_swapped(
     graph: Graph, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> list[Conflict]:
     """Return two outputs that changed places: all other states come in the order of their inputs,
@@ -230,7 +230,7 @@ def _swapped(
 _PAIR = 2
 
 
-def _left_over(
+def _remaining_pair(
     graph: Graph, pairs: Mapping[str, StatePair], taken: Collection[str]
 ) -> list[tuple[str, str]]:
     """Return the only output and the only input that are left, if they are like the states that are
@@ -310,13 +310,13 @@ def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
             near = close_matches(one, known) or list(known)[:8]
             raise UsageError(
                 f"--state {output}:{name}: the model has no {what} {one!r}.",
-                hint=f"It has {enumerated([repr(each) for each in near])}.",
+                hint=f"It has {join_words([repr(each) for each in near])}.",
             )
     made, read = outputs[output], inputs[name]
     if not _is_same_kind(made, read):
         raise UsageError(
-            f"--state {output}:{name}: output {output!r} is {_described(made)}, which input"
-            f" {name!r}, {_described(read)}, does not accept.",
+            f"--state {output}:{name}: output {output!r} is {_describe(made)}, which input"
+            f" {name!r}, {_describe(read)}, does not accept.",
             hint="Pair an output with an input of the same type and rank.",
         )
     for pair in _pairs_in(graph):
@@ -326,7 +326,7 @@ def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
     return StatePair(output, name, kind, axis, "--state")
 
 
-def _described(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     shape = "" if tensor.shape is None else f" {list(tensor.shape)}"
     return f"{tensor.dtype}{shape}"
 
@@ -507,12 +507,12 @@ _Operands = Iterable[tuple[int, dict[str, Any]]]
 """Operands from which a state may come, and what becomes known of it on the way."""
 
 
-def _joined(node: Node, at: int, step: _Step) -> _Operands:
+def _through_concat(node: Node, at: int, step: _Step) -> _Operands:
     changes = {"kind": step.kind or GROWS, "axis": _first(step, node.attribute("axis", 0))}
     return [(position, changes) for position in range(len(node.inputs))]
 
 
-def _written(node: Node, at: int, step: _Step) -> _Operands:
+def _through_scatter(node: Node, at: int, step: _Step) -> _Operands:
     axis = node.attribute("axis", -2 if node.op == "TensorScatter" else 0)
     return [(0, {"kind": SLOTS, "axis": _first(step, axis)})]
 
@@ -523,11 +523,11 @@ def _recurrent(node: Node, at: int, step: _Step) -> _Operands:
     return [(position, {"kind": REPLACED})] if position is not None and is_last else []
 
 
-def _kept(node: Node, at: int, step: _Step) -> _Operands:
+def _through_keeping(node: Node, at: int, step: _Step) -> _Operands:
     return [(_KEEPING[node.op][at], {"kind": REPLACED})] if at in _KEEPING[node.op] else []
 
 
-def _attended(node: Node, at: int, step: _Step) -> _Operands:
+def _through_attention(node: Node, at: int, step: _Step) -> _Operands:
     if node.op == "Attention":
         is_standard = node.domain != "com.microsoft"
         operands, axis = ({1: 4, 2: 5}, 2) if is_standard else ({1: 4}, 3)
@@ -538,7 +538,7 @@ def _attended(node: Node, at: int, step: _Step) -> _Operands:
     return [(operands[at], {"kind": GROWS, "axis": _first(step, axis)})]
 
 
-def _carried(node: Node, at: int, step: _Step) -> _Operands:
+def _through_loop(node: Node, at: int, step: _Step) -> _Operands:
     """Return the first value of a state of a Scan or a Loop."""
     if node.op == "Loop":
         return [(at + 2, {"kind": REPLACED})] if at < len(node.inputs) - 2 else []
@@ -546,11 +546,11 @@ def _carried(node: Node, at: int, step: _Step) -> _Operands:
     return [(at, {"kind": REPLACED})] if at < count else []
 
 
-def _chosen(node: Node, at: int, step: _Step) -> _Operands:
+def _through_where(node: Node, at: int, step: _Step) -> _Operands:
     return [(position, {"kind": step.kind or SLOTS}) for position in (1, 2)]
 
 
-def _turned(node: Node, at: int, step: _Step) -> _Operands:
+def _through_transpose_axis(node: Node, at: int, step: _Step) -> _Operands:
     return [(0, {"axis": _through_transpose(node, step.axis)})]
 
 
@@ -564,14 +564,14 @@ def _operand_read(node: Node, at: int, step: _Step) -> _Operands:
 
 
 _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
-    "Concat": _joined,
-    **dict.fromkeys(_WRITES, _written),
+    "Concat": _through_concat,
+    **dict.fromkeys(_WRITES, _through_scatter),
     **dict.fromkeys(_RECURRENT, _recurrent),
-    **dict.fromkeys(_KEEPING, _kept),
-    **dict.fromkeys((*_ATTENTION, "Attention"), _attended),
-    **dict.fromkeys(("Loop", "Scan"), _carried),
-    "Where": _chosen,
-    "Transpose": _turned,
+    **dict.fromkeys(_KEEPING, _through_keeping),
+    **dict.fromkeys((*_ATTENTION, "Attention"), _through_attention),
+    **dict.fromkeys(("Loop", "Scan"), _through_loop),
+    "Where": _through_where,
+    "Transpose": _through_transpose_axis,
 }
 
 
@@ -616,4 +616,4 @@ def describe_pairs(pairs: Sequence[StatePair]) -> str:
         )
         if (count := sum(pair.kind.startswith(kind) for pair in pairs))
     ]
-    return f"States: {first}{more} ({', '.join(kinds)}; from {enumerated(list(sources))})."
+    return f"States: {first}{more} ({', '.join(kinds)}; from {join_words(list(sources))})."

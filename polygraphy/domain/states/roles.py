@@ -291,7 +291,7 @@ def _limits(
                     yield Limit(f"table {name!r} of positions", shape[0])
 
 
-def unreached(limits: Collection[Limit], positions: int, prompt: int) -> list[str]:
+def describe_unreached(limits: Collection[Limit], positions: int, prompt: int) -> list[str]:
     """Return what a run does not reach, in words, with the steps that would.
 
     Args:

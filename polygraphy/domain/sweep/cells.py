@@ -91,7 +91,7 @@ def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
                     party,
                     runner,
                     environment,
-                    _asked(plan, model, shaped, seed),
+                    _reference_request(plan, model, shaped, seed),
                 )
 
 
@@ -103,7 +103,7 @@ def _applying(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Words]]:
     return [(title, flags) for title, flags in found if flags is not None] or [("", ())]
 
 
-def _asked(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
+def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
     row = plan.reference
     if row.outputs:
         return Asked("", (), row.outputs, row.inputs)

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from polygraphy.domain.sweep.cells import cells_meant
 from polygraphy.domain.sweep.plan import Known
-from polygraphy.domain.tensors.naming import counted, enumerated
+from polygraphy.domain.tensors.naming import count_text, join_words
 
 PASSED, FAILED, INCONCLUSIVE, FLAKY = "passed", "failed", "inconclusive", "flaky"
 ERROR, CRASHED, HUNG, MEMORY = "error", "crashed", "timeout", "memory"
@@ -147,7 +147,7 @@ def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
     )
 
 
-def known_among(
+def mark_known_failures(
     rows: Sequence[Row], known: Sequence[Known], today: str, names: Sequence[str] | None = None
 ) -> tuple[list[Row], list[str]]:
     """Return rows with the reasons of those failures that are known, and what is to be said of the
@@ -179,7 +179,9 @@ def known_among(
     return made, notes
 
 
-def compared(rows: Sequence[Row], baseline: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+def compare_with_baseline(
+    rows: Sequence[Row], baseline: Mapping[str, Mapping[str, Any]]
+) -> list[Row]:
     """Return rows with what is new since a baseline: the rows of an earlier sweep, by name."""
     return [evolve(row, changes=[*_changes(row, baseline.get(row.name)), *row.changes])
             for row in rows]  # fmt: skip
@@ -255,22 +257,22 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
     culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
                 for row in failed}  # fmt: skip
-    causes = {(row.model, _said(row)): culprits[row.key]
+    causes = {(row.model, _failure_reason(row)): culprits[row.key]
               for row in failed if row.state == ERROR and culprits[row.key]}  # fmt: skip
     for row in failed:
-        said = (row.model, _said(row))
+        said = (row.model, _failure_reason(row))
         blamed = culprits[row.key] or (causes.get(said) if row.state == ERROR else None)
-        group = _diagnosed(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
+        group = _culprit_group(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
         found.setdefault(group.cause, []).append(row)
         first.setdefault(group.cause, group)
     made = [evolve(first[cause], cells=[row.name for row in found[cause]]) for cause in found]
     return sorted(made, key=lambda group: (-len(group.cells), group.cause))
 
 
-def _diagnosed(culprit: Mapping[str, Any]) -> Group:
+def _culprit_group(culprit: Mapping[str, Any]) -> Group:
     """Return the group of a culprit: of one node, party and pass."""
     nodes = [str(node) for node in culprit.get("nodes") or ()]
-    what = f"{culprit.get('op') or ''} {enumerated(list(map(repr, nodes[:4])))}".strip()
+    what = f"{culprit.get('op') or ''} {join_words(list(map(repr, nodes[:4])))}".strip()
     by = f" by {culprit['rewrite']}" if culprit.get("rewrite") else ""
     cause = f"{what or 'Data'}: {culprit.get('cause')}{by} ({culprit.get('party')})"
     remedy = culprit.get("remedy") or {}
@@ -290,10 +292,10 @@ def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
         return Group(f"Outputs differ, {why}: {first}", ())
     if row.state in (HUNG, MEMORY):
         return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())
-    return Group(f"{row.state}: {_said(row)[:_LONGEST]}", ())
+    return Group(f"{row.state}: {_failure_reason(row)[:_LONGEST]}", ())
 
 
-def _said(row: Row) -> str:
+def _failure_reason(row: Row) -> str:
     """Return why a cell fails, without its model and numbers."""
     return _NUMBER.sub("N", row.summary.replace(row.model, "MODEL").partition("\n")[0])
 
@@ -361,10 +363,10 @@ class SweepOutcome:
         """What it comes to, in a sentence or two."""
         counts = Counter(row.state for row in self.rows)
         if self.rows and counts[MISSING] == len(self.rows):
-            return f"{counted(len(self.rows), 'cell')}; none was run."
+            return f"{count_text(len(self.rows), 'cell')}; none was run."
         known = sum(bool(row.known) for row in self.rows)
         words = [f"{count} {state}" for state, count in counts.most_common() if state != PASSED]
-        text = f"{counts[PASSED]} of {counted(len(self.rows), 'cell')} passed"
+        text = f"{counts[PASSED]} of {count_text(len(self.rows), 'cell')} passed"
         text += f"; {', '.join(words)}" if words else ""
         if known:
             text += f"; {known} of the failures {'is' if known == 1 else 'are'} known"
@@ -376,4 +378,4 @@ class SweepOutcome:
             parts = [f"{changes[kind]} {kind}" for kind in kinds if changes[kind]]
             text += f"; since the baseline: {', '.join(parts) or 'nothing new'}"
         causes = len(self.groups)
-        return f"{text}; {counted(causes, 'cause')}." if causes else f"{text}."
+        return f"{text}; {count_text(causes, 'cause')}." if causes else f"{text}."

@@ -222,7 +222,7 @@ def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
         raise _bad(what, f"has {flag}, but every cell loads the inputs of the reference", hint)
 
 
-def known_of(data: Mapping[str, Any]) -> list[Known]:
+def known_failures(data: Mapping[str, Any]) -> list[Known]:
     """Return the known failures that a mapping, as of a TOML file, lists.
 
     Raises:
@@ -232,10 +232,10 @@ def known_of(data: Mapping[str, Any]) -> list[Known]:
     rows = data.get("known", [])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise _bad("known", "is not a list of tables", "write [[known]] above each")
-    return [_known(number, row) for number, row in enumerate(rows, 1)]
+    return [_known_failure(number, row) for number, row in enumerate(rows, 1)]
 
 
-def _known(number: int, row: Mapping[str, Any]) -> Known:
+def _known_failure(number: int, row: Mapping[str, Any]) -> Known:
     what = f"known failure {number}"
     _check_keys(what, row, ("cell", "reason", "until"))
     for key in ("cell", "reason"):

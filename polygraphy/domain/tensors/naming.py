@@ -19,7 +19,7 @@ def is_pattern(word: str) -> bool:
     return any(character in word for character in "*?[")
 
 
-def meant(word: str, known: Collection[str]) -> str | None:
+def match_name(word: str, known: Collection[str]) -> str | None:
     """Return the known name that a word means: itself, or the one tensor of an operation that it
     names, as ``image`` means TensorFlow's ``image:0`` where there is no ``image:1``; None for none.
     """
@@ -40,8 +40,8 @@ def matching(
     """Return the known names that some words mean.
 
     A word that is a known name means that name, even if it looks like a pattern; so does one that
-    is such a name but for the number of the tensor (see `meant`). Any other pattern means every
-    known name that it matches, case-sensitively, but none of those in `unless`.
+    is such a name but for the number of the tensor (see `match_name`). Any other pattern means
+    every known name that it matches, case-sensitively, but none of those in `unless`.
 
     Args:
         words: names and patterns, as of `fnmatch`.
@@ -54,7 +54,7 @@ def matching(
     """
     found: set[str] = set()
     for word in words:
-        name = meant(word, known)
+        name = match_name(word, known)
         if name is not None:
             found.add(name)
             continue
@@ -117,12 +117,12 @@ def typeable(command: str) -> str:
     import shlex
 
     def word(found: re.Match[str]) -> str:
-        return found[0] if found[0].isprintable() else _escaped(*shlex.split(found[0]))
+        return found[0] if found[0].isprintable() else _escape_word(*shlex.split(found[0]))
 
     return re.sub(r"""(?:'[^']*'|"'"|[^\s'"])+""", word, command)
 
 
-def _escaped(word: str) -> str:
+def _escape_word(word: str) -> str:
     """Return a word of a shell with escapes for what cannot be shown. What a command prints loses
     line breaks at its end, so that there only newer shells read it.
     """
@@ -139,22 +139,22 @@ def _escaped(word: str) -> str:
     return f"\"$(printf -- '{text}')\"" if is_printed else f"$'{text}'"
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """Return a number of things in words: ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def sets_of_data(count: int) -> str:
     """Return how many sets of inputs: ``1 set of data``, ``3 sets of data``."""
-    return f"{counted(count, 'set')} of data"
+    return f"{count_text(count, 'set')} of data"
 
 
 def differing(count: int, total: int, noun: str = "output") -> str:
     """Return how many differ in words: ``1 of 1 output differs``, ``2 of 3 outputs differ``."""
-    return f"{count} of {counted(total, noun)} differ{'s' if count == 1 else ''}"
+    return f"{count} of {count_text(total, noun)} differ{'s' if count == 1 else ''}"
 
 
-def enumerated(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Return words as people list them: ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
@@ -165,7 +165,7 @@ def some_of(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = 
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def shortened(text: str, most: int = 48) -> str:
+def shorten_text(text: str, most: int = 48) -> str:
     """Return a text in one line, without its middle where long: names differ at their ends."""
     text = " ".join(text.split())
     if len(text) <= most:
@@ -178,10 +178,10 @@ T = TypeVar("T")
 PerOutput = Union[T, Mapping[str, T]]
 
 
-def kept_setting(setting: T) -> T:
+def copy_setting(setting: T) -> T:
     """Return a setting as it is now, whatever becomes of the dictionary or list that it is."""
     if isinstance(setting, Mapping):
-        return cast("T", {name: kept_setting(value) for name, value in setting.items()})
+        return cast("T", {name: copy_setting(value) for name, value in setting.items()})
     return cast("T", list(setting)) if isinstance(setting, list) else setting
 
 

@@ -59,11 +59,11 @@ def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPai
 
     No output is used twice. Outputs that find no partner come last, with None on the other side.
     """
-    return list(_paired(tuple(names0), tuple(names1)))
+    return list(_pair_names(tuple(names0), tuple(names1)))
 
 
 @lru_cache(maxsize=64)
-def _paired(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[OutputPair, ...]:
+def _pair_names(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[OutputPair, ...]:
     """Pair outputs; those of many iterations have the same names."""
     partner = {name: name for name in first if name in second}
     for match_position in (False, True):

@@ -2,8 +2,8 @@
 
 A `Layout` says it as the graph does, for any shape: operands that are joined along an axis, a
 constant that fills what a mask shuts out, padding, and the steps behind that move elements. It is
-data, and can be saved. `labeled` applies it to an output of known shape: by element the number of
-the part that it belongs to.
+data, and can be saved. `label_parts` applies it to an output of known shape: by element the number
+of the part that it belongs to.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class UnresolvedError(Exception):
     """The shape of an output does not tell where its parts are."""
 
 
-def labeled(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layout]]:
+def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layout]]:
     """Return by element the number of the part that it belongs to, and the leaves that the parts
     are. The labels are of the rank of `shape`, and of length 1 along each axis along which all
     elements belong to the same part.
@@ -172,7 +172,7 @@ def _labels(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Ar
     return _RULES[layout.kind](layout, shape, number)
 
 
-def _of_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     axis = _axis(layout.numbers[0], len(shape))
     lengths = list(layout.shape or (None,) * len(layout.operands))
     missing = shape[axis] - sum(one for one in lengths if isinstance(one, int))
@@ -198,7 +198,7 @@ def _of_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> A
     return np.concatenate(wide, axis)
 
 
-def _of_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     order = layout.numbers or tuple(range(len(shape)))[::-1]
     before = [0] * len(shape)
     for position, axis in enumerate(order):
@@ -207,7 +207,7 @@ def _of_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int])
     return made
 
 
-def _of_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     dims = list(layout.shape or ())
     known = [one for one in dims if isinstance(one, int)]
     if layout.shape is None or len(known) < len(dims) - 1:
@@ -222,13 +222,13 @@ def _of_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
     return made
 
 
-def _of_unsqueeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_unsqueeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     axes = {_axis(one, len(shape)) for one in layout.numbers}
     before = tuple(length for axis, length in enumerate(shape) if axis not in axes)
     return np.expand_dims(_labels(layout.operands[0], before, number), tuple(axes))
 
 
-def _of_squeeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_squeeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     rank = len(shape) + len(layout.numbers)
     axes = {_axis(one, rank) for one in layout.numbers}
     rest = iter(shape)
@@ -236,7 +236,7 @@ def _of_squeeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
     return _labels(layout.operands[0], before, number).squeeze(tuple(axes))
 
 
-def _of_take(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_slice(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     axis, start, stop, step = layout.numbers
     axis = _axis(axis, len(shape))
     length = None if layout.shape is None else layout.shape[axis]
@@ -252,7 +252,7 @@ def _of_take(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> A
     return labels.take(at, axis)
 
 
-def _of_choose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_selection(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     axis = _axis(layout.numbers[0], len(shape))
     length = None if layout.shape is None else layout.shape[axis]
     before = (*shape[:axis], length if isinstance(length, int) else 1, *shape[axis + 1 :])
@@ -262,7 +262,7 @@ def _of_choose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) ->
     return labels
 
 
-def _of_pad(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+def _label_pad(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     inside, padding = layout.operands
     begins, ends = layout.numbers[: len(shape)], layout.numbers[len(shape) :]
     before = tuple(one - a - b for one, a, b in zip(shape, begins, ends, strict=True))
@@ -283,14 +283,14 @@ def _axis(axis: int, rank: int) -> int:
 
 
 _RULES: Mapping[str, Callable[[Layout, Shape, Callable[[Layout], int]], Array]] = {
-    "join": _of_join,
-    "transpose": _of_transpose,
-    "reshape": _of_reshape,
-    "unsqueeze": _of_unsqueeze,
-    "squeeze": _of_squeeze,
-    "take": _of_take,
-    "choose": _of_choose,
-    "pad": _of_pad,
+    "join": _label_join,
+    "transpose": _label_transpose,
+    "reshape": _label_reshape,
+    "unsqueeze": _label_unsqueeze,
+    "squeeze": _label_squeeze,
+    "take": _label_slice,
+    "choose": _label_selection,
+    "pad": _label_pad,
 }
 
 
@@ -299,7 +299,7 @@ def place_of(output: str, labels: Array, number: int, shape: Sequence[int]) -> s
 
     Args:
         output: the name of the output.
-        labels: what `labeled` returns, of any axes of length 1.
+        labels: what `label_parts` returns, of any axes of length 1.
         number: that of the part.
         shape: that of the output.
     """

@@ -141,7 +141,7 @@ def in_float(array: Any) -> Any:
     return array.astype(np.float32) if narrow else array
 
 
-def narrowed(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
+def narrow_array(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
     """Round an array to a narrower floating-point type.
 
     NaN and infinities stay what they are. A finite element that the type cannot hold becomes its

@@ -8,8 +8,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from polygraphy.adapters.onnx.edit.copying import mended
-from polygraphy.binding import keyed
+from polygraphy.adapters.onnx.edit.copying import restore_differences
+from polygraphy.binding import bound_function
 from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.two_models import plan_copies, suspects
 from polygraphy.domain.model import EVERYTHING, ModelSource
@@ -57,7 +57,9 @@ def network(**changes):
 
 def graph_of(model, folder):
     onnx.save(model, folder / "model.onnx")
-    return keyed(describe_file, "onnx")(ModelSource(str(folder / "model.onnx")), EVERYTHING).graph
+    return bound_function(describe_file, "onnx")(
+        ModelSource(str(folder / "model.onnx")), EVERYTHING
+    ).graph
 
 
 def run(model):
@@ -74,7 +76,7 @@ def test_a_mended_model_computes_what_the_reference_does(tmp_path, fault, consta
     before = wrong.SerializeToString(deterministic=True)
     pairing = pair_graphs(graph_of(wrong, tmp_path), graph_of(right, tmp_path))
     plan = plan_copies(pairing, suspects(pairing))
-    made = mended(wrong, right, plan)
+    made = restore_differences(wrong, right, plan)
     onnx.checker.check_model(made)
     assert not np.allclose(run(wrong), run(right))
     np.testing.assert_allclose(run(made), run(right), rtol=1e-6)
@@ -103,7 +105,7 @@ def test_only_what_is_named_is_taken_from_the_reference(tmp_path):
     assert len(found) == 4
     [bias] = [one for one in found if one.weights == (("b", "b"),)]
     [alpha] = [one for one in found if one.attribute == "alpha"]
-    [node] = mended(wrong, right, plan_copies(pairing, [bias, alpha])).graph.node
+    [node] = restore_differences(wrong, right, plan_copies(pairing, [bias, alpha])).graph.node
     taken = {one.name: one.f for one in node.attribute}
     assert (taken, node.input[1]) == ({"alpha": 1.5, "beta": 0.25}, "w")
     assert node.input[2] != "b"

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnxruntime.placement import (
+    _providers_of_log,
+    _providers_of_session,
     _reasons,
-    _reported,
-    _written,
     place_nodes,
     placements_of,
 )
@@ -57,14 +57,14 @@ def session(**parts: list[str]) -> Any:
     ("log", "first"), [(SPLIT, WANTED), (COMPILED, "OpenVINOExecutionProvider")]
 )
 def test_an_older_version_writes_it_to_its_log(log: str, first: str) -> None:
-    assert _written(log, session(), 2) == {0: first, 1: CPU}
-    assert _written(WHOLE, session(), 2) == {0: CPU, 1: CPU}
-    assert _written("", session(), 2) == {}
+    assert _providers_of_log(log, session(), 2) == {0: first, 1: CPU}
+    assert _providers_of_log(WHOLE, session(), 2) == {0: CPU, 1: CPU}
+    assert _providers_of_log("", session(), 2) == {}
 
 
 def test_a_newer_version_reports_it() -> None:
     made = session(**{WANTED: ["polygraphy_node_0", "Memcpy"], CPU: ["polygraphy_node_1"]})
-    assert _reported(made) == {0: WANTED, 1: CPU}
+    assert _providers_of_session(made) == {0: WANTED, 1: CPU}
     assert placements_of(made, WANTED).summary() == (
         f"1 of 3 nodes runs on {CPU} instead of {WANTED}: Relu."
     )

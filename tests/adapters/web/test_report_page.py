@@ -23,7 +23,7 @@ from polygraphy.domain.report.document import plain
 from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.sweep.outcome import Group, SweepOutcome
 from polygraphy.domain.sweep.outcome import Row as SweepRow
-from polygraphy.domain.tensors.naming import shortened
+from polygraphy.domain.tensors.naming import shorten_text
 from tests.support.helpers.report_rows import chain, document, rows, sweep_document
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
@@ -152,8 +152,8 @@ def test_what_is_not_finite_is_counted() -> None:
 
 
 def test_long_names_keep_both_ends() -> None:
-    assert shortened("a" * 50 + "b" * 50, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"
-    assert shortened("short", 11) == "short"
+    assert shorten_text("a" * 50 + "b" * 50, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"
+    assert shorten_text("short", 11) == "short"
 
 
 def test_culprits_are_shown_with_what_was_tried() -> None:

@@ -87,7 +87,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(share: float, tmp_path: Pat
 
     def left(nodes: tuple[str, ...]) -> float:
         off = set(range(len(opened.sites))) - rules.quantized(nodes)
-        return metric(outputs(opened.mixed(off)), right)
+        return metric(outputs(opened.float_at_sites(off)), right)
 
     fewest = next(
         size

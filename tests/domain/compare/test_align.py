@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from polygraphy.domain.compare.pairwise import aligned
+from polygraphy.domain.compare.pairwise import align_shapes
 from tests.domain.strategies import shapes
 
 
@@ -17,7 +17,7 @@ def numbered(shape: Any) -> Any:
 
 
 def align(value: Any, reference: Any) -> tuple[Any, Any]:
-    found = aligned(value, reference, check_shapes=False)
+    found = align_shapes(value, reference, check_shapes=False)
     assert found is not None
     return found
 
@@ -25,7 +25,7 @@ def align(value: Any, reference: Any) -> tuple[Any, Any]:
 @given(shapes, st.booleans())
 def test_equal_shapes_are_left_alone(shape: Any, check_shapes: bool) -> None:
     value, reference = numbered(shape), numbered(shape)
-    found = aligned(value, reference, check_shapes=check_shapes)
+    found = align_shapes(value, reference, check_shapes=check_shapes)
     assert found is not None
     assert found[0] is value
     assert found[1] is reference
@@ -36,9 +36,9 @@ def test_different_shapes_are_aligned_only_if_allowed_and_possible(one: Any, oth
     if one == other:
         return
     value, reference = numbered(one), numbered(other)
-    assert aligned(value, reference, check_shapes=True) is None
+    assert align_shapes(value, reference, check_shapes=True) is None
     possible = value.size == reference.size
-    assert (aligned(value, reference, check_shapes=False) is not None) == possible
+    assert (align_shapes(value, reference, check_shapes=False) is not None) == possible
 
 
 @given(shapes, st.data())

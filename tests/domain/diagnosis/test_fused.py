@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.fused import region, replaced, traced
+from polygraphy.domain.diagnosis.fused import region, replaced_nodes, trace_suspects
 from polygraphy.domain.diagnosis.pairing import Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
@@ -62,7 +62,7 @@ def fused(graph: Graph) -> Graph:
 
 def test_a_fused_node_stands_for_the_nodes_between_tensors_that_both_have():
     model = Side(plain())
-    assert replaced(model, Side(fused(plain())), 0) == (0, 1, 2)
+    assert replaced_nodes(model, Side(fused(plain())), 0) == (0, 1, 2)
     assert region(model, "y", ["l"]) == (3,)
 
 
@@ -79,7 +79,7 @@ def test_the_node_is_named_that_a_folded_weight_came_from(fault, node, cause):
     model = plain(**fault)
     pairing = pair_graphs(fused(model), fused(plain()))
     side = Side(model)
-    found = traced(suspects(pairing), pairing, side)
+    found = trace_suspects(suspects(pairing), pairing, side)
     assert {side.identity(i) for one in found for i in one.nodes} == {node}
     assert {one.cause for one in found} == {cause}
 
@@ -108,6 +108,6 @@ def test_a_convolution_lost_its_bias_only_where_the_normalisation_does_not_expla
     right = evolve(right, weights=tuple({**held, "folded b": folded}.values()))
     pairing = pair_graphs(fused(plain(**fault)), right)
     side = Side(model)
-    [found] = traced(suspects(pairing), pairing, side)
+    [found] = trace_suspects(suspects(pairing), pairing, side)
     assert [side.identity(index) for index in found.nodes] == [node]
     assert found.cause == cause

@@ -18,7 +18,7 @@ from polygraphy.domain.diagnosis.headroom import (
     worst_of,
 )
 from polygraphy.domain.tensors.datatype import DataType
-from polygraphy.domain.tensors.precision import narrowed
+from polygraphy.domain.tensors.precision import narrow_array
 
 HALF = Range.of(DataType.FLOAT16)
 
@@ -46,7 +46,7 @@ def loss(
         {each: pair(values) for each, values in reads.items()},
         {name: (exact, rounded if made is None else np.asarray(made, np.float16))},
         {
-            each: narrowed(np.asarray(values, np.float32), DataType.FLOAT16)[1]
+            each: narrow_array(np.asarray(values, np.float32), DataType.FLOAT16)[1]
             for each, values in (weights or {}).items()
         },
         HALF,

@@ -15,9 +15,9 @@ from polygraphy.domain.sweep.outcome import (
     SLOWER,
     Row,
     SweepOutcome,
-    compared,
+    compare_with_baseline,
     groups_of,
-    known_among,
+    mark_known_failures,
     row_of,
 )
 from polygraphy.domain.sweep.plan import Known
@@ -84,7 +84,7 @@ def test_what_is_new_since_a_baseline() -> None:
         (passing, []),
     ]
     for row, changes in cases:
-        assert list(compared([row], before)[0].changes) == changes
+        assert list(compare_with_baseline([row], before)[0].changes) == changes
 
 
 def test_known_failures_do_not_count_until_they_expire() -> None:
@@ -94,14 +94,14 @@ def test_known_failures_do_not_count_until_they_expire() -> None:
         evolve(ROW, name="o a", state="failed"),
     ]
     known = [Known("m*", "r"), Known("n*", "s"), Known("o*", "t", "2026-01-01"), Known("x", "u")]
-    made, notes = known_among(rows, known, "2026-01-02")
+    made, notes = mark_known_failures(rows, known, "2026-01-02")
     assert [row.known for row in made] == ["r", "", ""]
     assert len(notes) == 3
     assert "n a passes" in notes[0]
     assert "expired on 2026-01-01" in notes[1]
     assert "matches no cell" in notes[2]
     assert [row.name for row in SweepOutcome(made).new_failures] == ["o a"]
-    made, _ = known_among(rows, known, "2026-01-01")
+    made, _ = mark_known_failures(rows, known, "2026-01-01")
     assert [row.known for row in made] == ["r", "", "t"]
     assert SweepOutcome(made).exit_code == 0
     assert SweepOutcome(made, is_strict=True).exit_code == 1

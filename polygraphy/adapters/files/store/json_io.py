@@ -200,14 +200,14 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
 
 
 def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
-    def restored(fields: dict[str, Any]) -> dict[str, Any]:
+    def restore_fields(fields: dict[str, Any]) -> dict[str, Any]:
         for key, value in fields.items():
             if type(value) is str and value in deferred:
                 fields[key] = deferred[value]
         return fields
 
     try:
-        return json.loads(text, object_hook=restored if deferred else None)
+        return json.loads(text, object_hook=restore_fields if deferred else None)
     except json.JSONDecodeError as error:
         raise ContentError(_complaint(error)) from error
     except UnicodeDecodeError as error:

@@ -43,8 +43,8 @@ from polygraphy.adapters.onnx_common.messages import all_nodes, graphs_of
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.errors import ModelError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
-from polygraphy.domain.tensors.naming import counted, some_of
-from polygraphy.domain.tensors.precision import NarrowingLoss, narrowed
+from polygraphy.domain.tensors.naming import count_text, some_of
+from polygraphy.domain.tensors.precision import NarrowingLoss, narrow_array
 from polygraphy.logger import G_LOGGER, LogMode
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class NarrowedWeights:
         """
         source = original(tensor, self._weights) if is_placeholder(tensor) else tensor
         in_file = is_stored(source)
-        array, loss = narrowed(elements(source), self._dtype)
+        array, loss = narrow_array(elements(source), self._dtype)
         if made is not tensor:
             copy_fields(tensor, made, "name", *DATA_FIELDS)
         made.name, made.data_type = made.name or tensor.name, self._dtype.onnx()
@@ -134,7 +134,7 @@ class NarrowedWeights:
             tell = G_LOGGER.warning if at < _NAMED else G_LOGGER.verbose
             tell(f"Weight {one.name!r} {verb} {self._dtype}: {one}.")
         if len(found) > _NAMED:
-            more = counted(len(found) - _NAMED, "more weight")
+            more = count_text(len(found) - _NAMED, "more weight")
             G_LOGGER.warning(f"{more} {plural} {self._dtype}; -v lists all.")
 
 
@@ -198,7 +198,7 @@ def _with_wide_statistics(
                 continue
             tensors = [known[name] for name in node.input[1:] if name in known]
             tensors = [original(t, weights) if is_placeholder(t) else t for t in tensors]
-            if any(narrowed(elements(tensor), dtype)[1].clamped for tensor in tensors):
+            if any(narrow_array(elements(tensor), dtype)[1].clamped for tensor in tensors):
                 kept.update(names_of(node))
     if kept:
         G_LOGGER.info(

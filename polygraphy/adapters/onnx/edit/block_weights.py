@@ -46,13 +46,13 @@ def block_weight(
     """
     for node in region:
         if node.op_type == "MatMulNBits":
-            return _of_blocks(node, constant, exact)
+            return _block_weight(node, constant, exact)
         if node.op_type in ("MatMulInteger", "ConvInteger") and len(node.input) > 1:
-            return _of_integers(node, constant, exact)
+            return _integer_weight(node, constant, exact)
     return None
 
 
-def _of_integers(
+def _integer_weight(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, None] | None:
     codes, stem = constant(node.input[1]), node.input[1].removesuffix("_quantized")
@@ -67,7 +67,7 @@ def _of_integers(
     return scheme, codes.astype(numpy.float64), exact, None
 
 
-def _of_blocks(
+def _block_weight(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, Packing] | None:
     options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
@@ -79,14 +79,14 @@ def _of_blocks(
     if packed is None or scale is None or (given and stored is None):
         return None
     count = -(-columns // block)
-    codes = _unpacked(packed.reshape(rows, -1), bits)[:, : count * block][:, :columns]
+    codes = _unpack_codes(packed.reshape(rows, -1), bits)[:, : count * block][:, :columns]
     scales = scale.astype(numpy.float64).reshape(rows, count)
     if stored is None:
         zeros = numpy.full(scales.shape, float(2 ** (bits - 1)))
     elif is_float(stored):
         zeros = stored.astype(numpy.float64).reshape(rows, count)
     else:
-        zeros = _unpacked(stored.reshape(rows, -1), bits)[:, :count]
+        zeros = _unpack_codes(stored.reshape(rows, -1), bits)[:, :count]
     scheme = Scheme(f"uint{bits}", scales, zeros, 1, block)
     turned = None if exact is None or exact.ndim != 2 else exact.T
     matches = turned is not None and turned.shape == codes.shape
@@ -94,14 +94,14 @@ def _of_blocks(
     return scheme, codes, turned if matches else None, packing
 
 
-def _unpacked(rows: Array, bits: int) -> Array:
+def _unpack_codes(rows: Array, bits: int) -> Array:
     """Return codes of bytes, the low bits first."""
     parts = [(rows >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
     codes: Array = numpy.stack(parts, -1).reshape(len(rows), -1).astype(numpy.float64)
     return codes
 
 
-def _packed(codes: Array, bits: int) -> Array:
+def _pack_codes(codes: Array, bits: int) -> Array:
     per_byte = 8 // bits
     short = -codes.shape[1] % per_byte
     padded = numpy.pad(codes.astype(numpy.uint8), ((0, 0), (0, short)))
@@ -112,7 +112,7 @@ def _packed(codes: Array, bits: int) -> Array:
     return made
 
 
-def restored_integers(
+def store_integers(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
     """Store a weight that MatMulInteger or ConvInteger reads again, by another scheme."""
@@ -136,7 +136,9 @@ def restored_integers(
             held[name].CopyFrom(onnx.numpy_helper.from_array(array, name))
 
 
-def repacked(model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme) -> None:
+def repack_blocks(
+    model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
+) -> None:
     """Store a weight of blocks again, by another scheme."""
     packing: Packing = site.packing
     node = next((one for one in region if one.op_type == "MatMulNBits"), None)
@@ -151,12 +153,12 @@ def repacked(model: ModelProto, region: Sequence[NodeProto], site: Site, scheme:
     shape = tuple(held[node.input[2]].dims)
     prefix = f"{site.name}//repaired"
     arrays = {
-        f"{prefix}_codes": _packed(padded, packing.bits).reshape(rows, count, -1),
+        f"{prefix}_codes": _pack_codes(padded, packing.bits).reshape(rows, count, -1),
         f"{prefix}_scale": scheme.scale.astype(kind).reshape(shape),
     }
     middle = float(2 ** (packing.bits - 1))
     if packing.has_zero_points or numpy.any(scheme.zero_point != middle):
-        arrays[f"{prefix}_zero"] = _packed(scheme.zero_point, packing.bits).reshape(-1)
+        arrays[f"{prefix}_zero"] = _pack_codes(scheme.zero_point, packing.bits).reshape(-1)
     for name, array in arrays.items():
         add_weight(model, onnx.numpy_helper.from_array(array), name)
     rest = [*node.input][4:]

@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx_common.messages import copy_of, inputs_of
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import Detail
 from polygraphy.domain.model.description import DRIVING_INPUT, unbounded_tensors
-from polygraphy.domain.tensors.naming import counted, matching
+from polygraphy.domain.tensors.naming import count_text, matching
 from polygraphy.domain.tensors.shapes import Shape
 from polygraphy.logger import G_LOGGER
 
@@ -62,7 +62,7 @@ class OverrideInputShapes(BaseLoader):
                 rank = _rank(inputs[name])
                 if rank is not None and rank != len(shape):
                     G_LOGGER.warning(
-                        f"Input {name!r} has {counted(rank, 'dimension')} in the model, but"
+                        f"Input {name!r} has {count_text(rank, 'dimension')} in the model, but"
                         f" {len(shape)} in its new shape."
                     )
                 set_shape(inputs[name], shape)

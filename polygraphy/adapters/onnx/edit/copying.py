@@ -41,7 +41,7 @@ from polygraphy.domain.diagnosis.two_models import (
 )
 from polygraphy.domain.errors import UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 
 
-def mended(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
+def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
     """Return a copy of a model with what a plan takes from the reference; both stay as they are."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
@@ -110,7 +110,9 @@ def _weight(graph: GraphProto, name: str) -> TensorProto:
     raise KeyError(name)
 
 
-def altered(model: ModelProto, output: str, variant: Variant, *, asks: bool = False) -> ModelProto:
+def alter_node(
+    model: ModelProto, output: str, variant: Variant, *, asks: bool = False
+) -> ModelProto:
     """Return a copy of a model in which the node that makes a tensor is another; see the port."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
@@ -235,13 +237,13 @@ class CopyNodes(BaseLoader):
         pairing = pair_graphs(graph_with_weights(model), graph_with_weights(reference))
         chosen = self._selected_differences(pairing, model.graph)
         plan = plan_copies(pairing, chosen)
-        made = mended(model, reference, plan)
+        made = restore_differences(model, reference, plan)
         copied = {one.twin for one in plan.nodes}
         nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
         _drop_replaced(made.graph, required_tensors(model.graph) - required_tensors(made.graph))
         for one in chosen[:_SHOWN]:
             G_LOGGER.info(f"Undone: {one.change}.")
-        G_LOGGER.info(f"Copied {counted(len(chosen), 'difference')}.")
+        G_LOGGER.info(f"Copied {count_text(len(chosen), 'difference')}.")
         _warn_of_domains(model, nodes)
         _warn_of_versions(model, reference, nodes)
         return made

@@ -29,7 +29,7 @@ from polygraphy.adapters.onnx.storage.weights import makes_new_model, own_model
 from polygraphy.adapters.onnx_common.messages import copy_of, refuse_inner_name, weight_names
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
-from polygraphy.domain.tensors.naming import meant
+from polygraphy.domain.tensors.naming import match_name
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.logger import G_LOGGER
 
@@ -198,7 +198,7 @@ def incomplete_tensors(
 def _by_known_name(
     graph: GraphProto, wanted: list[Mapping[str, MetadataTuple]]
 ) -> list[dict[str, MetadataTuple]]:
-    """Return what is wanted by the names that the graph has for it; see `meant`."""
+    """Return what is wanted by the names that the graph has for it; see `match_name`."""
     known = {value.name for value in graph.input} | {value.name for value in graph.output}
     known.update(name for node in graph.node for name in node.output if name)
     known.update(tensor.name for tensor in graph.initializer)
@@ -206,7 +206,7 @@ def _by_known_name(
     for names in wanted:
         found.append({})
         for name, meta in names.items():
-            known_name = meant(name, known)
+            known_name = match_name(name, known)
             if known_name is None:
                 refuse_inner_name(graph, name)
                 raise UnknownNameError("Tensor", name, sorted(known))

@@ -78,7 +78,7 @@ class FloatGraph:
             self._arrays[name] = onnx.numpy_helper.to_array(self._weights[name])
         return self._arrays[name]
 
-    def of_shape(self, shape: Sequence[int]) -> Iterator[Array]:
+    def weights_with_shape(self, shape: Sequence[int]) -> Iterator[Array]:
         """Yield weights in floating point of a shape, or those that have it transposed."""
         for name, tensor in self._weights.items():
             dims = tuple(tensor.dims)

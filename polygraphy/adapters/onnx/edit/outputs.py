@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     own_model,
 )
 from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, weight_names
-from polygraphy.binding import keyed
+from polygraphy.binding import bound_function
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, InputError, UnknownNameError, UsageError
@@ -265,7 +265,7 @@ def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, A
     except BackendError as error:
         G_LOGGER.verbose(f"Trying the reference evaluator next: {error}")
         try:
-            return keyed(evaluate_constants, "onnx")(model, names)
+            return bound_function(evaluate_constants, "onnx")(model, names)
         except BackendError:
             raise error from None
 

@@ -44,7 +44,7 @@ def quantised_operands(model: ModelProto) -> list[QuantisedOperand]:
     ]
 
 
-def dequantised(model: ModelProto) -> ModelProto:
+def remove_quantization(model: ModelProto) -> ModelProto:
     """Return a copy of a model in which nodes read what was quantised as it was before, and weights
     in floating point; see the port.
     """
@@ -66,7 +66,7 @@ def dequantised(model: ModelProto) -> ModelProto:
     return copy
 
 
-def requantised(
+def copy_quantization(
     reference: ModelProto, model: ModelProto, places: Iterable[tuple[str, int, str]]
 ) -> ModelProto:
     """Return a copy of a model with operands quantised as they are in another; see the port."""

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.block_weights import block_weight, repacked, restored_integers
+from polygraphy.adapters.onnx.edit.block_weights import block_weight, repack_blocks, store_integers
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 from polygraphy.adapters.onnx.edit.integer_operators import as_pairs
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTISE,
     QUANTISE,
     SitePair,
-    finished,
     format_of,
     is_corrected,
     is_same_scheme,
@@ -25,6 +24,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     remove_identities,
     scheme_of_node,
     set_axis,
+    sort_nodes,
     typed_codes,
 )
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
@@ -110,9 +110,9 @@ class QuantizedModel:
 
     # Other forms of the model.
 
-    def switched(self, *, requantizes: bool = False) -> ModelProto:
+    def add_switches(self, *, requantizes: bool = False) -> ModelProto:
         """Return the model with one more input: which sites are on."""
-        copy, graph = self._copied()
+        copy, graph = self._copy_graph()
         between = self._between if requantizes else {}
         graph.input.append(
             onnx.helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.BOOL, [len(self.sites)])
@@ -123,16 +123,16 @@ class QuantizedModel:
             add_weight(copy, onnx.numpy_helper.from_array(numpy.int64(number)), at)
             graph.node.append(onnx.helper.make_node("Gather", [SWITCHES, at], [flag]))
             for on, exact, output in self._ends(copy, pair):
-                off = self._requantized(copy, number, exact) if number in between else exact
+                off = self._requantize_weight(copy, number, exact) if number in between else exact
                 graph.node.append(onnx.helper.make_node("Where", [flag, on, off], [output]))
-        return finished(copy)
+        return sort_nodes(copy)
 
     @cached_property
     def between(self) -> dict[int, tuple[int, ...]]:
         """Weights that a backend may quantize again, with the first sites around their nodes."""
         return {weight: (one, behind[0]) for weight, (one, behind) in self._between.items()}
 
-    def requantized(self, on: Collection[int]) -> list[int]:
+    def requantized_weights(self, on: Collection[int]) -> list[int]:
         """Return the weights that are off, and that a backend may quantize again."""
         return [
             weight
@@ -140,7 +140,7 @@ class QuantizedModel:
             if weight not in on and before in on and any(one in on for one in behind)
         ]
 
-    def _requantized(self, copy: ModelProto, number: int, exact: str) -> str:
+    def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
         """Return a weight that is quantized again where the tensors around its node are."""
         before, behind = self._between[number]
         array = self.sites[number].exact
@@ -210,20 +210,20 @@ class QuantizedModel:
             else:
                 return found
 
-    def mixed(self, off: Collection[int]) -> ModelProto:
+    def float_at_sites(self, off: Collection[int]) -> ModelProto:
         """Return the model with some sites in floating point."""
-        copy, graph = self._copied()
+        copy, graph = self._copy_graph()
         for pair in self._pairs:
             for on, exact, output in self._ends(copy, pair, folds=False):
                 name = exact if pair.number in off else on
                 graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
         remove_identities(graph)
         clean_model(copy)
-        return finished(copy)
+        return sort_nodes(copy)
 
     def marked(self) -> ModelProto:
         """Return the model in floating point, with the activations of its sites as outputs."""
-        copy = self.mixed(range(len(self.sites)))
+        copy = self.float_at_sites(range(len(self.sites)))
         made = {name for node in copy.graph.node for name in node.output}
         there = {value.name for value in copy.graph.output}
         copy.graph.output.extend(
@@ -254,8 +254,8 @@ class QuantizedModel:
         if scheme is None:
             return
         if pair.twin is not None:
-            repacked(self._model, pair.region, site, scheme)
-            restored_integers(self._model, pair.region, site, scheme)
+            repack_blocks(self._model, pair.region, site, scheme)
+            store_integers(self._model, pair.region, site, scheme)
             return
         prefix = f"{site.name}//repaired"
         kind = pair.kind
@@ -331,7 +331,7 @@ class QuantizedModel:
 
     # How it is put together.
 
-    def _copied(self) -> tuple[ModelProto, GraphProto]:
+    def _copy_graph(self) -> tuple[ModelProto, GraphProto]:
         copy: ModelProto = copy_of(self._model)
         del copy.graph.value_info[:]
         return copy, copy.graph
@@ -532,7 +532,7 @@ class QuantizedModel:
             _ALIKE * float(numpy.sqrt(numpy.mean(values**2))) if values.size else 0.0
         )
         for reference in self._references:
-            for array in reference.of_shape(values.shape):
+            for array in reference.weights_with_shape(values.shape):
                 error = float(numpy.sqrt(numpy.mean((array - values) ** 2)))
                 if error < least:
                     best, least = array, error

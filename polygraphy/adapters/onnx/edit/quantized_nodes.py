@@ -203,7 +203,7 @@ def _last(name: str, names: Mapping[str, str]) -> str:
     return name
 
 
-def finished(copy: ModelProto) -> ModelProto:
+def sort_nodes(copy: ModelProto) -> ModelProto:
     """Return a model whose nodes are in order."""
     sort(copy.graph)
     return copy

@@ -38,7 +38,7 @@ from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of
 from polygraphy.adapters.os.paths import readable_file, translate_os_errors
 from polygraphy.domain.errors import DamagedFileError, ModelError, UnknownNameError
 from polygraphy.domain.model import Detail
-from polygraphy.domain.model.sparsity import dense_groups, prunable_weights, pruned
+from polygraphy.domain.model.sparsity import dense_groups, prunable_weights, prune_array
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import cores
@@ -322,7 +322,7 @@ def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
             f"Weight {tensor.name!r} of shape {shape} cannot be created: {error}."
         ) from error
     if tensor.doc_string.endswith(_SPARSE) and axis is not None:
-        made = pruned(made, axis)
+        made = prune_array(made, axis)
     tensor.ClearField("doc_string")
     for entry in tensor.metadata_props:
         if entry.key == _DOCUMENTATION:
@@ -356,7 +356,7 @@ class PruneWeights(BaseLoader):
         threads = cores()
         for graph in all_graphs(model.graph):
             for name, tensor in graph_weights(graph, axes).items():
-                made = pruned(elements(tensor), axes[name], threads=threads)
+                made = prune_array(elements(tensor), axes[name], threads=threads)
                 put(tensor, made, in_file=is_stored(tensor))
         if axes:
             G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-def sanitized(model: ModelProto, *, fold_constants: bool = False) -> ModelProto:
+def sanitize_model(model: ModelProto, *, fold_constants: bool = False) -> ModelProto:
     """Return a copy of a model with inferred types, and with folded constants; see the port."""
     made: ModelProto = copy_of(model)
     with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It is only tried.

@@ -69,11 +69,11 @@ def expanded_nodes(model: ModelProto) -> int:
         total = 0
         for node in nodes:
             key = (domain_of(node.domain), node.op_type, node.overload)
-            total += of_function(key) if key in bodies else 1
+            total += count_in_function(key) if key in bodies else 1
             total += sum(count(graph.node) for graph in graphs_of(node))
         return total
 
-    def of_function(key: tuple[str, str, str]) -> int:
+    def count_in_function(key: tuple[str, str, str]) -> int:
         if key in entered:
             raise ModelError(f"Function {key[1]!r} of domain {key[0]!r} calls itself.")
         if key not in counts:
@@ -84,7 +84,7 @@ def expanded_nodes(model: ModelProto) -> int:
 
     total = count(model.graph.node)
     for key in bodies:
-        of_function(key)
+        count_in_function(key)
     return total
 
 

@@ -43,7 +43,7 @@ from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.diagnosis.regions import MOVES
 from polygraphy.domain.errors import BackendError, PolygraphyException
-from polygraphy.domain.rounding import GROWTH, moved
+from polygraphy.domain.rounding import GROWTH, move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.precision import (
@@ -52,7 +52,7 @@ from polygraphy.domain.tensors.precision import (
     in_float,
     is_float,
     limits_of,
-    narrowed,
+    narrow_array,
     with_digits,
 )
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -130,7 +130,7 @@ class OnnxNarrowModels:
         )
         return lambda feed: _Moved(computing, feed)
 
-    def widened(self, model: Any, like: Any = None) -> Any:
+    def widen_model(self, model: Any, like: Any = None) -> Any:
         made = widen_model(model)
         found = None if like is None else narrow_nodes(like)
         return made if found is None else _with_rounded_weights(made, like, *found)
@@ -281,7 +281,7 @@ class OnnxNarrowModel:
                 return with_digits(value, spacing)
             if name not in held:
                 ratio = step * spacing / float(numpy.finfo(numpy.float32).eps)
-                held[name] = moved(numpy.asarray(value), crc32(name.encode()), ratio)
+                held[name] = move_by_epsilons(numpy.asarray(value), crc32(name.encode()), ratio)
             return held[name]
 
         def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -323,7 +323,7 @@ class OnnxNarrowModel:
                 if not is_narrow or value is None:
                     continue
                 if name in self._weights:
-                    rounded, weights[name] = narrowed(numpy.asarray(value), self._dtype)
+                    rounded, weights[name] = narrow_array(numpy.asarray(value), self._dtype)
                 else:
                     rounded = numpy.asarray(value).astype(narrow)
                 operands[position] = rounded.astype(numpy.float32)
@@ -386,7 +386,7 @@ def _moving(
     def call(*inputs: Any, **options: Any) -> Any:
         made = run(*inputs, **options)
         return tuple(
-            each if _is_whole(each) else moved(each, number + at, times * GROWTH / 2)
+            each if _is_whole(each) else move_by_epsilons(each, number + at, times * GROWTH / 2)
             for at, each in enumerate(made)
         )
 

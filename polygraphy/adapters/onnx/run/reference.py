@@ -166,7 +166,7 @@ def _evaluate_outputs(evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]
 class ReferenceTrial:
     """Loads models and runs each once."""
 
-    def configured(
+    def with_settings(
         self,
         providers: Sequence[Any] | None,
         graph_optimization_level: str | None,

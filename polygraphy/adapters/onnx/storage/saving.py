@@ -62,7 +62,7 @@ from polygraphy.adapters.os.paths import (
 )
 from polygraphy.domain.errors import FileError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
-from polygraphy.termination import undisturbed
+from polygraphy.termination import defer_signals
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -195,7 +195,7 @@ def replace_together(
     replaced = {name: each for name, each in weights.items() if each.target.exists()}
     fresh = [each for name, each in weights.items() if name not in replaced]
     if not replaced or model.part is None:
-        with undisturbed():
+        with defer_signals():
             for staged in (*fresh, *replaced.values(), model):
                 staged.place()
         return
@@ -206,7 +206,7 @@ def replace_together(
         with staged_file(path) as between:
             _write_naming(bare, {name: file.name for name, file in second.items()}, between)
             between.finish()
-            with undisturbed():
+            with defer_signals():
                 for staged in fresh:
                     staged.place()
                 between.place()

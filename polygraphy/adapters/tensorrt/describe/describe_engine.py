@@ -304,7 +304,7 @@ def _facts(engine: Any) -> ModelFacts:
     record = record_of(engine)
     if record is not None and record.compute_dtypes:
         _tell(record.compute_dtypes.values(), "according to the network and the flags of its build")
-        lowered = _lowered(record.compute_dtypes.values())
+        lowered = _compute_precision(record.compute_dtypes.values())
         return ModelFacts(record.compute_dtypes, _input_hints(record), lowered=lowered)
     dtype = inspected_dtype(engine)
     if not dtype:
@@ -314,7 +314,7 @@ def _facts(engine: Any) -> ModelFacts:
         )
         return ModelFacts()
     _tell([dtype], "according to the engine inspector")
-    return ModelFacts({"": dtype}, lowered=_lowered([dtype]))
+    return ModelFacts({"": dtype}, lowered=_compute_precision([dtype]))
 
 
 def tensorrt_tf32() -> ComputePrecision:
@@ -322,7 +322,7 @@ def tensorrt_tf32() -> ComputePrecision:
     return ComputePrecision(TF32, (*CONVOLUTIONS, *PRODUCTS), "trt", "leave out --tf32")
 
 
-def _lowered(dtypes: Iterable[str]) -> ComputePrecision | None:
+def _compute_precision(dtypes: Iterable[str]) -> ComputePrecision | None:
     """Return how an engine computes float32 tensors, if in TF32, by the types of its outputs."""
     found = set(dtypes)
     return tensorrt_tf32() if TF32 in found and found <= {TF32, "float32"} else None

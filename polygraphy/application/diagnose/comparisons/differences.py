@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENC
 from polygraphy.application.diagnose.model_changes import Differences, find_changes
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.fused import traced
+from polygraphy.domain.diagnosis.fused import trace_suspects
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import Suspect, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
@@ -36,7 +36,7 @@ def find_differences(
     model, pairing, differing = case.model.proto, pair.pairing, suspects(pair.pairing)
     is_same_structure = len(differing) <= FEW_DIFFERENCES
     # The reference may be a graph that was optimized.
-    fused = None if is_same_structure else _optimized(case, pair, len(differing))
+    fused = None if is_same_structure else _optimize_alike(case, pair, len(differing))
     if fused is not None and most < LARGE / 3:
         return Differences()
     proven = prove_differences(case, *(fused or (pair, model, pairing, differing)), feed, expected)
@@ -94,7 +94,7 @@ def prove_differences(
 
         repaired = cache(lambda: open_model(pair.mend(model, pairing, chosen)))
     else:
-        needed = traced(needed, pairing, pair.pairing.model, differing)
+        needed = trace_suspects(needed, pairing, pair.pairing.model, differing)
     side = pair.pairing.model
     culprits = [_describe_difference(side, suspect, len(needed)) for suspect in needed]
     return Differences(culprits, repaired)
@@ -130,7 +130,7 @@ def add_copy_command(
     return evolve(differences, culprits=copied)
 
 
-def _optimized(
+def _optimize_alike(
     case: Case, pair: ModelPair, most: int
 ) -> tuple[ModelPair, Any, Pairing, list[Suspect]] | None:
     """Return the model as the backend optimizes it at that level where it differs least from the
@@ -139,11 +139,14 @@ def _optimized(
     """
     best: tuple[ModelPair, Any, Pairing, list[Suspect]] | None = None
     for level in pair.party.levels:
-        executed = _executed(pair.party, case.model.proto, level)
+        executed = _executed_graph(pair.party, case.model.proto, level)
         if executed is None:
             continue
         mine = graph_with_weights(executed)
-        for reference in (pair.reference.proto, _executed(pair.party, pair.reference.proto, level)):
+        for reference in (
+            pair.reference.proto,
+            _executed_graph(pair.party, pair.reference.proto, level),
+        ):
             if reference is None:
                 continue
             pairing = pair_graphs(mine, graph_with_weights(reference))
@@ -155,7 +158,7 @@ def _optimized(
     return best
 
 
-def _executed(party: SuspectedParty, model: Any, level: str) -> Any:
+def _executed_graph(party: SuspectedParty, model: Any, level: str) -> Any:
     """Return what a backend makes of a model at a level; None if it refuses the model."""
     try:
         return party.executed(model, level=level)

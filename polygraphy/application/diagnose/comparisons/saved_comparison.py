@@ -21,7 +21,7 @@ from polygraphy.application.diagnose.wrong_nodes import cumulative_errors
 from polygraphy.domain.diagnosis.culprit import TensorError
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import counted, sets_of_data
+from polygraphy.domain.tensors.naming import count_text, sets_of_data
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -133,7 +133,7 @@ def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str
     if sets < data:
         yield reasons.fewer_results(run.name, str(sets), sets_of_data(data))
     if run.more:
-        results = counted(sets + run.more, "result")
+        results = count_text(sets + run.more, "result")
         yield reasons.more_results(run.name, results, sets_of_data(data))
     yield from (f"{missing} in {run.name}" for missing in fitted.missing)
 

@@ -130,7 +130,7 @@ class Drift:
     def _next(self) -> dict[str, float]:
         try:
             if self._runs is None:
-                protos = [None, *(self._moved(seed) for seed in _SEEDS)]
+                protos = [None, *(self._move_weights(seed) for seed in _SEEDS)]
                 self._runs = [Run(self._who, self._who.load(proto)) for proto in protos]
             for number, run in enumerate(self._runs):
                 run.advance()
@@ -154,7 +154,7 @@ class Drift:
             if is_float(value)
         }  # fmt: skip
 
-    def _moved(self, seed: int) -> Any:
+    def _move_weights(self, seed: int) -> Any:
         return move_weights(self._who.model.proto, self._weights, seed)
 
     def _move_states(self, run: Run, seed: int) -> None:
@@ -442,13 +442,13 @@ def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -
 
 def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenModel) -> Party:
     """Return the party that runs a reference on the same data."""
-    right = loader.of_model(opened.proto)
+    right = loader.for_model(opened.proto)
     describe_model(right, opened.inputs, opened.facts)
     feeds = same_data(own, right, list(right))
     return Party(titles.REFERENCE, case.parties[0], opened, right.plan, feeds, opened.facts())
 
 
-def shared_feed(
+def feed_with_states(
     own: Party,
     right: Party,
     at: int,

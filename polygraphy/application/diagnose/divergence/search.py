@@ -158,7 +158,7 @@ class _Search:
         """Take tensors from the reference until the outputs match; then the fewest of them."""
         places: dict[str, Parting] = {}
         for _ in range(_ROUNDS):
-            made = self._made([*places.values()])
+            made = self._compute_with([*places.values()])
             if made is None:
                 return None
             if self._matches(made):
@@ -169,11 +169,11 @@ class _Search:
                 if not found:
                     return None
             places.update((one.border.tensor, one) for one in found)
-        made = self._made([*places.values()])
+        made = self._compute_with([*places.values()])
         if made is None or not self._matches(made):
             return None
         fewest = smallest_good_set(list(places.values()), self._test)
-        made = self._made(fewest or ())
+        made = self._compute_with(fewest or ())
         if not fewest or made is None:
             return None
         return Partings(fewest, made, self._theirs, self._same(made, fewest))
@@ -276,7 +276,7 @@ class _Search:
         model if all outputs match, and 0 if only what is taken is.
         """
         held = [*places.values(), *chosen]
-        made = self._made(held)
+        made = self._compute_with(held)
         if made is None:
             return 0
         if self._matches(made):
@@ -284,24 +284,24 @@ class _Search:
         return max(len(self._same(made, held)) - len(same) - len(chosen), 0)
 
     def _test(self, chosen: Sequence[Parting]) -> Outcome:
-        made = self._made(chosen)
+        made = self._compute_with(chosen)
         return Outcome.GOOD if made is not None and self._matches(made) else Outcome.BAD
 
     def _matches(self, made: Values) -> bool:
         found = self._case.differing(made, self._goal)
         return all(each.relative <= self._left for each in found.values())
 
-    def _made(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
+    def _compute_with(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
         """Return all tensors where some are taken from the reference; what was computed last is
         kept, because what helps is asked for again.
         """
         key = [(one.border.tensor, one.border.twin) for one in chosen]
         if self._last is None or self._last[0] != key:
             self._tries -= 1
-            self._last = key, self._computed(chosen)
+            self._last = key, self._compute(chosen)
         return self._last[1]
 
-    def _computed(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
+    def _compute(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
         taken = {one.border.tensor: one.expected for one in chosen}
         held = {**self._feed, **taken}
         try:
@@ -341,13 +341,13 @@ class _Search:
             for name in node.makes:
                 if name in made and name not in same:
                     twin = self._known_as.of(name, made[name], taken, node.op in MOVING)
-                    twin = twin or self._made_alike(node, name, made[name], same)
+                    twin = twin or self._same_result(node, name, made[name], same)
                     if twin is not None and twin not in taken:
                         same[name] = twin
                         taken.add(twin)
         return same
 
-    def _made_alike(
+    def _same_result(
         self, node: GraphNode, name: str, value: Any, same: Mapping[str, str]
     ) -> str | None:
         """Return the tensor that the same operator makes of the same in the reference, if it holds

@@ -97,7 +97,7 @@ def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResul
         path: where the model is, for command lines.
         dtype: ``fp16`` or ``bf16``.
     """
-    curves = [isolated_loss(found, dtype)] if found.losses else []
+    curves = [loss_by_node(found, dtype)] if found.losses else []
     return DiagnosisResult(
         found.verdict,
         _cast_culprits(found, path, dtype),
@@ -171,7 +171,7 @@ def diagnose_precision_loss(
     mine, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
     culprits = _cast_culprits(found, path, dtype, nodes)
-    curve = isolated_loss(found, dtype)
+    curve = loss_by_node(found, dtype)
     tensors = {other: name for name, other in pairing.tensors.items()}
     renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
     case.log.curves.append(evolve(curve, tensors=renamed))
@@ -219,7 +219,7 @@ def find_cast(
     return Remedy(command, True) if off.is_tolerable else None
 
 
-def isolated_loss(found: HalfPrecision, dtype: str) -> Curve:
+def loss_by_node(found: HalfPrecision, dtype: str) -> Curve:
     """Return what each node loses alone, tensor by tensor, as the root mean square."""
     limits = Range.of(half_type(dtype))
     tensors = [
@@ -272,7 +272,7 @@ def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     dtype, nodes = found
     wide = [{name: in_float(array) for name, array in feed.items()} for feed in feeds]
     share = len(nodes) / max(1, len(case.model.nodes))
-    return HalfModel(models.widened(case.model.proto), dtype, nodes, wide, share >= _MOST)
+    return HalfModel(models.widen_model(case.model.proto), dtype, nodes, wide, share >= _MOST)
 
 
 def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
@@ -285,9 +285,9 @@ def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
     """
     models = resolve(NarrowModels)
     if models.narrow_nodes(model) is not None:
-        return models.widened(model), models.widened(reference, like=model)
+        return models.widen_model(model), models.widen_model(reference, like=model)
     if models.narrow_nodes(reference) is not None:
-        return models.widened(model, like=reference), models.widened(reference)
+        return models.widen_model(model, like=reference), models.widen_model(reference)
     return None
 
 

@@ -133,7 +133,7 @@ class Quantised:
             notes.append(steps.quantized_alike(apart))
         if apart > _BESIDE * self._rms(made[number], goals[number]):
             return Skip("the models differ in more than quantization")
-        ranked = self._ranked(feeds[number])
+        ranked = self._rank_nodes(feeds[number])
         limit = _LEFT * most
         search = BoundedSearch(lambda some: self._off(some, sets, limit) <= limit)
         names = sorted(self.places, key=lambda name: -ranked[name])
@@ -215,7 +215,7 @@ class Quantised:
         off = self._case.judged(output, values[output], goals[output])
         return [evidence.wrong_part(output, off)] if off.part else []
 
-    def _ranked(self, feed: Feed) -> dict[str, float]:
+    def _rank_nodes(self, feed: Feed) -> dict[str, float]:
         """Return by node what quantising loses of what it reads."""
         held = trace_tensors(self._case.of(self._reference), self._party, feed).held
         weights = {weight.name: weight for weight in self._graph.all_weights}

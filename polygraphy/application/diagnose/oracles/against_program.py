@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisRe
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import deviation, said_of
+from polygraphy.domain.rounding import deviation, deviation_sentence
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.ports.diagnosing import OpenedProgram
 
@@ -81,7 +81,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         right = Oracle(source.name, sets, left_out)
         compared = right.beside(case, values)
         case.evidence.compared(right.name, right.left_out)
-        notes.append(said_of(compared.found, len(names), source.name))
+        notes.append(deviation_sentence(compared.found, len(names), source.name))
     if not compared:
         if len(case.parties) > 1:
             return Skip("the model computes what the program does")

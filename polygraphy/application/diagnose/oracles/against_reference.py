@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.rounding import said_of
+from polygraphy.domain.rounding import deviation_sentence
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
@@ -92,12 +92,12 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         case.evidence.compared(right.name, right.left_out)
         compared = right.beside(case, values)
         outputs = sum(name in expected[0] for name in case.model.outputs)
-        note = said_of(compared.found, outputs)
+        note = deviation_sentence(compared.found, outputs)
         rounded = None if narrow is None else _simulate_rounding(case, pair, feeds)
         lost = ""
         if rounded is not None:
             # Some backends compute in float32 what hardware would round.
-            lost = said_of(right.beside(case, rounded).found, outputs)
+            lost = deviation_sentence(right.beside(case, rounded).found, outputs)
             note = steps.with_rounding(party.name, note, str(narrow), lost)
         notes.append(note if outputs else "")
         notes += [steps.not_compared([reason]) for reason in right.left_out]

@@ -19,10 +19,10 @@ from polygraphy.application.diagnose.comparisons.step_runs import (
     Party,
     Run,
     SideBySide,
+    feed_with_states,
     output_names,
     reference_party,
     run_side_by_side,
-    shared_feed,
     state_names,
 )
 from polygraphy.application.diagnose.data import StepData
@@ -74,10 +74,10 @@ def diagnose_steps(case: Case, loader: StepLoader, reference: Any, search: Searc
         own = _with_states(own, loader, right.plan)
         conflicts = _other_wires(own, plan, right.plan)
         if plan.conflicts or conflicts:
-            return Found(_wired(case, own, loader, conflicts or plan.conflicts, right), case)
+            return Found(_check_wiring(case, own, loader, conflicts or plan.conflicts, right), case)
         return _beside(case, own, right, loader, reference, search)
     if plan.conflicts:
-        return Found(_wired(case, own, loader, plan.conflicts, None), case)
+        return Found(_check_wiring(case, own, loader, plan.conflicts, None), case)
     for party in case.parties[1:]:
         found = _beside(case, own, evolve(own, name=party.name, party=party), loader, None, search)
         if found.result.verdict != AGREE:
@@ -113,10 +113,12 @@ def _with_states(own: Party, loader: StepLoader, right: StatePlan) -> Party:
     ]
     if not more:
         return own
-    return _rewired(own, loader, [*((pair.output, pair.input) for pair in own.plan.pairs), *more])
+    return _rewire_states(
+        own, loader, [*((pair.output, pair.input) for pair in own.plan.pairs), *more]
+    )
 
 
-def _rewired(own: Party, loader: StepLoader, pairs: Sequence[tuple[str, str]]) -> Party:
+def _rewire_states(own: Party, loader: StepLoader, pairs: Sequence[tuple[str, str]]) -> Party:
     """Return a party that feeds other outputs back."""
     other = loader.with_states(pairs)
     describe_model(other, own.model.inputs, own.model.facts)
@@ -143,7 +145,7 @@ def _other_wires(own: Party, plan: StatePlan, right: StatePlan) -> list[Conflict
     ]
 
 
-def _wired(
+def _check_wiring(
     case: Case, own: Party, loader: StepLoader, conflicts: Sequence[Conflict], right: Party | None
 ) -> DiagnosisResult:
     """Return what is known without a run: outputs continue other inputs than they are named for.
@@ -155,7 +157,7 @@ def _wired(
     }
     wires = {**kept, **expected}
     known = {pair.output for pair in own.plan.pairs} | {*expected}
-    party = _rewired(own, loader, [(name, wires[name]) for name in wires if name in known])
+    party = _rewire_states(own, loader, [(name, wires[name]) for name in wires if name in known])
     first = None
     if right is None:
         first = explain_wires(case, party)
@@ -199,8 +201,8 @@ def _beside(
         )
         with case.attempt(titles.OWN_STATES) as notes:
             beside = run_side_by_side(judge)
-            notes.append(_said(own, beside))
-        if allowed := _allowed(judge):
+            notes.append(_describe_steps(own, beside))
+        if allowed := _harmless_differences(judge):
             with case.attempt(titles.NOT_COUNTED) as notes:
                 notes.append(steps.not_counted(allowed))
     except BackendError as error:
@@ -213,14 +215,14 @@ def _beside(
     return _search_step(case, judge, loader, beside, reference, search)
 
 
-def _allowed(judge: Judge) -> list[str]:
+def _harmless_differences(judge: Judge) -> list[str]:
     """Return what makes outputs differ without being a fault, in words."""
     feeds, plan = judge.own.feeds, judge.own.plan
     is_padded = any(padding(plan, feed) is not None for feed in feeds[:1])
     return [*judge.coarse, *([titles.HIDDEN_POSITIONS] if is_padded else [])]
 
 
-def _said(own: Party, beside: SideBySide) -> str:
+def _describe_steps(own: Party, beside: SideBySide) -> str:
     """Return what came of the steps, in words: also of states that differ without effect."""
     wrong = beside.first
     if wrong is None:
@@ -254,7 +256,7 @@ def _search_step(
     if at != wrong.at or changed:
         facts.append(evidence.state_left_wrong(changed[0] if changed else different[0], at))
     if at != wrong.at:
-        exchanged = _exchanged(judge, wrong, harmless)
+        exchanged = _correcting_states(judge, wrong, harmless)
         if exchanged:
             with case.attempt(titles.STATES_EXCHANGED) as notes:
                 notes.append(steps.exchanged_states(exchanged, wrong.at))
@@ -268,7 +270,7 @@ def _search_step(
     if result.verdict == FAULT and result.culprits:
         culprits = [evolve(each, facts=[*facts, *each.facts]) for each in result.culprits]
         result = evolve(result, culprits=culprits)
-        return Found(_proved(case, judge, result, found.case), found.case)
+        return Found(_prove_remedy(case, judge, result, found.case), found.case)
     if result.verdict == ILL_CONDITIONED:
         return found
     if reference is None:
@@ -317,14 +319,16 @@ def _first_on_equal_states(
         run.advance()
         if mine is not None:
             mine.advance()
-        feed = shared_feed(own, right, at, None if mine is None else mine.feed, run.feed, harmless)
+        feed = feed_with_states(
+            own, right, at, None if mine is None else mine.feed, run.feed, harmless
+        )
         if feed is None:
             step = own.feeds[wrong.at].step
             return reasons.states_differ_in_kind(step.index, step.start)
         data = [feed, *data][:_SETS]
         values = compute(feed)
         found = judge.differing_values(
-            at, (feed, run.feed), (_shown(own, feed, values, at), run.shown), names
+            at, (feed, run.feed), (_new_slots(own, feed, values, at), run.shown), names
         )
         if found:
             return at, list(found), data
@@ -332,13 +336,13 @@ def _first_on_equal_states(
     return reasons.equal_states_agree(step.index, step.start)
 
 
-def _shown(own: Party, feed: Feed, values: Any, at: int) -> Any:
+def _new_slots(own: Party, feed: Feed, values: Any, at: int) -> Any:
     """Return what a step computed, of states the new slots."""
     run = Run(own, lambda _: values)
     return run.memory.keep(own.feeds[at], feed, values, own.name)
 
 
-def _exchanged(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list[str]:
+def _correcting_states(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list[str]:
     """Return the states that correct the first wrong step if they alone are those of the other
     party; empty where no single one does.
     """
@@ -347,7 +351,7 @@ def _exchanged(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list
     found = []
     for pair in own.plan.pairs:
         kept = [each.input for each in own.plan.pairs if each.input != pair.input]
-        feed = shared_feed(own, right, wrong.at, wrong.own.feed, wrong.right.feed, kept)
+        feed = feed_with_states(own, right, wrong.at, wrong.own.feed, wrong.right.feed, kept)
         if feed is None or pair.input in harmless:
             continue
         feeds, values = (feed, wrong.right.feed), (compute(feed), wrong.right.values)
@@ -356,7 +360,9 @@ def _exchanged(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list
     return found
 
 
-def _proved(case: Case, judge: Judge, result: DiagnosisResult, found: Case) -> DiagnosisResult:
+def _prove_remedy(
+    case: Case, judge: Judge, result: DiagnosisResult, found: Case
+) -> DiagnosisResult:
     """Return a result whose remedy was tried over all steps, if the model can be repaired here."""
     repaired = found.repaired() if found.repaired is not None else None
     if repaired is None or not all(one.remedy.proven for one in result.culprits):

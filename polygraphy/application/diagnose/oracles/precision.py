@@ -18,7 +18,7 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 
 
-def lowered_first(
+def check_lowered_first(
     case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
 ) -> Found:
     """Find out whether a backend may compute in half precision; where it is wrong in float32, too,
@@ -40,7 +40,7 @@ def lowered_first(
     return found
 
 
-def lowered_last(
+def check_lowered_last(
     case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
 ) -> Found:
     """Compare with what is right in float32, where rounding hides nothing; unless something is

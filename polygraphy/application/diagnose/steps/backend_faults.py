@@ -136,10 +136,10 @@ def _conclude(
             case, culprits, [*_right_pairs(case, runs, known)] if culprits else []
         )
         if unclear and not any(culprit.remedy.proven for culprit in culprits):
-            return _undecided(unclear, [*mistaken, *culprits])
+            return _undecided_result(unclear, [*mistaken, *culprits])
         return DiagnosisResult(FAULT, [*mistaken, *culprits])
     if unclear:
-        return _undecided(unclear)
+        return _undecided_result(unclear)
     if is_explained_by_precision(case, runs, by_steps=True):
         return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
     result = diagnose_rounding(case, runs.compared.found, known)
@@ -246,7 +246,9 @@ def _ask_jurors(
     return votes
 
 
-def _undecided(candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()) -> DiagnosisResult:
+def _undecided_result(
+    candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()
+) -> DiagnosisResult:
     """Return that nothing decides who is right about some nodes; that others are wrong does not
     explain the outputs.
     """

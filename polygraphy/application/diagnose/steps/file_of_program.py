@@ -145,7 +145,7 @@ class _File:
         """Return whether a Python condition decides about nodes that the model lacks."""
         pairs = self._counterparts()
         made = [name for position in differences.missing for name in self._nodes[position].outputs]
-        return any(self._program.decided(pairs[name]) for name in made if name in pairs)
+        return any(self._program.condition_of(pairs[name]) for name in made if name in pairs)
 
     def _frozen_culprit(self, spots: Sequence[Spot], apart: TwinDifferences) -> Culprit:
         """Return the constants that follow from the example.

@@ -43,7 +43,7 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
 from polygraphy.domain.diagnosis.words import errors, evidence, remedies, steps, titles
-from polygraphy.domain.rounding import moved, spread
+from polygraphy.domain.rounding import move_by_epsilons, spread
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
     SuspectedParty,
@@ -223,7 +223,7 @@ class _ProgramTensors:
             origin = nearest_origin(self._program.nodes, others.operation) or origin
         theirs = self._found.pairs.get(str(one.tensor), "")
         # A number that stands in a branch of Python's is another one in the other branch.
-        is_branch = others.operation is None and bool(theirs and self._program.decided(theirs))
+        is_branch = others.operation is None and bool(theirs and self._program.condition_of(theirs))
         proof = evidence.undone_gives_expected(source="program")
         culprit = evolve(
             one,
@@ -415,7 +415,7 @@ class _ProgramTensors:
         the model has another one.
         """
         theirs = self._found.pairs.get(str(one.tensor), "")
-        asked = self._program.decided(theirs) if one.cause == "translation" and theirs else ""
+        asked = self._program.condition_of(theirs) if one.cause == "translation" and theirs else ""
         return evidence.decided_by_python(theirs, asked) if asked else None
 
     def _other_export(self) -> tuple[str, str]:
@@ -450,7 +450,8 @@ class _ProgramTensors:
 
 def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return {
-        name: moved(array, seed + number) for number, (name, array) in enumerate(arrays.items())
+        name: move_by_epsilons(array, seed + number)
+        for number, (name, array) in enumerate(arrays.items())
     }
 
 

@@ -29,7 +29,12 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.lines import exclusion
-from polygraphy.domain.quantization.losses import SiteLoss, activation_loss, sampled, weight_loss
+from polygraphy.domain.quantization.losses import (
+    SiteLoss,
+    activation_loss,
+    sample_elements,
+    weight_loss,
+)
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
@@ -118,15 +123,15 @@ class _GoalSearch:
         if before <= goal.within:
             reason = words.goal_reached(goal.name, before, goal.within)
             return Found(DiagnosisResult(AGREE, reason=reason), case)
-        model = self._opened()
+        model = self._open_model()
         with case.attempt("sites") as notes:
             notes.append(words.sites_found(model.sites))
         if not model.sites:
             return Skip("no site can be switched off")
-        exact = self._judge(self._run(model.mixed(range(len(model.sites)))), self._rms)
+        exact = self._judge(self._run(model.float_at_sites(range(len(model.sites)))), self._rms)
         if exact > max(_EXACT, 0.02 * self._judge(self._comparison.values, self._rms)):
             return self._besides(model, exact)
-        floor = self._judge(self._run(model.mixed(range(len(model.sites)))))
+        floor = self._judge(self._run(model.float_at_sites(range(len(model.sites)))))
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
@@ -137,7 +142,7 @@ class _GoalSearch:
         pair = self._comparison.pair
         with self._case.attempt(titles.WITHOUT_QUANTIZATION) as notes:
             notes.append(words.differs_without_quantization(exact))
-        plain = self._case.of(open_model(model.mixed(range(len(model.sites)))))
+        plain = self._case.of(open_model(model.float_at_sites(range(len(model.sites)))))
         besides = pair_models(plain, pair.reference, pair.path, pair.arbiter, pair.diagnose)
         return pair.diagnose(plain, besides, self._feeds)
 
@@ -153,7 +158,10 @@ class _GoalSearch:
             culprits = self._wrong_parameters(model, rules, repair)
             if repair.after <= goal.within:
                 return Found(
-                    self._saved(DiagnosisResult(FAULT, culprits), repair.model.mixed(())), case
+                    self._save_model(
+                        DiagnosisResult(FAULT, culprits), repair.model.float_at_sites(())
+                    ),
+                    case,
                 )
             model, before = repair.model, repair.after
             switches = self._switches(model)
@@ -168,7 +176,10 @@ class _GoalSearch:
         facts = [cost, words.tried_sets(search.runs, search.proven, len(kept), search.is_cut_short)]
         if not kept:
             return Found(
-                self._saved(DiagnosisResult(FAULT, culprits, reason=notes), model.mixed(())), case
+                self._save_model(
+                    DiagnosisResult(FAULT, culprits, reason=notes), model.float_at_sites(())
+                ),
+                case,
             )
         off = rules.off(kept)
         lost = {number: losses[number].loss for number in off if number in losses}
@@ -193,7 +204,7 @@ class _GoalSearch:
         remedy = Remedy(None, True, note)
         culprit = Culprit(kept, None, MODEL, "quantisation", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
-        return Found(self._saved(result, model.mixed(sorted(off))), case)
+        return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
     def _quantized_again(
         self, model: QuantizedModel, kept: Sequence[str], before: float
@@ -215,7 +226,7 @@ class _GoalSearch:
 
     # Measuring.
 
-    def _opened(self) -> QuantizedModel:
+    def _open_model(self) -> QuantizedModel:
         reference, forms = self._comparison.pair.reference.proto, []
         try:
             optimized = self._party.executed(reference, level="ENABLE_BASIC")
@@ -285,7 +296,9 @@ class _GoalSearch:
                     error, size = np.square(stored - values[name]), np.square(values[name])
                     errors.setdefault(number, []).append(float(error.sum() / (size.sum() or 1)))
                 if name in values:
-                    array = sampled([np.asarray(values[name])], 1 << 14, model.sites[number].axis)
+                    array = sample_elements(
+                        [np.asarray(values[name])], 1 << 14, model.sites[number].axis
+                    )
                     arrays.setdefault(number, []).append(array)
         del compute
         release_memory()
@@ -293,7 +306,7 @@ class _GoalSearch:
             loss = None
             if number in arrays:
                 by_channel = None if site.axis is None else 0
-                loss = activation_loss(site, sampled(arrays[number], axis=by_channel))
+                loss = activation_loss(site, sample_elements(arrays[number], axis=by_channel))
                 if number in errors:
                     # A Relu that is gone: what its input becomes counts.
                     loss = evolve(loss, loss=float(np.sqrt(np.mean(errors[number]))))
@@ -331,7 +344,7 @@ class _GoalSearch:
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
                     fixed = model.repaired(schemes)
-                    values = self._run(fixed.mixed(()))
+                    values = self._run(fixed.float_at_sites(()))
                     tried[key] = fixed, self._judge(values), self._judge(values, whole)
                 _, value, rms = tried[key]
                 return value if by_metric else rms
@@ -410,11 +423,11 @@ class _GoalSearch:
             # The backend has the last word on what is enough, or nearly so.
             if value <= _NEARLY * within and len(on) < len(every) and checked < _CHECKED:
                 checked += 1
-                value = self._judge(self._run(model.mixed(sorted(set(every) - set(on)))))
+                value = self._judge(self._run(model.float_at_sites(sorted(set(every) - set(on)))))
             return value
 
         def predict(on: Collection[int]) -> float:
-            more = sum(again.get(number, 0.0) for number in model.requantized(on))
+            more = sum(again.get(number, 0.0) for number in model.requantized_weights(on))
             return sum(powers[number] for number in on) + more
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
@@ -422,7 +435,7 @@ class _GoalSearch:
             search = SetSearch(rules, measure, predict, within, left, is_over).result()
             after = search.value
             if search.kept:
-                after = self._judge(self._run(model.mixed(rules.off(search.kept))))
+                after = self._judge(self._run(model.float_at_sites(rules.off(search.kept))))
             if after > within:
                 search = evolve(search, kept=None)
             notes.append(words.search_result(search, len(rules.candidates), after))
@@ -450,7 +463,7 @@ class _GoalSearch:
         off = list(model.between)
         on = [number for number in range(len(model.sites)) if number not in off]
         again = _Switches(self, model, requantizes=True)
-        right = self._judge(self._run(model.mixed(off)))
+        right = self._judge(self._run(model.float_at_sites(off)))
         own, other = (abs(self._judge(one.run(on)) - right) for one in (plain, again))
         return again if other < own else plain
 
@@ -471,7 +484,7 @@ class _GoalSearch:
         reason = words.diffuse(self._goal.name, before, self._goal.within, curve, wide, search)
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
 
-    def _saved(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
+    def _save_model(self, result: DiagnosisResult, model: Any) -> DiagnosisResult:
         """Save the model that reaches the goal, if that is asked for."""
         if self._goal.save is None:
             return result
@@ -501,7 +514,7 @@ class _Switches:
     def __init__(self, search: _GoalSearch, model: QuantizedModel, *, requantizes: bool) -> None:
         self._search, self._count = search, len(model.sites)
         self.requantizes = requantizes
-        proto = model.switched(requantizes=requantizes)
+        proto = model.add_switches(requantizes=requantizes)
         self._name = proto.graph.input[-1].name
         self._compute = search.party.load(proto)
 

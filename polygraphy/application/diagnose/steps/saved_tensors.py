@@ -34,13 +34,13 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
-from polygraphy.domain.diagnosis.solving import solved_weights
+from polygraphy.domain.diagnosis.solving import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     guess_cause,
     integers,
     matches_expected,
-    resized,
+    resize_variants,
     unknowns,
     variants,
     with_number,
@@ -222,7 +222,7 @@ class _SavedTensors:
             variant = self._find_variant(name, region, side, index, known, wrong[1])
             variant = variant or self._find_other_input(name, region, side, index, known)
             weight = (
-                None if variant else self._solved_weight(name, region, side, index, wrong[1], known)
+                None if variant else self._solve_weight(name, region, side, index, wrong[1], known)
             )
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
@@ -301,7 +301,7 @@ class _SavedTensors:
         except BackendError:
             return part.load(self._party)
 
-    def _solved_weight(
+    def _solve_weight(
         self,
         name: str,
         region: Sequence[int],
@@ -318,7 +318,7 @@ class _SavedTensors:
         except PolygraphyException:
             return None
         goal = known.values[name]
-        for variant in solved_weights(side, index, part.feed, made, goal):
+        for variant in solve_weights(side, index, part.feed, made, goal):
             try:
                 values = self._load(part.change(name, variant))(part.feed)
             except PolygraphyException:
@@ -364,7 +364,7 @@ class _SavedTensors:
         first = np.shape(part.feed.get(next(iter(side.nodes[index].inputs), ""), 0))
         tried = variants(side, index)
         if not self._run.is_traced:  # What an exporter wrote may follow from its example.
-            sized = resized(side, index, first, np.shape(made), np.shape(goal))
+            sized = resize_variants(side, index, first, np.shape(made), np.shape(goal))
             tried = chain(sized, tried, integers(side, index))
         for variant in tried:
             if not set(variant.node.inputs) <= {"", *part.feed, *side.weights, *between}:

@@ -20,7 +20,7 @@ from polygraphy.domain.diagnosis.words import evidence, reasons, steps
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
     at_once,
-    filled,
+    filled_slots,
     first_part,
     last_part,
     padded_feeds,
@@ -203,8 +203,8 @@ def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, i
     step = run.who.feeds[at].step
     end = step.start + step.length
     for pair in run.who.plan.pairs:
-        own = {pair.output: filled(pair, run.values[pair.output], end)}
-        other = {pair.output: filled(pair, whole[pair.output], end)}
+        own = {pair.output: filled_slots(pair, run.values[pair.output], end)}
+        other = {pair.output: filled_slots(pair, whole[pair.output], end)}
         if own[pair.output].shape != other[pair.output].shape:
             continue
         feeds = run.feed, run.feed

@@ -56,24 +56,24 @@ def _inspection() -> Inspection:
 
 
 def _choose(values: Values, kind: str) -> Chosen:
-    from polygraphy.cli.backends.trt.context import build_of, loaded_of, running_of
+    from polygraphy.cli.backends.trt.context import build_of, load_engine_model, running_of
 
     runs = running_of(values)
     if kind == _ENGINE:
-        loaded = loaded_of(values)
+        loaded = load_engine_model(values)
         return Chosen(runner=lambda model: runs.of(loaded.saved(model.path)))
     engine = build_of(values, is_script=kind == _SCRIPT)
-    engine = evolve(engine, save=_saved(values))
+    engine = evolve(engine, save=_engine_path(values))
     marks = engine.network.changes_outputs
-    chosen = _built(engine, runs)
+    chosen = _build_choice(engine, runs)
     unmarked = engine.unmarked if engine.may_build_twice else None
     of_parts = engine.without_mark_all
     return evolve(
         chosen,
         excluded=engine.network.exclude_outputs,
         marks=marks,
-        unmarked=None if unmarked is None else _built(unmarked, runs, is_unmarked=True),
-        of_parts=_built(of_parts, runs) if of_parts.is_brief else None,
+        unmarked=None if unmarked is None else _build_choice(unmarked, runs, is_unmarked=True),
+        of_parts=_build_choice(of_parts, runs) if of_parts.is_brief else None,
     )
 
 
@@ -93,13 +93,13 @@ def _party(values: Values) -> Call:
     return call_of("TrtParty", values)
 
 
-def _saved(values: Values) -> str | None:
+def _engine_path(values: Values) -> str | None:
     from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
 
     return values[TrtSaveOptions].save_engine
 
 
-def _built(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen:
+def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen:
     """Return how a program uses an engine that it builds."""
 
     def steps(model: RunnerModel) -> list[Step]:
@@ -117,9 +117,9 @@ def _built(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) -> Chosen
 
 
 def _choose_saved(values: Values, kind: str) -> Chosen:
-    from polygraphy.cli.backends.trt.context import loaded_of, running_of
+    from polygraphy.cli.backends.trt.context import load_engine_model, running_of
 
-    runs, loaded = running_of(values), loaded_of(values)
+    runs, loaded = running_of(values), load_engine_model(values)
     return Chosen(runner=lambda model: runs.of(loaded.saved(literal(model.text))))
 
 

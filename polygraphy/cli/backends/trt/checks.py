@@ -84,11 +84,11 @@ def warn_about_groups(
 
 def warn_about_unused(values: Values) -> None:
     """Log which options of a build outrank others, or have no effect without others."""
-    for reason, flags in _unused(values):
+    for reason, flags in _flags_without_effect(values):
         warn_idle(flags, reason)
 
 
-def _unused(values: Values) -> Iterator[tuple[str, list[str]]]:
+def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
     """Yield how the sentence goes on that says why flags have no effect, and the flags."""
     calibrating = flags_feeding(values, ["Calibrator"])
     if values[TrtScriptOptions].trt_config_script is not None:

@@ -62,7 +62,7 @@ def config_of(values: Values) -> TrtConfig:
         CommandLineError: options do not fit together.
     """
     scripts = values[TrtScriptOptions]
-    script = _named(
+    script = _script_function(
         scripts.trt_config_script,
         scripts.trt_config_func_name,
         ("--trt-config-script", "--trt-config-func-name"),
@@ -268,13 +268,13 @@ def running_of(values: Values) -> Call:
     )
 
 
-def loaded_of(values: Values) -> TrtModel:
+def load_engine_model(values: Values) -> TrtModel:
     """Return a saved engine, which the program loads."""
     network = TrtNetwork(plugins=plugins_of(values))
     return TrtModel(is_engine=True, network=network, load=call_of("EngineFromPath", values))
 
 
-def _named(
+def _script_function(
     script: tuple[str, str] | None, name: str | None, flags: tuple[str, str]
 ) -> tuple[str, str] | None:
     """Return a script and the function in it that another option may name."""

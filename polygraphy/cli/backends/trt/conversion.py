@@ -37,7 +37,7 @@ def _make(
         *trt.preparations(model, is_path=is_path),
     ]
     if target == _ENGINE:
-        build = Step("build_engine", trt.built())
+        build = Step("build_engine", trt.build_engine())
         return [*before, build, *saved_engine(output)], Source("save_engine()")
     network = Step("model", Call("onnx_like_from_network", [Source("load_network")]))
     return [*before, network], Call("save_onnx", [Source("model")], {"path": output})

@@ -29,13 +29,13 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
         CommandLineError: it is neither.
     """
     # Few say anything about builds, and what turns that into a program is large.
-    from polygraphy.cli.backends.trt.context import loaded_of, network_of
+    from polygraphy.cli.backends.trt.context import load_engine_model, network_of
 
     path, kind = model.model_file or "", model_type(model)
     is_script = kind == "trt-network-script"
     if kind == "engine":
         _warn_about(values, _SHOWN_GROUPS, "the network was built already")
-        return Inspected(path, [], loaded_of(values).saved(RunnerModel.path))
+        return Inspected(path, [], load_engine_model(values).saved(RunnerModel.path))
     if not is_script and not is_converted:
         flags = ", ".join(flags_given(values, _GROUPS, besides=[_NAME_OF_FUNCTION]))
         raise CommandLineError(

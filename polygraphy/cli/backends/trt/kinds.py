@@ -7,13 +7,13 @@ from typing import Any
 
 from polygraphy.cli.backends.trt.names import DATA_TYPES, NAMES
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Kind, Text, Texts, bracketed
+from polygraphy.cli.declare.kinds import Kind, Text, Texts, split_list
 from polygraphy.cli.declare.kinds.base import ByteSize
 
 _DEFAULT_MODES = ("none", "prefer", "obey")
 
 
-def _known(word: str, known: Sequence[str], what: str) -> str:
+def _match_word(word: str, known: Sequence[str], what: str) -> str:
     lowered = word.lower()
     if lowered in known:
         return lowered
@@ -35,7 +35,7 @@ class Member(Kind):
 
     def parse(self, words: Sequence[str]) -> str:
         """Return the name in lower case."""
-        return _known(words[0], NAMES[self.enumeration], self.enumeration)
+        return _match_word(words[0], NAMES[self.enumeration], self.enumeration)
 
 
 class Members(Member, Texts):
@@ -47,7 +47,7 @@ class Members(Member, Texts):
 
     def parse(self, words: Sequence[str]) -> Any:
         known = NAMES[self.enumeration]
-        return tuple(dict.fromkeys(_known(word, known, self.enumeration) for word in words))
+        return tuple(dict.fromkeys(_match_word(word, known, self.enumeration) for word in words))
 
 
 class DataType(Kind):
@@ -58,7 +58,7 @@ class DataType(Kind):
 
     def parse(self, words: Sequence[str]) -> str:
         """Return the name as it is used from here on, such as ``float16``."""
-        return DATA_TYPES[_known(words[0], tuple(DATA_TYPES), "data type")]
+        return DATA_TYPES[_match_word(words[0], tuple(DATA_TYPES), "data type")]
 
 
 class PerNameOnly(Kind):
@@ -90,7 +90,7 @@ class PerNameOnly(Kind):
         return values
 
     def _value(self, text: str) -> Any:
-        return self.value.parse(bracketed(text) if self.value.nargs else [text])
+        return self.value.parse(split_list(text) if self.value.nargs else [text])
 
     def argument(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return a dictionary of values as a program writes them."""

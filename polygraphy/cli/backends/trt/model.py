@@ -216,7 +216,7 @@ class TrtModel:
             *([] if config is None else [Step("create_config", config)]),
         ]
 
-    def built(self, network: str = "load_network") -> Call:
+    def build_engine(self, network: str = "load_network") -> Call:
         """Return what builds an engine of the network of this name."""
         config = None if self.config.call is None else Source("create_config")
         return self.build.of(Source(network), config=config)
@@ -225,7 +225,7 @@ class TrtModel:
         """Return the statements that lead to a loader of the engine, `made`; see `preparations`."""
         return [
             *self.preparations(model, is_path=is_path),
-            Step("build_engine", self.built()),
+            Step("build_engine", self.build_engine()),
             *([] if self.save is None else saved_engine(self.save)),
         ]
 
@@ -241,7 +241,7 @@ class TrtModel:
         suffix = "_unmarked"
         return [
             *self.network.steps_from(model, is_path=is_path, suffix=suffix),
-            Step("build_unmarked", self.built(_LOADED.format(suffix))),
+            Step("build_unmarked", self.build_engine(_LOADED.format(suffix))),
         ]
 
     @property

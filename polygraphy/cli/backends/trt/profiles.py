@@ -75,7 +75,7 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
         names = next(iter(by_end.values()))
         made.append(
             {
-                name: _completed(
+                name: _complete_ranges(
                     {end: listed[name] for end, listed in by_end.items()},
                     (inputs or {}).get(name, ()),
                 )
@@ -109,7 +109,7 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
             )
 
 
-def _completed(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
+def _complete_ranges(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
     """Return the three ends, as far as they are known: what is missing is as the end before it."""
     optimum = given.get("opt", given.get("min", given.get("max")))
     assert optimum is not None

@@ -14,10 +14,10 @@ from polygraphy.cli.declare.option import (
     Options,
     Values,
     call_of,
-    changed,
     flags_given,
     option,
     option_group,
+    with_values,
 )
 from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
 from polygraphy.cli.shared.model import (
@@ -28,8 +28,8 @@ from polygraphy.cli.shared.model import (
     kind_of_model,
 )
 from polygraphy.cli.shared.onnx import OnnxModel, onnx_of
-from polygraphy.codegen.source import Call, Source, Step, quoted
-from polygraphy.domain.tensors.naming import enumerated
+from polygraphy.codegen.source import Call, Source, Step, quote_word
+from polygraphy.domain.tensors.naming import join_words
 
 _TRIED = {
     "onnxrt": "Try ONNX Runtime.",
@@ -113,7 +113,7 @@ class CheckLintCommand(Command):
         what = paths[0] if len(paths) == 1 else [*paths]
         return Program(
             "check.py.j2",
-            f"Find the problems of {enumerated([quoted(path) for path in paths])}.",
+            f"Find the problems of {join_words([quote_word(path) for path in paths])}.",
             call=call_of("check_lint", values, what, data_loader=loader),
         )
 
@@ -135,7 +135,7 @@ class CheckCompatibilityCommand(Command):
         kind = kind_of_model(values, unknown="frozen" if backends == ("tf",) else "onnx")
         _check_type(values[ModelOptions], kind, backends)
         is_tensorflow = kind in TF_TYPES
-        backends = backends or _installed(is_tensorflow=is_tensorflow)
+        backends = backends or _installed_backends(is_tensorflow=is_tensorflow)
         if "onnxrt" not in backends and flags_given(values, _SESSIONS):
             warn(
                 "--providers, --provider-library, --graph-optimization-level: only used by"
@@ -149,11 +149,13 @@ class CheckCompatibilityCommand(Command):
             onnx = onnx_of(values, graph=graph_of(values, kind))
         converts = is_tensorflow and backends != ("tf",)
         ran = RunnerModel(Source("load_model") if converts else RunnerModel.path, not converts)
-        model = changed(values[ModelOptions], input_shapes=None)  # They are about the data alone.
+        model = with_values(
+            values[ModelOptions], input_shapes=None
+        )  # They are about the data alone.
         as_it_is = values.replaced(model)
         return Program(
             "check_compatibility.py.j2",
-            f"Check whether {quoted(path)} runs in {_listed(backends)}.",
+            f"Check whether {quote_word(path)} runs in {_backend_titles(backends)}.",
             model=path,
             before=[Step("load_model", onnx.loader(RunnerModel.path))] if converts else [],
             runners={
@@ -163,9 +165,9 @@ class CheckCompatibilityCommand(Command):
         )
 
 
-def _listed(backends: Sequence[str]) -> str:
+def _backend_titles(backends: Sequence[str]) -> str:
     titles = built_in()
-    return enumerated([titles[backend].title for backend in backends])
+    return join_words([titles[backend].title for backend in backends])
 
 
 def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None:
@@ -178,7 +180,7 @@ def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None
     check_model_type(model, kind, set(backends), offered=(*_PACKAGES, "tf"))
 
 
-def _installed(*, is_tensorflow: bool) -> tuple[str, ...]:
+def _installed_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
     """Return the backends that are installed, and run the model; TensorFlow, for a model of its
     own, wherever it may be.
 

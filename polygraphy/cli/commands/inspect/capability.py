@@ -10,7 +10,7 @@ from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
 from polygraphy.cli.shared.providers import OnnxrtProviderOptions
-from polygraphy.codegen.source import quoted
+from polygraphy.codegen.source import quote_word
 
 
 @option_group
@@ -82,7 +82,7 @@ class InspectCapabilityCommand(Command):
         backend = "TensorRT" if providers is None else "an execution provider of ONNX Runtime"
         return Program(
             "inspect_capability.py.j2",
-            f"List the nodes of {quoted(model)} that {backend} does not support.",
+            f"List the nodes of {quote_word(model)} that {backend} does not support.",
             model=model,
             call=call_of(
                 "inspect_capability", values, onnx_of(values).loader(RunnerModel.path), **without

@@ -15,7 +15,7 @@ from polygraphy.cli.shared.compare import (
     compare_func_of,
     functions_of,
 )
-from polygraphy.codegen.source import quoted
+from polygraphy.codegen.source import quote_word
 from polygraphy.domain.catalog.formats import format_named
 
 _COMPARISON = (JudgeOptions, SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
@@ -38,12 +38,14 @@ class InspectDiffCommand(Command):
             warn_idle(unused, ", because models have no tolerance")
             return Program(
                 "check.py.j2",
-                f"Compare {quoted(files.candidate)} with the model {quoted(files.reference)}.",
+                f"Compare {quote_word(files.candidate)} with the model"
+                f" {quote_word(files.reference)}.",
                 call=call_of("compare_models", values),
             )
         return Program(
             "inspect_diff.py.j2",
-            f"Compare {quoted(files.candidate)} with the reference {quoted(files.reference)}.",
+            f"Compare {quote_word(files.candidate)} with the reference"
+            f" {quote_word(files.reference)}.",
             call=call_of(
                 "compare_saved", values, compare_func=compare_func_of(functions_of(values))
             ),

@@ -12,15 +12,15 @@ from polygraphy.cli.commands.inspect.model_options import (
     InspectedModelOptions,
     ModelDetailOptions,
     PageOptions,
-    shown,
+    details_to_show,
 )
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
 from polygraphy.cli.shared.model import ModelOptions, TfLoadOptions, model_type
 from polygraphy.cli.shared.onnx import OnnxShapeOptions
 from polygraphy.cli.shared.providers import OnnxrtProviderOptions
-from polygraphy.codegen.source import Call, quoted
-from polygraphy.domain.tensors.naming import enumerated
+from polygraphy.codegen.source import Call, quote_word
+from polygraphy.domain.tensors.naming import join_words
 
 
 def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
@@ -45,7 +45,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
         values, [ModelDetailOptions], besides=("--show", "--mode", "--show-weights")
     )
     warn_idle(unused, ", because a page is created instead of text")
-    weights = "weights" in shown(values[ModelDetailOptions]) or None
+    weights = "weights" in details_to_show(values[ModelDetailOptions]) or None
     if serves:
         return call_of("draw_model", values, paths[0], weights=weights, **decided)
     return call_of(
@@ -77,9 +77,9 @@ class InspectModelCommand(Command):
 
     def program(self, values: Values) -> Program:
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
-        show, graph = shown(detail), values[TfLoadOptions]
+        show, graph = details_to_show(detail), values[TfLoadOptions]
         self._check(values, show)
-        made = self._made(values)
+        made = self._inspect_built(values)
         decided = {
             "model_type": models.model_type or _type_of_folders(models.paths, graph.ckpt),
             "checkpoint": graph.ckpt,
@@ -90,7 +90,7 @@ class InspectModelCommand(Command):
             decided["allow_onnxruntime"] = None
         page = page_of(values, decided)
         if page is not None:
-            return Program("show.py.j2", f"Draw {quoted(models.paths[0])}.", call=page)
+            return Program("show.py.j2", f"Draw {quote_word(models.paths[0])}.", call=page)
         if made is None:
             call = call_of("inspect_model", values, *models.paths, show=show or None, **decided)
         else:
@@ -98,7 +98,7 @@ class InspectModelCommand(Command):
             call = call_of("inspect_model", details, made.shown, show=show or None)
         return Program(
             "show.py.j2",
-            f"Show the contents of {enumerated([quoted(path) for path in models.paths])}.",
+            f"Show the contents of {join_words([quote_word(path) for path in models.paths])}.",
             call=call,
             model=None if made is None else made.model,
             before=() if made is None else made.steps,
@@ -113,7 +113,7 @@ class InspectModelCommand(Command):
         for each in _INSPECTIONS:
             each.warn(values, values[InspectedModelOptions].paths)
 
-    def _made(self, values: Values) -> Inspected | None:
+    def _inspect_built(self, values: Values) -> Inspected | None:
         """Return what a backend makes of the model; None where nothing is said about that.
 
         Raises:

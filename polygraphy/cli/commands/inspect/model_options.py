@@ -157,7 +157,7 @@ class ExternalDataOptions(Options):
     )
 
 
-def shown(options: ModelDetailOptions) -> list[str]:
+def details_to_show(options: ModelDetailOptions) -> list[str]:
     """Return what is shown, in the order of `--show`'s choices: the union of all ways to say so."""
     asked = {*options.show, *_MODES[options.mode or "none"]}
     if options.show_weights:

@@ -6,7 +6,7 @@ from polygraphy.cli.commands.command import Command, OneCall, Program
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Text, Texts
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
-from polygraphy.codegen.source import quoted
+from polygraphy.codegen.source import quote_word
 
 
 @option_group
@@ -80,7 +80,7 @@ class InspectDiffTacticsCommand(Command):
         if options.replays:
             summary = "Show in which layers the tactics of {} and {} differ."
             call = call_of("compare_tactics", values, *options.replays)
-        return Program("show.py.j2", summary.format(*map(quoted, options.replays)), call=call)
+        return Program("show.py.j2", summary.format(*map(quote_word, options.replays)), call=call)
 
     def _check(self, options: ComparedReplaysOptions) -> None:
         """Refuse what cannot be meant together."""

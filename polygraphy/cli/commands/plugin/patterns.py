@@ -17,7 +17,7 @@ from polygraphy.cli.shared.onnx import (
     onnx_of,
 )
 from polygraphy.cli.shared.paths import check_files, check_paths
-from polygraphy.codegen.source import Call, quoted
+from polygraphy.codegen.source import Call, quote_word
 
 
 @option_group
@@ -136,7 +136,7 @@ class PluginReplaceCommand(Command):
         check_files(values, written=[("--output", output)])
         return Program(
             "plugin_replace.py.j2",
-            f"Replace parts of {quoted(path)} by plugins.",
+            f"Replace parts of {quote_word(path)} by plugins.",
             model=path,
             onnx=_onnx(values),
             plugin_dir=plugin_folder(values),
@@ -149,7 +149,7 @@ def matching(values: Values, model: str, onnx: OnnxModel, output: str | None) ->
     """Return the program that finds what plugins match, and saves it where an output is named."""
     return Program(
         "plugin_match.py.j2",
-        f"Find the parts of {quoted(model)} that match plugins.",
+        f"Find the parts of {quote_word(model)} that match plugins.",
         model=model,
         onnx=onnx,
         match=call_of("match_plugins", values, plugin_folder(values)),

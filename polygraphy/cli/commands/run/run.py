@@ -13,8 +13,8 @@ from polygraphy.cli.backends.built_in import (
     Groups,
     RunnerModel,
     able_in_parts,
+    backends_named_by,
     built_in,
-    named_in,
 )
 from polygraphy.cli.backends.foreign import (
     PluggedBackend,
@@ -33,7 +33,7 @@ from polygraphy.cli.commands.run.run_backends import (
     UsedRunner,
     backends_of,
 )
-from polygraphy.cli.commands.run.run_plugins import checked, with_flags
+from polygraphy.cli.commands.run.run_plugins import render_checked, with_flags
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import (
     Option,
@@ -82,9 +82,9 @@ from polygraphy.codegen.source import (
     FunctionOfModel,
     Source,
     Step,
-    quoted,
+    quote_word,
 )
-from polygraphy.domain.tensors.naming import enumerated
+from polygraphy.domain.tensors.naming import join_words
 
 _PATH = RunnerModel.path
 _LOADER = Source("data_loader")
@@ -123,17 +123,17 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
         also_unmarked: whether runners of which tensors are marked are joined by ones of the model
             as it is.
     """
-    unmarked = _unmarked(backends) if also_unmarked else {}
+    unmarked = _runners_without_marks(backends) if also_unmarked else {}
     calibrates = any(each.chosen.calibrates for each in backends.runners)
     name = Source("model" if backends.shares_onnx else "load_model")
-    before, model = _loaded(backends.onnx, name, is_shared=backends.shares_onnx)
+    before, model = _load_steps(backends.onnx, name, is_shared=backends.shares_onnx)
     before += data_step(data, calibrates=True) if calibrates else []
     for each in backends.different:
         before += each.steps(each.chosen, model)
     plain_model = model
     if unmarked:
         plain = backends.onnx.without("modify_outputs", "save_onnx")
-        loads, plain_model = _loaded(plain, Source("load_unmarked"))
+        loads, plain_model = _load_steps(plain, Source("load_unmarked"))
         before += loads
     for each in backends.different:
         if (as_it_is := unmarked.get(id(each.chosen))) is not None:
@@ -171,7 +171,7 @@ def one_after_the_other(options: OrderOptions) -> bool:
     return options.sequential_runners or options.use_subprocess or options.warm_up is not None
 
 
-def _loaded(
+def _load_steps(
     onnx: OnnxModel, name: Source, *, is_shared: bool = False
 ) -> tuple[list[Step], RunnerModel]:
     """Return the statement that loads a model, or makes a loader of it, if one is needed; and what
@@ -194,7 +194,7 @@ def _namings(backends: Backends, runners: Sequence[Expression]) -> list[Step]:
     ]
 
 
-def _unmarked(backends: Backends) -> dict[int, Chosen]:
+def _runners_without_marks(backends: Backends) -> dict[int, Chosen]:
     """Return backends whose tensors are marked, by how they are used, as they run the model as it
     is, where that tells more.
     """
@@ -260,7 +260,7 @@ def _idle(
         groups: Groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
         yield "nothing is run", groups, ()
         return
-    chosen = named_in(each.backend for each in chosen_runners(values, RunnerOptions))
+    chosen = backends_named_by(each.backend for each in chosen_runners(values, RunnerOptions))
     for each in alone:
         if each.name not in chosen:
             yield each.idle, each.own_groups, ()
@@ -284,7 +284,7 @@ def _runs_nothing(values: Values) -> bool:
     return bool(values[RunnerOptions].runners) and data.iterations == 0 and not given
 
 
-def chosen_for_parts(values: Values, backends: Backends) -> list[tuple[Chosen, UsedRunner]] | None:
+def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, UsedRunner]] | None:
     """Return the runners where the model is run layer by layer, each as it runs a part; None where
     it is run as a whole.
 
@@ -347,7 +347,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
         ),
         (
             not able.keys() >= names,
-            f"requires runners of an ONNX model: {enumerated(list(able.values()))}.",
+            f"requires runners of an ONNX model: {join_words(list(able.values()))}.",
         ),
         (
             values[RunOptions].save_outputs is not None,
@@ -382,28 +382,28 @@ def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> 
     """Return the sentence; `titles` are what people call the backends."""
     model = values[ModelOptions].in_words
     runners = chosen_runners(values, RunnerOptions)
-    of_text = named_in(each.backend for each in runners).values()
+    of_text = backends_named_by(each.backend for each in runners).values()
     saved = {each.name for each in of_text if each.text and not each.groups()}
     backends = [
         f"{each.name} ({titles[each.backend]})" if each.name else titles[each.backend]
         for each in runners
         if each.backend not in saved or each.name
     ]
-    engines = [quoted(each.text) for each in runners if each.backend in saved and not each.name]
-    loaded = [quoted(path) for path in values[CompareOptions].load_outputs]
+    engines = [quote_word(each.text) for each in runners if each.backend in saved and not each.name]
+    loaded = [quote_word(path) for path in values[CompareOptions].load_outputs]
     if not backends and engines:
-        model, backends = enumerated(engines), [titles[each.backend] for each in runners[:1]]
+        model, backends = join_words(engines), [titles[each.backend] for each in runners[:1]]
         engines = []
     elif not model:
-        model = enumerated([quoted(each.text) for each in runners if each.text])
+        model = join_words([quote_word(each.text) for each in runners if each.text])
     if not backends:
-        return f"Compare the saved outputs {enumerated(loaded)}."
+        return f"Compare the saved outputs {join_words(loaded)}."
     twice = [
         f"{name} (twice)" if backends.count(name) == 2 else name for name in dict.fromkeys(backends)
     ]
-    where = f"{model} in {enumerated(twice)}"
+    where = f"{model} in {join_words(twice)}"
     if loaded or engines:
-        return f"Compare {where} with {enumerated([*engines, *loaded])}."
+        return f"Compare {where} with {join_words([*engines, *loaded])}."
     return f"Compare {where}." if compares else f"Run {where}."
 
 
@@ -459,7 +459,7 @@ class RunCommand(Command):
         own = [each.declared.options for each in self.plugins if each.declared.options is not None]
         return tuple(dict.fromkeys((*_BEFORE, *of_backends, *_AFTER, *self.ending, *own)))
 
-    def extended(self, flags: Collection[str] | None = None) -> RunCommand:
+    def extend(self, flags: Collection[str] | None = None) -> RunCommand:
         """Return the command with the backends that the flags of a command line name; with all
         where it has other flags, and for help.
         """
@@ -512,7 +512,7 @@ class RunCommand(Command):
         has_path = is_onnx and any(not each.text for each in backends.runners)
         data = with_steps(values, data, _PATH if has_path else None)
         checks, verdicts = _checks(values)
-        parts = chosen_for_parts(values, backends)
+        parts = layerwise_runners(values, backends)
         if parts is not None:
             run = by_layers(values, backends, parts, data)
         elif backends.runners:
@@ -529,7 +529,7 @@ class RunCommand(Command):
                 0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
             )
         saved = values[CompareOptions].save_accuracy_results
-        chosen = named_in(each.backend for each in backends.runners)
+        chosen = backends_named_by(each.backend for each in backends.runners)
         titles = {name: each.title for name, each in chosen.items()}
         titles |= {plugin.name: plugin.declared.title for plugin in self.plugins}
         return Program(
@@ -552,7 +552,7 @@ class RunCommand(Command):
         render = super().written
         if not self.plugins:
             return render(made, line, log)
-        return checked(partial(render, made, line, log), self.plugins)
+        return render_checked(partial(render, made, line, log), self.plugins)
 
 
 def _checks(values: Values) -> tuple[list[Step], Call]:

@@ -11,9 +11,9 @@ from polygraphy.cli.backends.built_in import (
     BuiltIn,
     Chosen,
     RunnerModel,
+    backends_named_by,
     built_in,
     check_model_type,
-    named_in,
 )
 from polygraphy.cli.backends.foreign import (
     PluggedBackend,
@@ -49,7 +49,7 @@ from polygraphy.codegen.source import (
     Call,
     Expression,
     Step,
-    renamed,
+    rename_steps,
 )
 from polygraphy.domain.catalog.formats import formats_of
 
@@ -100,13 +100,13 @@ class UsedRunner:
         made = chosen.runner(evolve(model, text=self.text))
         if not isinstance(made, Call) or not self.name:
             return made
-        call: Call = renamed(made.of(name=self.name), self._names(model))
+        call: Call = rename_steps(made.of(name=self.name), self._names(model))
         return call
 
     def steps(self, chosen: Chosen, model: RunnerModel) -> list[Step]:
         """Return the statements before it."""
         names = self._names(model)
-        return [renamed(step, names) for step in chosen.steps(model)]
+        return [rename_steps(step, names) for step in chosen.steps(model)]
 
     def _names(self, model: RunnerModel) -> dict[str, str]:
         """Return the names of its statements, also those that the unmarked model shares."""
@@ -164,7 +164,7 @@ def backends_of(
         CommandLineError: a backend cannot run such a model, or options do not fit together.
     """
     runners = chosen_runners(values, RunnerOptions)
-    chosen = named_in(each.backend for each in runners)
+    chosen = backends_named_by(each.backend for each in runners)
     names = set(chosen)
     options = values[ModelOptions]
     takes_graphs = [set(each.model_types) <= {*TF_TYPES} for each in chosen.values()]

@@ -16,7 +16,7 @@ def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
     assert isinstance(option.kind, Ordered)
     extended = Option(
         (*option.flags, *(plugin.flag for plugin in plugins)),
-        option.kind.extended(
+        option.kind.extend(
             {plugin.flag: plugin.name for plugin in plugins},
             {plugin.flag: plugin.declared.help for plugin in plugins},
         ),
@@ -44,7 +44,7 @@ def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend])
             )
 
 
-def checked(render: Callable[[], str], plugins: Sequence[PluggedBackend]) -> str:
+def render_checked(render: Callable[[], str], plugins: Sequence[PluggedBackend]) -> str:
     """Return the program that a function renders with the partials of some backends, and see to it
     that it is one: partials are anybody's.
 

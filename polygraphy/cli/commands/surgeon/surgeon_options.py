@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds import Choice, Integer, Kind, PerName, Text, Texts, bracketed
+from polygraphy.cli.declare.kinds import Choice, Integer, Kind, PerName, Text, Texts, split_list
 from polygraphy.cli.declare.kinds.base import ByteSize
-from polygraphy.cli.declare.kinds.per_name import dims_in, is_by_x, quoted, shapes_in
+from polygraphy.cli.declare.kinds.per_name import dims_in, is_by_x, quote_name, shapes_in
 from polygraphy.cli.declare.option import Options, option, option_group
 from polygraphy.cli.shared.model import NamedModel, model_shapes_option
 from polygraphy.cli.shared.onnx import (
@@ -129,7 +129,7 @@ class NamedShapes(Kind):
         return shapes
 
     def unparse(self, value: Mapping[str, Sequence[int | str | None]]) -> list[str]:
-        return [f"{quoted(name)}:{_shape_text(shape)}" for name, shape in value.items()]
+        return [f"{quote_name(name)}:{_shape_text(shape)}" for name, shape in value.items()]
 
     def argument(self, value: Mapping[str, Sequence[int | str | None]]) -> Any:
         """Return a dictionary from names to lists."""
@@ -175,7 +175,7 @@ def _attribute(text: str) -> Any:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         if text.startswith("["):
-            value = [_attribute(part) for part in bracketed(text)]
+            value = [_attribute(part) for part in split_list(text)]
         else:
             return text
     if isinstance(value, tuple):

@@ -10,7 +10,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options, Values, option, option_group
 from polygraphy.cli.shared.log import LogOptions, ReportOptions
 from polygraphy.cli.shared.onnx import OnnxCastOptions, OnnxLoadOptions, OnnxShapeOptions, onnx_of
-from polygraphy.codegen.source import Call, quoted
+from polygraphy.codegen.source import Call, quote_word
 
 
 @option_group
@@ -58,7 +58,7 @@ class TemplateOnnxGsCommand(TemplateCommand):
         output = str(model.parent / f"{model.stem}_updated.onnx")
         return Program(
             "template_onnx_gs.py.j2",
-            f"Edit {quoted(path)} with onnx-graphsurgeon.",
+            f"Edit {quote_word(path)} with onnx-graphsurgeon.",
             model=path,
             onnx=onnx_of(values),
             save=Call("save_onnx", kwargs={"path": output}),

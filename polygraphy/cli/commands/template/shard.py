@@ -15,7 +15,7 @@ from polygraphy.cli.declare.option import (
     option_group,
 )
 from polygraphy.cli.shared.onnx import OnnxShapeOptions, onnx_of
-from polygraphy.codegen.source import Call, quoted
+from polygraphy.codegen.source import Call, quote_word
 
 _AXIS = Integer()
 _RANK = Integer(minimum=1)
@@ -187,10 +187,10 @@ class TemplateShardHintsCommand(Command):
         path = model.model_file or ""
         return Program(
             "shard_hints.py.j2",
-            f"Compute how to split {quoted(path)} over several devices.",
+            f"Compute how to split {quote_word(path)} over several devices.",
             model=path,
             onnx=onnx_of(values).with_mapped_weights,
-            find=_found(values),
+            find=_hints_call(values),
             output=output,
         )
 
@@ -220,16 +220,16 @@ class MultiDeviceShardCommand(Command):
         path = values[EditedModelOptions].model_file or ""
         return Program(
             "shard.py.j2",
-            f"Split {quoted(path)} over several devices.",
+            f"Split {quote_word(path)} over several devices.",
             model=path,
             onnx=onnx_of(values).with_mapped_weights,
             hints=source.hint,
-            find=None if source.hint else _found(values),
+            find=None if source.hint else _hints_call(values),
             save=call_of("save_shards", values, path=save.output),
         )
 
 
-def _found(values: Values) -> Call:
+def _hints_call(values: Values) -> Call:
     """Return the call that finds the hints."""
     options = values[ShardHintOptions]
     if options.attention_pattern not in (None, *_PATTERNS):

@@ -38,7 +38,7 @@ from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxModel
 from polygraphy.cli.shared.paths import check_files
-from polygraphy.codegen.source import Call, Source, quoted
+from polygraphy.codegen.source import Call, Source, quote_word
 
 _CONFIG = "config.yaml"
 
@@ -165,7 +165,7 @@ class PluginAutotuneCommand(Command):
         replaced = Call("ReplacePlugins", [load, Source("PLUGINS"), Source("chosen")])
         return Program(
             "plugin_autotune.py.j2",
-            f"Find plugins that make {quoted(path)} faster.",
+            f"Find plugins that make {quote_word(path)} faster.",
             model=path,
             plugin_dir=folder,
             match=call_of("match_plugins", values),

@@ -33,10 +33,10 @@ from polygraphy.cli.declare.option import (
     Values,
     argv_of,
     call_of,
-    changed,
     flags_given,
     option,
     option_group,
+    with_values,
 )
 from polygraphy.cli.shared.data import DataOptions, data_of, data_step
 from polygraphy.cli.shared.model import ModelOptions, kind_of_model, split_symbol
@@ -48,7 +48,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
     onnx_of,
 )
-from polygraphy.codegen.source import Call, Source, Step, quoted
+from polygraphy.codegen.source import Call, Source, Step, quote_word
 from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.catalog.precisions import PRECISIONS
 
@@ -143,7 +143,7 @@ def render_onnx_precision(values: Values) -> Program:
     load = data_step(data_of(data, values[ModelOptions].input_shapes))
     return Program(
         "act.py.j2",
-        f"Find the nodes of {quoted(path)} that must stay in fp32.",
+        f"Find the nodes of {quote_word(path)} that must stay in fp32.",
         model=path,
         before=[
             *([] if iterations is None else [Step("iterations", iterations)]),
@@ -196,7 +196,7 @@ def _with_model_artifact(values: Values) -> Values:
     if options.iter_artifact != EngineIterationOptions().iter_artifact:
         return values
     usual = ModelIterationOptions().iter_artifact
-    return values.replaced(changed(options, iter_artifact=usual))
+    return values.replaced(with_values(options, iter_artifact=usual))
 
 
 def _dtype(values: Values) -> str | None:
@@ -316,7 +316,9 @@ class _EngineCommand(Command):
             ],
             "changed": Source("load_network") if trt.network.steps else network,
             "build": [
-                Step("build_engine", trt.built("raise_layers" if network else "load_network")),
+                Step(
+                    "build_engine", trt.build_engine("raise_layers" if network else "load_network")
+                ),
                 *saved_engine(Source("path")),
             ],
             "iterations": Step("iterations", iterations),
@@ -461,7 +463,7 @@ def _with_precision(values: Values) -> Values:
             warn("--precision float16 requires --int8: otherwise no layer has a lower precision.")
     if not any(getattr(options, name) for name in PRECISIONS):
         inform("Building with --fp16, because no lower precision is set.")
-        options = changed(options, fp16=True)
+        options = with_values(options, fp16=True)
     if options.precision_constraints is None:
-        options = changed(options, precision_constraints="obey")
+        options = with_values(options, precision_constraints="obey")
     return values.replaced(options)

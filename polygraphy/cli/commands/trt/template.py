@@ -22,7 +22,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
     onnx_of,
 )
-from polygraphy.codegen.source import Source, Step, quoted
+from polygraphy.codegen.source import Source, Step, quote_word
 
 
 class _TemplateCommand(TemplateCommand):
@@ -77,7 +77,7 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
         return Program(
             "template_trt_network.py.j2",
             "Create a TensorRT network with the network API"
-            + (f", starting from {quoted(path)}." if path is not None else "."),
+            + (f", starting from {quote_word(path)}." if path is not None else "."),
             model=path,
             is_parsed=parses,
             before=[] if is_brief else _before(onnx, made, model),
@@ -114,7 +114,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         return Program(
             "template_trt_config.py.j2",
             "Create a TensorRT builder configuration"
-            + (f" for {quoted(path)}." if path is not None else "."),
+            + (f" for {quote_word(path)}." if path is not None else "."),
             model=path,
             before=(
                 []

@@ -16,9 +16,9 @@ from polygraphy.cli.declare.kinds.base import (
     Script,
     Text,
     Texts,
-    bracketed,
     integer,
     number,
+    split_list,
 )
 from polygraphy.cli.declare.kinds.per_name import (
     PerName,
@@ -51,7 +51,7 @@ __all__ = [
     "Statistics",
     "Text",
     "Texts",
-    "bracketed",
     "integer",
     "number",
+    "split_list",
 ]

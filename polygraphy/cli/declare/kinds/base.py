@@ -160,7 +160,7 @@ class Ordered(Kind):
         self.helps = dict(helps)
         self.texts = dict(texts or {})
 
-    def extended(self, names: Mapping[str, str], helps: Mapping[str, str]) -> Ordered:
+    def extend(self, names: Mapping[str, str], helps: Mapping[str, str]) -> Ordered:
         """Return the same with further flags."""
         return type(self)({**self.names, **names}, {**self.helps, **helps}, self.texts)
 
@@ -421,7 +421,7 @@ class Range(Kind):
 
     def parse(self, words: Sequence[str]) -> tuple[float | int, float | int]:
         """Return the smaller and the larger number."""
-        parts = bracketed(words[0])
+        parts = split_list(words[0])
         if len(parts) != 2:
             raise BadValue(f"{words[0]!r} is not a range such as [0,1]")
         low, high = map(number, parts)
@@ -439,7 +439,7 @@ def _digits(value: float) -> str:
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
-def bracketed(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """Split ``[a,b]``, or ``a,b``, at its commas."""
     stripped = text.strip()
     if stripped.startswith("[") != stripped.endswith("]"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
 from polygraphy.cli.declare.errors import BadValue
-from polygraphy.cli.declare.kinds.base import Choice, Kind, Texts, bracketed
+from polygraphy.cli.declare.kinds.base import Choice, Kind, Texts, split_list
 
 
 class PerName(Kind):
@@ -170,13 +170,13 @@ class Providers(Texts):
 
     def parse(self, words: Sequence[str]) -> tuple[Provider, ...]:
         """Return names, and pairs of a name and its options."""
-        return tuple(map(_parsed, words))
+        return tuple(map(_parse_provider, words))
 
     def unparse(self, value: Iterable[Provider]) -> list[str]:
         return [each if isinstance(each, str) else _word(*each) for each in value]
 
 
-def _parsed(word: str) -> Provider:
+def _parse_provider(word: str) -> Provider:
     match = _WITH_OPTIONS.fullmatch(word)
     if match is None:
         return word
@@ -218,7 +218,7 @@ class Shapes(Kind):
     def unparse(self, value: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
         """Return one word per shape."""
         return [
-            f"{quoted(name)}:[{','.join(map(str, shape))}]"
+            f"{quote_name(name)}:[{','.join(map(str, shape))}]"
             for name, shapes in value.items()
             for shape in shapes
         ]
@@ -236,12 +236,12 @@ def shapes_in(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     found = []
     for word in words:
         for entry in _entries(word):
-            name, text = _named(entry)
+            name, text = _split_name(entry)
             found.append((name, dims_in(text)))
     return found
 
 
-def _named(entry: str) -> tuple[str, str]:
+def _split_name(entry: str) -> tuple[str, str]:
     """Split the name from the shape."""
     in_quotes = _QUOTED.match(entry)
     if in_quotes:
@@ -259,7 +259,7 @@ def dims_in(text: str) -> list[str]:
     """Return the dimensions of one shape: ``[1,3]``, ``1,3``, ``1x3``, and ``scalar`` for none."""
     if text == "scalar":
         return []
-    return re.split("[xX]", text) if is_by_x(text) else bracketed(text)
+    return re.split("[xX]", text) if is_by_x(text) else split_list(text)
 
 
 def is_by_x(text: str) -> bool:
@@ -267,7 +267,7 @@ def is_by_x(text: str) -> bool:
     return _BY_X.fullmatch(text) is not None
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name as it has to be written for `shapes_in`."""
     if "," not in name and name[:1] != "'":
         return name

@@ -295,7 +295,7 @@ def _scan_in_threads(
         # The floating-point error state belongs to a thread, so each one sets its own.
         with np.errstate(all="ignore"), borrowed(BLOCK) as scratch:
             worker = make_worker(scratch)
-            for first in _locked(starts, lock):
+            for first in _share_iterator(starts, lock):
                 for i in range(first, min(first + SPAN, count)):
                     found[i] = worker(i * BLOCK, min((i + 1) * BLOCK, size))
 
@@ -305,7 +305,7 @@ def _scan_in_threads(
     return [found[i] for i in range(count)]
 
 
-def _locked(items: Iterator[int], lock: threading.Lock) -> Iterator[int]:
+def _share_iterator(items: Iterator[int], lock: threading.Lock) -> Iterator[int]:
     """Share an iterator between threads."""
     while True:
         with lock:

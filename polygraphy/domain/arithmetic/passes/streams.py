@@ -178,7 +178,7 @@ class _WideKernel(Kernel):
 
     def _allocate(self, scratch: Scratch) -> None:
         self._signed = [
-            _signed_beside(one, other)
+            _widens_to_signed(one, other)
             for one, other in (
                 (self._value.array.dtype, self._reference.array.dtype),
                 (self._reference.array.dtype, self._value.array.dtype),
@@ -251,7 +251,7 @@ class _LongKernel(Kernel):
         self._scale = scratch.floats()
 
     def _form(self, start: int, stop: int) -> None:
-        a, b = self._widened(self._long)
+        a, b = self._widen_block(self._long)
         self._distance: Array = np.abs(np.subtract(a, b, out=a), out=a)
         self._size: Array = np.abs(b, out=b)
         self.absolute = convert(self._distance, self._absolute)
@@ -268,9 +268,9 @@ class _LongKernel(Kernel):
 
     def _reload(self) -> tuple[Array, Array]:
         # Elsewhere: the distance and the size, which `within` asks, stand where these were.
-        return self._widened([np.empty_like(out) for out in self._long])
+        return self._widen_block([np.empty_like(out) for out in self._long])
 
-    def _widened(self, into: Sequence[Array]) -> tuple[Array, Array]:
+    def _widen_block(self, into: Sequence[Array]) -> tuple[Array, Array]:
         a, b = (
             convert(flat.block(self.start, self.stop), out)
             for flat, out in zip((self._value, self._reference), into, strict=True)
@@ -339,7 +339,7 @@ def _unequal(a: Array, b: Array) -> Array:
     return unequal.astype(np.bool_)
 
 
-def _signed_beside(own: np.dtype[Any], other: np.dtype[Any]) -> bool:
+def _widens_to_signed(own: np.dtype[Any], other: np.dtype[Any]) -> bool:
     """Whether an integer dtype is widened to int64, beside the other operand, or to uint64."""
     if kind_of(own) is Kind.WIDE:
         return own.kind == "i"

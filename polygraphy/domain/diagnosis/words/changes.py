@@ -31,7 +31,7 @@ def contains(value: Sequence[int], expected: Sequence[int]) -> str:
 @fact
 def other_attribute(op: str, name: str, value: Any, expected: Any) -> str:
     """None is the default of the attribute."""
-    return f"attribute {name!r} of {op} is {_shown(value)} instead of {_shown(expected)}"
+    return f"attribute {name!r} of {op} is {_shorten(value)} instead of {_shorten(expected)}"
 
 
 @fact
@@ -186,7 +186,7 @@ def other_folded_epsilon(op: str, expected: float) -> str:
     return f"the epsilon of {op} differs from {expected:.3g}, which the reference uses"
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if value is None:
         return "the default"
     if isinstance(value, bytes):

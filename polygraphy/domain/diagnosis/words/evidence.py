@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import counted, some_of
+from polygraphy.domain.tensors.naming import count_text, some_of
 
 # Measured: the value of a tensor, and the one that was expected.
 
@@ -155,12 +155,12 @@ def cannot_tell_apart() -> str:
 @fact
 def computes_differently(tensors: Sequence[str], nodes: int) -> str:
     subject = "the node computes" if nodes == 1 else "these nodes compute"
-    return f"From equal inputs, {subject} a different {_quoted(tensors)} than the reference."
+    return f"From equal inputs, {subject} a different {_quote_all(tensors)} than the reference."
 
 
 @fact
 def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
-    end = _quoted(after)
+    end = _quote_all(after)
     place = f"between {some_of(before)} and {end}" if before else f"before {end}"
     return (
         f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
@@ -205,7 +205,7 @@ def also_copied(changes: Sequence[Fact]) -> str:
 
 @fact
 def replaced(tensors: Sequence[str]) -> str:
-    return f"With only {_quoted(tensors)} replaced by the reference's, all outputs match."
+    return f"With only {_quote_all(tensors)} replaced by the reference's, all outputs match."
 
 
 @fact
@@ -218,7 +218,7 @@ def replaced_by_program(count: int) -> str:
 def still_differ(count: int, outputs: Sequence[str]) -> str:
     what = "this tensor" if count == 1 else f"these {count} tensors"
     verb = "differs" if len(outputs) == 1 else "differ"
-    return f"With {what} replaced by the program's, {_quoted(outputs)} still {verb}."
+    return f"With {what} replaced by the program's, {_quote_all(outputs)} still {verb}."
 
 
 @fact
@@ -417,8 +417,8 @@ def weight_is_not(
     known = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {known}" if known else ""
     return (
-        f"The weight {name!r} of {' and '.join(ops)} is not the program's {_quoted(expected)}{but}:"
-        f" it {deviation.in_words()}."
+        f"The weight {name!r} of {' and '.join(ops)} is not the program's"
+        f" {_quote_all(expected)}{but}: it {deviation.in_words()}."
     )
 
 
@@ -475,7 +475,7 @@ def exported_again(exporter: str) -> str:
 @fact
 def weights_differ(count: int, total: int) -> str:
     differ = "differs" if count == 1 else "differ"
-    return f"{count} of {counted(total, 'weight')} {differ} from the program's."
+    return f"{count} of {count_text(total, 'weight')} {differ} from the program's."
 
 
 @fact
@@ -514,7 +514,7 @@ def other_constant(op: str, name: str, value: str, expected: str) -> str:
 @fact
 def computes_as_in_training(count: int, op: str) -> str:
     verb = "computes" if count == 1 else "compute"
-    return f"{counted(count, 'node')} ({op}) {verb} as in training; the program does not."
+    return f"{count_text(count, 'node')} ({op}) {verb} as in training; the program does not."
 
 
 @fact
@@ -540,7 +540,7 @@ def lost(loss: Fact) -> str:
 
 @fact
 def stay_in_float32(nodes: Sequence[str], more: int = 0) -> str:
-    names = _quoted(nodes) + (f" and {more} more" if more > 0 else "")
+    names = _quote_all(nodes) + (f" and {more} more" if more > 0 else "")
     if len(nodes) == 1:
         return f"{names} also stays in fp32, because it reads or passes on its result."
     return f"{names} also stay in fp32, because they read or pass on its result."
@@ -551,7 +551,7 @@ def error_by_kept_nodes(
     dtype: str, before: str, nodes: int, after: str, allowance: float = 1.0, is_enough: bool = True,
     is_fewest: bool = True,
 ) -> str:  # fmt: skip
-    said = f"With all nodes in {dtype}, {before}. With {counted(nodes, 'node')} in fp32, {after}"
+    said = f"With all nodes in {dtype}, {before}. With {count_text(nodes, 'node')} in fp32, {after}"
     if allowance > 1:
         said += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
         said += "" if is_enough else "; that is too much by itself"
@@ -565,7 +565,7 @@ def error_in_narrow_type(dtype: str, error: str) -> str:
 
 @fact
 def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
-    return f"With {_quoted(nodes)} in fp32, {error}."
+    return f"With {_quote_all(nodes)} in fp32, {error}."
 
 
 @fact
@@ -573,7 +573,7 @@ def right_with_nodes_in_float32(
     nodes: Sequence[str], after: str, before: str, is_fewest: bool = True
 ) -> str:
     more = "" if is_fewest else " The search was cut short: fewer nodes may be enough."
-    return f"With {_quoted(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
+    return f"With {_quote_all(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
 
 
 @fact
@@ -616,7 +616,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
 
 
-def _quoted(names: Sequence[str]) -> str:
+def _quote_all(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
@@ -659,7 +659,7 @@ def hands_on_another(output: str, source: str) -> str:
 
 @fact
 def exchanged_states(states: Sequence[str], step: int) -> str:
-    return f"With only the reference's {_quoted(states)}, step {step} is correct."
+    return f"With only the reference's {_quote_all(states)}, step {step} is correct."
 
 
 @fact

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
 from polygraphy.domain.diagnosis.failure import DATA_FOLDER, MODEL_FILE, PROGRAM_FILE, Failure
 from polygraphy.domain.environment import Section
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 
 _NOUNS = {
     "rewrite": "a rewrite changes the result",
@@ -76,7 +76,7 @@ def _reproduction(
     if failure is None:
         yield "Only the whole model shows the fault; no part of it does by itself."
         return
-    size = counted(len(failure.model.graph.node), "node")
+    size = count_text(len(failure.model.graph.node), "node")
     yield f"A part of the model ({size}) shows the fault: {_plain(failure.said)}"
     where = f"`{folder}`" if folder else "The attached folder (`--save-culprit DIR` writes it)"
     yield (

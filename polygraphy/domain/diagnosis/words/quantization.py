@@ -26,7 +26,7 @@ from polygraphy.domain.quantization.causes import (
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import Site
-from polygraphy.domain.tensors.naming import counted
+from polygraphy.domain.tensors.naming import count_text
 
 _CAUSES = {
     CLIPPED: "The range cuts off {cut} of the elements",
@@ -48,7 +48,7 @@ _CAUSES = {
 def metric_value(name: str, value: float, within: float, count: int) -> str:
     """Say what the metric is before anything is changed."""
     few = " A single input is too few to rank nearly equal nodes." if count == 1 else ""
-    return f"{name} {value:.3g}, target {within:g}, {counted(count, 'input')}.{few}"
+    return f"{name} {value:.3g}, target {within:g}, {count_text(count, 'input')}.{few}"
 
 
 def goal_reached(name: str, value: float, within: float) -> str:
@@ -70,12 +70,12 @@ def sites_found(sites: Sequence[Site]) -> str:
     kinds = [
         f"{count} {_plural(kind, count)} ({name})" for (name, kind), count in formats.most_common(4)
     ]
-    return f"{counted(len(sites), 'site')}: {', '.join(kinds)}." if sites else "None."
+    return f"{count_text(len(sites), 'site')}: {', '.join(kinds)}." if sites else "None."
 
 
 def sites_measured(count: int) -> str:
     """Say how many sites were run by themselves."""
-    return f"{counted(count, 'run')}, each with one site quantized."
+    return f"{count_text(count, 'run')}, each with one site quantized."
 
 
 def differs_without_quantization(exact: float) -> str:
@@ -87,12 +87,12 @@ def differs_without_quantization(exact: float) -> str:
 
 def repair_does_not_help(count: int, value: float) -> str:
     """Say that parameters are not the cause."""
-    return f"{counted(count, 'candidate')}, but correct ranges leave {value:.3g}."
+    return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
 def repaired(chosen: int, suspects: int, value: float) -> str:
     """Say how many parameters had to be corrected."""
-    return f"{chosen} of {counted(suspects, 'candidate')}; with correct values: {value:.3g}."
+    return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
 
 def search_result(search: Search, nodes: int, after: float) -> str:
@@ -101,8 +101,8 @@ def search_result(search: Search, nodes: int, after: float) -> str:
         " The runs or the time were over before all sets were tried." if search.is_cut_short else ""
     )
     if search.kept is None:
-        return f"No set within {counted(search.runs, 'run')}.{over}"
-    tried = f"{len(search.kept)} of {nodes}, {counted(search.runs, 'set')} tried"
+        return f"No set within {count_text(search.runs, 'run')}.{over}"
+    tried = f"{len(search.kept)} of {nodes}, {count_text(search.runs, 'set')} tried"
     return f"{tried}; backend: {after:.3g}.{over}"
 
 
@@ -110,7 +110,7 @@ def search_notes(search: Search, nodes: int) -> str:
     """Say what was not tried; empty if nothing is left out."""
     if not search.is_cut_short:
         return ""
-    return f"The search ended after {counted(search.runs, 'run')} of sets of {nodes} nodes."
+    return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
 def saved(path: str) -> str:
@@ -131,10 +131,10 @@ def kept_nodes(
 
 @fact
 def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
-    text = f"{counted(runs, 'set')} tried."
+    text = f"{count_text(runs, 'set')} tried."
     if proven:
         most = "no single node suffices" if proven == 1 else f"no {proven} nodes suffice"
-        text += f" All sets of up to {counted(proven, 'node')} were tried: {most}."
+        text += f" All sets of up to {count_text(proven, 'node')} were tried: {most}."
     if size - 1 > proven:
         text += f" Not all sets of {size - 1} nodes were tried."
     return text + (" The limit ended the search." if is_cut_short else "")
@@ -224,7 +224,7 @@ def diffuse(
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
     text = (
         f"Many small losses: no small set of nodes brings {metric} from {before:.3g} to"
-        f" {within:g} ({counted(search.runs, 'set')} tried)."
+        f" {within:g} ({count_text(search.runs, 'set')} tried)."
     )
     if points:
         text += f" Best with nodes in float: {points}."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from polygraphy.domain import rounding
 from polygraphy.domain.diagnosis.facts import Fact, constant, statement
-from polygraphy.domain.tensors.naming import counted, some_of
+from polygraphy.domain.tensors.naming import count_text, some_of
 
 ROUNDED = constant("rounded", rounding.ROUNDED)
 ADDS_UP = constant("adds_up", rounding.ADDS_UP)
@@ -273,7 +273,7 @@ def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
         if is_exact
         else "rounding explains their effect on the outputs"
     )
-    return f"The models differ in {counted(places, 'place')} ({some_of(nodes)}), but {effect}."
+    return f"The models differ in {count_text(places, 'place')} ({some_of(nodes)}), but {effect}."
 
 
 @statement
@@ -321,8 +321,8 @@ def quantized_otherwise(relative: float) -> str:
 @statement
 def not_narrowed_down(count: int) -> str:
     return (
-        f"The fault is in {counted(count, 'node')} that the reference has in another form, and no"
-        " change of a single node explains it."
+        f"The fault is in {count_text(count, 'node')} that the reference has in another form, and"
+        " no change of a single node explains it."
     )
 
 
@@ -341,8 +341,8 @@ def quantization_accumulates(
     named = ", ".join(f"{name!r} ({_percent(loss)})" for name, loss in losses)
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The error"
-        f" accumulates: {kept} of {counted(nodes, 'node')} cause three quarters of it. The largest"
-        f" losses in inputs: {named}."
+        f" accumulates: {kept} of {count_text(nodes, 'node')} cause three quarters of it. The"
+        f" largest losses in inputs: {named}."
     )
 
 
@@ -412,7 +412,7 @@ def more_allowed(factor: float) -> str:
 def rounding_accumulates(
     dtype: str, before: object, kept: int = 0, nodes: int = 0, after: object = ""
 ) -> str:
-    rest = f" With {counted(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
+    rest = f" With {count_text(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
     return (
         f"In {dtype}, {before}. Rounding accumulates in all nodes; no few nodes are at fault.{rest}"
         " To accept it, set --rtol and --atol."
@@ -427,7 +427,7 @@ def headroom(tensor: str, percent: float, dtype: str, is_within: bool) -> str:
 
 @statement
 def hidden_overflow(loss: object, more: int) -> str:
-    others = f" (and {counted(more, 'more tensor')})" if more else ""
+    others = f" (and {count_text(more, 'more tensor')})" if more else ""
     return f"The outputs hide that {loss}{others}."
 
 
@@ -453,12 +453,12 @@ def sometimes_saved(name: str, count: int, data: str) -> str:
 
 @statement
 def input_sets_cut(count: int, remedy: str) -> str:
-    return f"memory was enough for the first {counted(count, 'input set')} only{remedy}"
+    return f"memory was enough for the first {count_text(count, 'input set')} only{remedy}"
 
 
 @statement
 def lost_elements(lost: int, size: int, name: str) -> str:
-    return f"{lost} of {counted(size, 'element')} of the saved {name!r}"
+    return f"{lost} of {count_text(size, 'element')} of the saved {name!r}"
 
 
 @statement
@@ -491,7 +491,7 @@ ONE_STEP = constant("one_step", "one step has nothing to compare with; add --ste
 
 @statement
 def fixed_chunk(length: int) -> str:
-    return f"the model takes {counted(length, 'position')} at a time, not all inputs at once"
+    return f"the model takes {count_text(length, 'position')} at a time, not all inputs at once"
 
 
 @statement

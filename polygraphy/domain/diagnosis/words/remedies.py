@@ -53,7 +53,7 @@ def undo(changes: Sequence[Fact]) -> str:
 def take(change: Fact, weights: Sequence[str]) -> str:
     """Say what to take from the reference: its weights, or what it has instead of a change."""
     if weights:
-        return f"Copy {_quoted(weights)} from the reference."
+        return f"Copy {_quote_all(weights)} from the reference."
     return f"Change this to match the reference: {change}."
 
 
@@ -99,7 +99,7 @@ def raise_epsilon(name: str, least: float) -> str:
 @statement
 def quantize_without(nodes: Sequence[str]) -> str:
     """Say which nodes not to quantize."""
-    return f"Quantize the model again without {_quoted(nodes)} (nodes_to_exclude)."
+    return f"Quantize the model again without {_quote_all(nodes)} (nodes_to_exclude)."
 
 
 @statement
@@ -111,5 +111,5 @@ def split_scale(output: str) -> str:
     )
 
 
-def _quoted(names: Sequence[str]) -> str:
+def _quote_all(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))

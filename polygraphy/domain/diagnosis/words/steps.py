@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
-from polygraphy.domain.tensors.naming import counted, sets_of_data, some_of
+from polygraphy.domain.tensors.naming import count_text, sets_of_data, some_of
 
 EXAMPLE_CHANGES_NOTHING = constant(
     "example_changes_nothing", "The example decides none of the differences."
@@ -107,18 +107,20 @@ def cannot_return_tensors(error: object) -> str:
 
 @statement
 def differences(count: int) -> str:
-    return f"{counted(count, 'difference')} between the models."
+    return f"{count_text(count, 'difference')} between the models."
 
 
 @statement
 def explaining(count: int, total: int) -> str:
     makes = "makes" if count == 1 else "make"
-    return f"{count} of {counted(total, 'difference')}, once restored, {makes} all outputs match."
+    return (
+        f"{count} of {count_text(total, 'difference')}, once restored, {makes} all outputs match."
+    )
 
 
 @statement
 def counterparts(count: int, total: int) -> str:
-    return f"{count} of {counted(total, 'tensor')} found in the program."
+    return f"{count} of {count_text(total, 'tensor')} found in the program."
 
 
 @statement
@@ -136,7 +138,7 @@ def all_match(data: int) -> str:
 
 @statement
 def runs(count: int, is_broken: bool) -> str:
-    return f"{counted(count, 'run')}{'; outputs contain NaN or infinity' if is_broken else ''}."
+    return f"{count_text(count, 'run')}{'; outputs contain NaN or infinity' if is_broken else ''}."
 
 
 @statement
@@ -147,7 +149,7 @@ def differ(differing: str, data: int, output: str, largest: float, relative: flo
 
 @statement
 def traced(count: int, party: str) -> str:
-    return f"{counted(count, 'tensor')}, computed by {party}."
+    return f"{count_text(count, 'tensor')}, computed by {party}."
 
 
 @statement
@@ -157,23 +159,23 @@ def party_cannot(party: str, error: object) -> str:
 
 @statement
 def wrong_nodes(count: int, total: int) -> str:
-    return f"{count} of {counted(total, 'node')} differ{'s' if count == 1 else ''}."
+    return f"{count} of {count_text(total, 'node')} differ{'s' if count == 1 else ''}."
 
 
 @statement
 def wrong_regions(count: int) -> str:
-    return f"{counted(count, 'region')} differ{'s' if count == 1 else ''}."
+    return f"{count_text(count, 'region')} differ{'s' if count == 1 else ''}."
 
 
 @statement
 def verdicts(juror: str, nodes: int, wrong: Mapping[str, int]) -> str:
     counts = ", ".join(f"{name} {count}" for name, count in wrong.items())
-    return f"Incorrect according to {juror}, of {counted(nodes, 'node')}: {counts}."
+    return f"Incorrect according to {juror}, of {count_text(nodes, 'node')}: {counts}."
 
 
 @statement
 def undecided(nodes: int) -> str:
-    return f"Undecided: {counted(nodes, 'node')}."
+    return f"Undecided: {count_text(nodes, 'node')}."
 
 
 @statement
@@ -184,13 +186,13 @@ def remedy_tried(rewrites: Sequence[str], matches: bool, is_all: bool) -> str:
 
 @statement
 def refused_nodes(count: int, total: int) -> str:
-    return f"{count or 'All'} of {counted(total, 'node')}."
+    return f"{count or 'All'} of {count_text(total, 'node')}."
 
 
 @statement
 def equal_pairs(count: int, places: int) -> str:
-    where = counted(places, "place")
-    return f"{counted(count, 'pair')} of equal tensors; the models diverge in {where}."
+    where = count_text(places, "place")
+    return f"{count_text(count, 'pair')} of equal tensors; the models diverge in {where}."
 
 
 @statement
@@ -202,7 +204,7 @@ def explained_changes(count: int, total: int, is_late: bool) -> str:
 @statement
 def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
     rest = "; the rest was skipped: out of time" if is_cut_short else ""
-    return f"{counted(count, what)} tried{rest}."
+    return f"{count_text(count, what)} tried{rest}."
 
 
 @statement
@@ -223,7 +225,7 @@ def differ_from_saved(differing: str) -> str:
 
 @statement
 def match_saved(count: int, what: str) -> str:
-    return f"{counted(count, what)} {'matches' if count == 1 else 'match'}."
+    return f"{count_text(count, what)} {'matches' if count == 1 else 'match'}."
 
 
 @statement
@@ -234,7 +236,7 @@ def twin_fails(exporter: str, error: object) -> str:
 @statement
 def example_changes(constants: int, has_other_nodes: bool) -> str:
     more = " and which nodes there are" if has_other_nodes else ""
-    return f"It decides {counted(constants, 'constant')}{more}."
+    return f"It decides {count_text(constants, 'constant')}{more}."
 
 
 @statement
@@ -254,13 +256,13 @@ def only_version(version: str) -> str:
 
 @statement
 def versions_run(count: int, total: int) -> str:
-    return f"{count} of {counted(total, 'version')} tried."
+    return f"{count} of {count_text(total, 'version')} tried."
 
 
 @statement
 def shown_by(nodes: int, total: int, program: str = "") -> str:
     ends = f"; {program} exits with 1" if program else ""
-    return f"{nodes} of {counted(total, 'node')} {'shows' if nodes == 1 else 'show'} it{ends}."
+    return f"{nodes} of {count_text(total, 'node')} {'shows' if nodes == 1 else 'show'} it{ends}."
 
 
 @statement
@@ -277,12 +279,12 @@ def quantized_alike(share: float) -> str:
 
 @statement
 def sets_tried(count: int, total: int, tried: int) -> str:
-    return f"{count} of {total}, {counted(tried, 'set')} tried."
+    return f"{count} of {total}, {count_text(tried, 'set')} tried."
 
 
 @statement
 def kept_nodes(count: int, total: int, builds: int) -> str:
-    return f"{count} of {total}, after {counted(builds, 'build')}."
+    return f"{count} of {total}, after {count_text(builds, 'build')}."
 
 
 @statement
@@ -292,7 +294,7 @@ def judged(is_tolerable: bool, error: object) -> str:
 
 @statement
 def failing_step(step: int, length: int) -> str:
-    return f"Step {step}, {counted(length, 'position')}"
+    return f"Step {step}, {count_text(length, 'position')}"
 
 
 @statement
@@ -354,7 +356,7 @@ def runs_cast(party: str, data: int, error: object) -> str:
 
 @statement
 def nodes_measured(count: int, data: int) -> str:
-    return f"{counted(count, 'node')} on {sets_of_data(data)}."
+    return f"{count_text(count, 'node')} on {sets_of_data(data)}."
 
 
 @statement
