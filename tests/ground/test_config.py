@@ -73,7 +73,7 @@ def test_a_swap_threshold_is_said_to_do_nothing(monkeypatch: pytest.MonkeyPatch)
     for value, count in (("-1", 0), ("16", 1)):
         monkeypatch.setenv("POLYGRAPHY_ARRAY_SWAP_THRESHOLD_MB", value)
         problems = read_again()["PROBLEMS"]
-        assert len([each for each in problems if "without effect" in each]) == count
+        assert len([each for each in problems if "has no effect" in each]) == count
 
 
 def test_legacy_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:

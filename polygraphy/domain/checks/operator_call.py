@@ -32,6 +32,7 @@ class Operand:
 
     @property
     def rank(self) -> int | None:
+        """The number of dimensions; None if the shape is not known."""
         return None if self.shape is None else len(self.shape)
 
     @property

@@ -1,0 +1,119 @@
+"""What rules about operators have in common: shapes that fit, and how a violation is described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from polygraphy.domain.checks.operator_call import (
+    ATTRIBUTE,
+    SHAPE,
+    VALUE,
+    Operand,
+    OperatorCall,
+    Violation,
+    shape_text,
+)
+
+Shape = Sequence["int | None"]
+Rule = Callable[[OperatorCall], Iterator[Violation]]
+
+ANY_RANK = 1 << 30
+_SHOWN = 4
+"""Values that a message names."""
+
+
+def wrong_shape(call: OperatorCall, operand: Operand, requirement: str) -> Violation:
+    """Return that an operand has a shape that the rule does not allow."""
+    shape = shape_text(operand.shape or ())
+    return Violation(
+        call.op, requirement, f"{operand.name!r} has shape {shape}", SHAPE, operand.name
+    )
+
+
+def wrong_rank(call: OperatorCall, operand: Operand, requirement: str) -> Violation:
+    """Return that an operand has a rank that the rule does not allow."""
+    rank = operand.rank
+    actual = f"{operand.name!r} has rank {rank} (shape {shape_text(operand.shape or ())})"
+    return Violation(call.op, requirement, actual, SHAPE, operand.name)
+
+
+def wrong_attribute(call: OperatorCall, name: str, requirement: str) -> Violation:
+    """Return that an attribute has a value that the rule does not allow."""
+    actual = f"attribute {name!r} is {call.attributes.get(name)}"
+    return Violation(call.op, requirement, actual, ATTRIBUTE)
+
+
+def wrong_values(
+    call: OperatorCall, operand: Operand, requirement: str, bad: Sequence[Any]
+) -> Violation:
+    """Return that an operand contains elements that the rule does not allow."""
+    shown = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
+    return Violation(
+        call.op, requirement, f"{operand.name!r} contains {shown}", VALUE, operand.name
+    )
+
+
+def require_ranks(**allowed: Any) -> Rule:
+    """Require ranks: the keys are ``x`` and the position of an input."""
+    ranks = {int(key[1:]): value for key, value in allowed.items()}
+
+    def rule(call: OperatorCall) -> Iterator[Violation]:
+        for position, expected in ranks.items():
+            operand = call.input(position)
+            if operand is None or operand.rank is None:
+                continue
+            least, most = expected if isinstance(expected, tuple) else (expected, expected)
+            if not least <= operand.rank <= most:
+                if least == most:
+                    text = f"rank {least}"
+                else:
+                    text = (
+                        f"at least rank {least}" if most == ANY_RANK else f"rank {least} to {most}"
+                    )
+                yield wrong_rank(call, operand, f"{text} for input {position}")
+
+    return rule
+
+
+def fits(dim: int | None, expected: int | None) -> bool:
+    """Return whether a dimension may be the expected one; unknown dimensions fit."""
+    return dim is None or expected is None or dim == expected
+
+
+def is_shape(shape: Shape, expected: Shape) -> bool:
+    """Return whether a shape may be the expected one."""
+    return len(shape) == len(expected) and all(map(fits, shape, expected))
+
+
+def require_shape(
+    call: OperatorCall, position: int, expected: Shape, what: str = ""
+) -> Iterator[Violation]:
+    """Require the shape of an input."""
+    operand = call.input(position)
+    if operand is None or operand.shape is None or is_shape(operand.shape, expected):
+        return
+    yield wrong_shape(
+        call, operand, f"shape {shape_text(expected)} for {what or f'input {position}'}"
+    )
+
+
+def broadcasts_to(shape: Shape, target: Shape) -> bool:
+    """Return whether a shape broadcasts to another, which stays as it is."""
+    if len(shape) > len(target):
+        return False
+    pairs = zip(reversed(shape), reversed(target))
+    return all(dim is None or dim == 1 or fits(dim, wide) for dim, wide in pairs)
+
+
+def broadcast_shapes(shapes: Sequence[Shape]) -> list[int | None] | None:
+    """Return the shape that several broadcast to; None if they do not."""
+    rank = max(map(len, shapes), default=0)
+    made: list[int | None] = []
+    for axis in range(rank):
+        dims = {s[len(s) - rank + axis] for s in shapes if len(s) - rank + axis >= 0}
+        known = {dim for dim in dims if dim not in (None, 1)}
+        if len(known) > 1:
+            return None
+        made.append(known.pop() if known else None if None in dims else 1)
+    return made
