@@ -5,7 +5,7 @@ from polygraphy.application.debug.iterations import Iterations, repeat
 from polygraphy.application.debug.precision import find_layers_to_raise, find_nodes_to_keep
 from polygraphy.application.debug.reducing import (
     Reduction,
-    path_with_number,
+    numbered_path,
     prove_reduction,
     reduce_model,
 )
@@ -19,7 +19,7 @@ __all__ = [
     "Reduction",
     "find_layers_to_raise",
     "find_nodes_to_keep",
-    "path_with_number",
+    "numbered_path",
     "prove_reduction",
     "reduce_model",
     "repeat",

@@ -24,7 +24,7 @@ from rich.text import Text
 
 HERE = Path(__file__).parent
 DIGITS = HERE.parents[1] / "examples" / "digits"
-COLUMNS = 112
+COLUMNS = 124
 
 _LIVE = re.compile(
     r"\x1b\[\?25l.*?\x1b\[\?25h(\r?\x1b\[1A\x1b\[2K)?|(\r\x1b\[K[^\r\n]*)*\r\x1b\[2?K", re.DOTALL

@@ -80,4 +80,4 @@ def test_a_memory_limit_is_refused_where_memory_cannot_be_measured(tmp_path: Pat
     finally:
         os.environ["PATH"] = path
     assert codes[1] == 2
-    assert "--memory has no effect here" in output
+    assert "--memory has no effect" in output

@@ -105,7 +105,7 @@ def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> N
     said = session(test_models=FIRST)
     assert "6 failed" in said
     [line] = failure_of(said, "test_kept")
-    assert "The golden __goldens__/test_models/test_kept does not exist.safetensors." in line
+    assert "The golden __goldens__/test_models/test_kept.safetensors does not exist." in line
     assert "--polygraphy-update-golden" in line
 
     said = session("--polygraphy-update-golden")
@@ -120,7 +120,7 @@ def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> N
     said = session("--polygraphy-report", "page", "--polygraphy-budget", "60", test_models=LATER)
     assert "4 failed, 2 passed" in said
     [line] = failure_of(said, "test_other_data")
-    assert "was made with other inputs" in line
+    assert "was created with different inputs" in line
     [line] = failure_of(said, "test_other_shape")
     assert "has shape (2, 10), but" in line
     [line] = failure_of(said, "test_damaged")

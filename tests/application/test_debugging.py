@@ -64,7 +64,7 @@ def test_until_an_answer(until: str, count: int) -> None:
 
 @pytest.mark.parametrize("until", [0, -1, "never", 1.5])
 def test_what_means_no_end_is_refused(until: object) -> None:
-    with pytest.raises(UsageError, match="means nothing"):
+    with pytest.raises(UsageError, match="is invalid"):
         repeat(Iterations(answers()), until)  # type: ignore[arg-type]
 
 
@@ -299,7 +299,7 @@ def test_a_person_learns_what_the_question_is_about(artifact: str | None) -> Non
     with bind(ask, questions):
         repeat(Iterations(AskUser(), artifact), until=1)
     [asked] = questions.asked
-    assert asked.startswith(f"Look at {artifact}. Did" if artifact else "Did")
+    assert asked.startswith(f"Check {artifact}. Did" if artifact else "Did")
 
 
 def test_where_nobody_is_there_a_command_decides() -> None:
@@ -544,5 +544,5 @@ def test_a_replay_knows_the_failure_to_which_others_are_held() -> None:
 
 
 def test_of_several_jobs_none_is_reported_its_number() -> None:
-    with pytest.raises(UsageError, match="side by side"):
+    with pytest.raises(UsageError, match="in parallel"):
         Iterations(lambda: GOOD, jobs=2, iter_info="info.json")

@@ -272,7 +272,7 @@ def test_what_was_computed_coarsely_before_stays_coarse() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(UsageError, match="no runner"):
+    with pytest.raises(UsageError, match="No runner"):
         list(run())
     with pytest.raises(UsageError, match="no input data"):
         list(run(Workshop("a"), iterations=0))
@@ -325,5 +325,5 @@ def test_a_failure_without_a_metric_is_worse_than_any_pass(store: MemoryResultSt
 
 
 def test_at_least_one_output_is_saved() -> None:
-    with pytest.raises(UsageError, match="At least one"):
+    with pytest.raises(UsageError, match="at least 1"):
         Comparator.compare_accuracy(run(Workshop("a"), Workshop("b")), save_worst=-1)

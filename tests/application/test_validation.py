@@ -120,8 +120,8 @@ def test_the_first_output_that_fails_is_named(fail_fast: bool) -> None:
     with pytest.raises(CheckFailedError) as failed:
         list(validate_stream(iter(steps), fail_fast=fail_fast))
     assert str(failed.value) == (
-        f"Output validation failed in iteration(s) {'0' if fail_fast else '0, 1'}. First output that"
-        " fails, in the order of the model: in iteration 0 'c' of onnxrt-runner-N0-11/22/26-19:09:01:"
+        f"Output validation failed in iteration(s) {'0' if fail_fast else '0, 1'}. First"
+        " failure, in order of computation: in iteration 0 'c' of onnxrt-runner-N0-11/22/26-19:09:01:"
         " 1 of 2 elements are NaN, the first at (1, 0)."
     )
     with pytest.raises(CheckFailedError, match=r"'b' of .* 1 of 1 elements are infinite"):

@@ -47,7 +47,7 @@ def models(request: pytest.FixtureRequest) -> NarrowModels:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["open", "narrow_nodes", "computed", "roughly", "widened"])
+@pytest.mark.parametrize("name", ["open", "narrow_nodes", "computed", "roughly", "widen_model"])
 def test_arguments_are_those_of_the_port(kind: str, name: str) -> None:
     wanted, found = getattr(NarrowModels, name), getattr(type(KINDS[kind]()), name)
     assert list(inspect.signature(found).parameters) == list(inspect.signature(wanted).parameters)

@@ -329,7 +329,7 @@ def test_every_data_type_comes_out(kind: str, make: MakeRunner, values: list[int
 F32 = np.float32
 WRONG: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "wrong name": ({"Z": X}, ["'X'", "'Z'"]),
-    "misspelt name": ({"x": X}, ["'X'", "'x'", "meant"]),
+    "misspelt name": ({"x": X}, ["'X'", "'x'", "Did you mean"]),
     "no data": ({}, ["'X'"]),
     "too many": ({"X": X, "extra": X}, ["'X'", "'extra'"]),
     "wrong type": ({"X": X.astype(np.float64)}, ["'X'", "float32", "float64"]),

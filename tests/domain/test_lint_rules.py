@@ -206,7 +206,7 @@ def test_one_finding_per_node_is_kept_and_the_most_serious_come_first() -> None:
     report = LintReport.of(findings, [entry(WARNING, Source.GRAPH, "b")])
     assert [(one.level, one.source, one.nodes) for one in report.entries] == [
         (EXCEPTION, Source.SHAPES, ("a",)),
-        (EXCEPTION, Source.CHECKER, ("b",)),
+        (EXCEPTION, Source.RUNTIME, ("b",)),
         (WARNING, Source.GRAPH, ("b",)),
         (WARNING, Source.CHECKER, ("c",)),
         (INFO, Source.RUNTIME, ("d",)),

@@ -99,7 +99,7 @@ def test_later_files_are_opened_late() -> None:
 
 
 def test_at_least_one_path_is_needed() -> None:
-    with pytest.raises(UsageError, match="no path"):
+    with pytest.raises(UsageError, match="No path"):
         StreamingDataLoader([])
 
 

@@ -77,7 +77,7 @@ def test_numbers_are_checked_at_once(bad: Any) -> None:
 
 @pytest.mark.parametrize("value", [np.array(3.0), np.array(["a"]), np.array([1j])])
 def test_what_has_no_order_is_reported(value: Any) -> None:
-    with pytest.raises(UsageError, match="largest elements of output 'y' cannot be taken"):
+    with pytest.raises(UsageError, match="largest elements of output 'y' cannot be selected"):
         taken(1, y=value)
 
 

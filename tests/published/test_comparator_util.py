@@ -141,7 +141,7 @@ def test_arrays_in_parts() -> None:
     values, places = array.topk(X, 9, 0)
     assert values.tolist() == [[4, 5, 3], [1, -2, -6]]
     assert array.view(X, DataType.INT32, (6,))[1] == -1073741824
-    with pytest.raises(PolygraphyException, match="one after another"):
+    with pytest.raises(PolygraphyException, match="Only a contiguous array"):
         array.view(X.T, DataType.INT32, (6,))
     memory = np.zeros(4, np.float32)
     assert array.resize_or_reallocate(memory, (2,)) is memory and memory.shape == (2,)

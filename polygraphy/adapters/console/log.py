@@ -33,11 +33,16 @@ _QUICK = 1 << 14
 
 
 class LogConsole:
-    """Writes what happens to the log."""
+    """Writes what happens to the log.
+
+    Attributes:
+        explains: Whether it says in words what a comparison means; otherwise others do.
+    """
 
     def __init__(self, *, draws: bool = True) -> None:
         """Set whether distributions are drawn of outputs that fail."""
         self._draws = draws
+        self.explains = True
 
     def note(self, text: str) -> None:
         G_LOGGER.warning(text)
@@ -112,11 +117,10 @@ class LogConsole:
                 verdicts.log_output(pair, name, result, draws=self._draws)
             verdicts.log_iteration(pair)
 
-    def comparison_finished(self, result: AccuracyResult, *, is_explained: bool = True) -> None:
-        """Log how many iterations matched and, unless others say it, in words what follows."""
+    def comparison_finished(self, result: AccuracyResult) -> None:
         from polygraphy.adapters.console import verdicts
 
-        verdicts.log_summary(result, is_explained=is_explained)
+        verdicts.log_summary(result, is_explained=self.explains)
 
     def samples_compared(self, found: SamplesCompared) -> None:
         from polygraphy.adapters.console.tables import sample_lines

@@ -201,7 +201,8 @@ class RunView:
             self._compared += sum(1 for _ in result.scan())
             self._decide(self._compared)
         # A single comparison that fails ends with the lines that every other run has: `_hint`.
-        self._tell("comparison_finished", result, is_explained=not self._explains_itself())
+        self._log.explains = not self._explains_itself()
+        self._tell("comparison_finished", result)
 
     def output_validated(self, runner: str, validity: Any) -> None:
         """The values of an output were checked."""

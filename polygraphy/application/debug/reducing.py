@@ -245,7 +245,7 @@ class Reduction:
     save_inputs: str | None = None
     others: Sequence[Reduction] = ()
 
-    def with_numbers(self) -> Iterator[tuple[int, Reduction]]:
+    def numbered(self) -> Iterator[tuple[int, Reduction]]:
         """Yield all that was found with its number, this one, which has number 1, at the end: its
         data are the last to be saved for the check.
         """
@@ -326,7 +326,7 @@ def reduce_model(
     return evolve(found, others=others)
 
 
-def path_with_number(path: str, number: int) -> str:
+def numbered_path(path: str, number: int) -> str:
     """Return where the result of a number is saved: the first at the path itself, others at
     ``NAME_2.EXTENSION`` and so on.
     """
@@ -475,7 +475,7 @@ def _others(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
             break
         found, left = _reduce_failing(model, parts, way)
         if found.feed is not None:
-            path = path_with_number(way.save_inputs or "", len(others) + 2)
+            path = numbered_path(way.save_inputs or "", len(others) + 2)
             resolve(ResultStore).save([dict(found.feed)], path)
         others.append(found)
     return others

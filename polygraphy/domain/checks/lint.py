@@ -32,7 +32,7 @@ class Source:
     GRAPH = "onnx_graphsurgeon"  # How the format calls what is found by looking at the graph.
 
 
-_PREFERRED = (Source.SHAPES, Source.CHECKER, Source.RUNTIME, Source.GRAPH, Source.LOADER)
+_PREFERRED = (Source.RUNTIME, Source.CHECKER, Source.SHAPES, Source.GRAPH, Source.LOADER)
 
 
 @frozen

@@ -42,7 +42,7 @@ def test_an_error_has_cudas_name_and_words_and_a_remedy(cuda: FakeCudart) -> Non
 
 def test_no_gpu_is_an_error_of_its_own(cuda: FakeCudart) -> None:
     cuda.device_count = 0
-    with pytest.raises(BackendError, match=r"no GPU.*CUDA_VISIBLE_DEVICES"):
+    with pytest.raises(BackendError, match=r"No GPU was found.*CUDA_VISIBLE_DEVICES"):
         CudaDevice().require()
 
 
@@ -132,7 +132,7 @@ def test_another_device_is_used_for_a_while(cuda: FakeCudart) -> None:
         raise ValueError("inside")
     assert wrapper().get_device() == 1
     for index in (3, -1):
-        with pytest.raises(UsageError, match=rf"no GPU {index}.*there are 3"), use_device(index):
+        with pytest.raises(UsageError, match=rf"GPU {index} does not exist: found 3"), use_device(index):
             pass
     assert wrapper().get_device() == 1
 

@@ -98,5 +98,5 @@ def test_the_file_is_named_whose_bytes_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(bytes(8))
     loader = StreamingDataLoader(tmp_path / "x.bin")
     loader.input_metadata = TensorMetadata().add("x", np.float32, (3,))
-    with pytest.raises(InputError, match=r"x\.bin: Input 'x' .* 2 elements do not fill"):
+    with pytest.raises(InputError, match=r"x\.bin: Input 'x' .* does not fit 2 elements"):
         list(loader)

@@ -385,7 +385,7 @@ def test_an_unknown_type_is_reported() -> None:
         STORE.load("file.json", list)
     assert str(caught.value) == (
         "Could not load file.json: it contains an object of unknown type 'Novelty' "
-        "(at [0]['x']). The file is from a different version, or from code that must be imported first."
+        "(at [0]['x']). It is from a different version, or from code that must be imported first."
     )
 
 

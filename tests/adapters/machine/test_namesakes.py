@@ -64,7 +64,7 @@ def test_modules_that_were_left_are_reported(tmp_path: Path) -> None:
         (package / "tools").mkdir(exist_ok=True)
         (package / "tools" / f"{name}.py").touch()
     [sentence] = warned(tmp_path)
-    assert sentence.startswith(f"4 modules in {package} are not of this package")
+    assert sentence.startswith(f"4 modules in {package} belong to a different")
     assert "tools/a.py, tools/b.py, tools/c.py, ..." in sentence
 
 
@@ -74,7 +74,7 @@ def test_another_folder_on_the_path_is_reported(tmp_path: Path) -> None:
     assert warned(tmp_path / "own", tmp_path / "other") == []  # A folder of models, say.
     (tmp_path / "other" / "polygraphy" / "__init__.py").touch()
     [sentence] = warned(tmp_path / "own", tmp_path / "other")
-    assert sentence.startswith(f"{tmp_path / 'other' / 'polygraphy'} is another package")
+    assert sentence.startswith(f"{tmp_path / 'other' / 'polygraphy'} is a different package")
 
 
 def test_a_clone_has_no_list_of_files(tmp_path: Path) -> None:

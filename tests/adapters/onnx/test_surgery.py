@@ -313,7 +313,7 @@ def embedding(rows: int) -> onnx.ModelProto:
 def test_generated_indices_are_legal(rows: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Whole numbers are generated as 0 and 1 where nothing is known: too few, or too many."""
     taken = f"whole numbers from 0 to {rows - 1}" if rows > 1 else "0"
-    model, note = embedding(rows), f"Takes {taken}: the model uses it as"
+    model, note = embedding(rows), f"Using {taken}: the model uses it as"
     assert verify(model, copied(model))
     assert verify_runs(model)
     assert observe_shapes(copied(model)).graph.output[0].name == "y"

@@ -77,7 +77,7 @@ def test_what_fails_in_activation_gives_everything_back(trt: FakeTensorRT) -> No
 def test_too_little_memory_for_a_context_is_reported_in_bytes() -> None:
     with fake_machine(memory=1000) as trt, pytest.raises(BackendError) as caught:
         TrtRunner(identity(trt, contexts=0, memory=5000)).activate()
-    assert "needs 5000 bytes of device memory, but 1000 are free" in str(caught.value)
+    assert "requires 5000 bytes of device memory, but only 1000 bytes are free" in str(caught.value)
 
 
 # The shortest way.
@@ -177,7 +177,7 @@ def test_a_shape_outside_the_profile_names_what_is_inside(any_trt: FakeTensorRT)
     with TrtRunner(identity(any_trt)) as runner:
         with pytest.raises(InputError) as caught:
             runner.infer({"X": np.zeros((65, 2), F32)})
-        for fact in ("'X'", "(65, 2)", "profile 0", "(0, 2) to (64, 2)", "Profile 1 takes it"):
+        for fact in ("'X'", "(65, 2)", "profile 0", "(0, 2) to (64, 2)", "Choose profile 1"):
             assert fact in str(caught.value)
         assert any_trt.log == []
         np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)

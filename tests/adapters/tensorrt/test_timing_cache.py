@@ -102,12 +102,12 @@ def test_a_cache_of_another_version_is_replaced_with_a_warning(
     path = tmp_path / "timing.cache"
     path.write_bytes(b"!x")
     with pytest.raises(
-        BackendError, match=r"use the timing cache .*timing\.cache.*another version"
+        BackendError, match=r"use the timing cache .*timing\.cache.*a different version"
     ):
         load_timing_cache(Config(), path)
     save_timing_cache(config_with(b"ab"), path)
     assert path.read_bytes() == b"ab"
-    assert "it is replaced" in capsys.readouterr().out
+    assert "is replaced, because" in capsys.readouterr().out
 
 
 def test_open_files_are_written_from_their_start() -> None:

@@ -339,7 +339,7 @@ def test_shapes_must_agree() -> None:
 
 @pytest.mark.parametrize("limits", [(-1, 0), (0, -1), (math.nan, 0), (0, math.nan)])
 def test_tolerances_must_not_be_negative(limits: tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match="tol has to be"):
+    with pytest.raises(ValueError, match="tol must be"):
         Difference(np.zeros(2), np.zeros(2)).mismatches(*limits)
 
 

@@ -180,7 +180,7 @@ def test_strings_have_no_similarity() -> None:
 
 
 def test_shapes_must_agree() -> None:
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="of the two arrays differ"):
         dot_metrics(np.zeros(2), np.zeros(3))
 
 
