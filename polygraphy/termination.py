@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 __all__ = [
+    "count_interrupts",
     "defer_signals",
     "end_program",
     "interrupt_program",
@@ -48,6 +49,11 @@ def was_interrupted() -> bool:
     modules do while they are imported.
     """
     return bool(_interrupts)
+
+
+def count_interrupts() -> int:
+    """Return how often ctrl-C was pressed so far."""
+    return len(_interrupts)
 
 
 @contextmanager

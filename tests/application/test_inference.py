@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polygraphy import termination
 from polygraphy.adapters.fake import (
     FakeRunner,
     FollowedJob,
@@ -346,6 +347,17 @@ def test_what_ran_is_saved_when_the_consumer_stops(store: MemoryResultStore) -> 
     steps.close()  # type: ignore[attr-defined]
     assert values(RunResults.load("outputs.json")) == {"a": [[0], [2]]}
     assert len(list(StreamingDataLoader("inputs.json"))) == 2
+
+
+def test_nothing_is_saved_when_ctrl_c_was_pressed_between_two_iterations(
+    store: MemoryResultStore,
+) -> None:
+    steps = stream([doubler("a")], counting_up(5), save_outputs_path="outputs.json")
+    next(steps)
+    with pytest.raises(KeyboardInterrupt):
+        termination.interrupt_program(2, None)
+    steps.close()  # type: ignore[attr-defined]
+    assert store.values == {}
 
 
 def test_nothing_is_saved_when_the_consumer_throws(store: MemoryResultStore) -> None:

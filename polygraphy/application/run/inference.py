@@ -37,6 +37,7 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Runner, call_isolated
+from polygraphy.termination import count_interrupts
 
 Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
 Run = tuple[str, "IterationResult | None"]
@@ -109,10 +110,17 @@ def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
         del results
 
 
-def was_interrupted(stop: GeneratorExit) -> bool:
+def was_interrupted(stop: GeneratorExit, interrupts: int) -> bool:
     """Return whether a stream is closed because the program is ended, by ctrl-C or a signal;
     not because its consumer stops early.
+
+    Args:
+        stop: what closes it.
+        interrupts: how often ctrl-C had been pressed when it began. An exception that was raised
+            outside of the stream is not always in the context of what closes it.
     """
+    if count_interrupts() > interrupts:
+        return True
     reason: BaseException | None = stop
     while isinstance(reason, GeneratorExit):  # Python notes what is on its way past the reader.
         reason = reason.__context__
@@ -230,6 +238,7 @@ def stream(
         UsageError: there are no data.
     """
     console = resolve(Console)
+    interrupts = count_interrupts()
     feeds = Feeds(data_loader, console)  # A loader over files complains here, before all else.
     with ExitStack() as saving:
         save_feed = feed_writer(saving, save_inputs_path, save_input_blob_path)
@@ -258,7 +267,7 @@ def stream(
                 try:
                     yield results
                 except GeneratorExit as stop:  # The consumer stops early: what ran is kept.
-                    if was_interrupted(stop):
+                    if was_interrupted(stop, interrupts):
                         raise
                     return
                 del results  # Nothing of this iteration is held while the next one runs.

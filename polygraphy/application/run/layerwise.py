@@ -39,6 +39,7 @@ from polygraphy.ports.editing import LayeredModel, open_layered
 from polygraphy.ports.machine import free_memory, release_memory
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.running import Runner
+from polygraphy.termination import count_interrupts
 
 Outputs = Mapping[str, Any]
 
@@ -261,6 +262,7 @@ def stream_layerwise(
         UsageError: there are no data, or no runners.
     """
     console = resolve(Console)
+    interrupts = count_interrupts()
     feeds = Feeds(data_loader, console)
     if not make_runners:
         raise UsageError("No runner runs the model.")
@@ -283,7 +285,7 @@ def stream_layerwise(
                 try:
                     yield step
                 except GeneratorExit as stop:  # The consumer stops early: what ran is kept.
-                    if was_interrupted(stop):
+                    if was_interrupted(stop, interrupts):
                         raise
                     return
                 del step  # Nothing of this segment is held while the next one runs.
