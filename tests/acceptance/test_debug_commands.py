@@ -222,7 +222,7 @@ def test_the_layers_that_need_more_precision_are_named(polygraphy: Run, folder: 
         env=RTX,
     )
     assert done.code == 0, done.out + done.err
-    assert "The check passes with 2 of 3 layer(s) in it" in done.out
+    assert "The check passes with 2 of 3 layer(s) in higher precision" in done.out
     assert "Building with --fp16" in done.err
 
 

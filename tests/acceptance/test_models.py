@@ -249,7 +249,10 @@ def test_what_a_check_leaves_out_of_its_data_is_said(folder: Path, polygraphy: R
     save_json([feed, feed], "two.json")
     for check in ("lint mlp.onnx", "compatibility mlp.onnx --onnxrt --onnx"):
         done = polygraphy(f"polygraphy check {check} --load-inputs two.json")
-        assert (done.code, done.out.count("Only the first of several iterations is used")) == (0, 1), done
+        assert (done.code, done.out.count("Only the first of several iterations is used")) == (
+            0,
+            1,
+        ), done
 
 
 @pytest.mark.parametrize("content", [b"no model", b"\x08\x08\x3a\x05"])

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.skipif(not SITE.exists(), reason="`make docs` has not b
         ("PyTorch export wrong", "how-to/exporting"),
         ("decoder", "how-to/steps"),
         ("int8 accuracy drop", "how-to/quantized"),
+        ("quantization", "how-to/quantized"),
         ("CI tolerance", "how-to/tolerance"),
     ],
 )

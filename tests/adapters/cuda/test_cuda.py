@@ -132,7 +132,10 @@ def test_another_device_is_used_for_a_while(cuda: FakeCudart) -> None:
         raise ValueError("inside")
     assert wrapper().get_device() == 1
     for index in (3, -1):
-        with pytest.raises(UsageError, match=rf"GPU {index} does not exist: found 3"), use_device(index):
+        with (
+            pytest.raises(UsageError, match=rf"GPU {index} does not exist: found 3"),
+            use_device(index),
+        ):
             pass
     assert wrapper().get_device() == 1
 

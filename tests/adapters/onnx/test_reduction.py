@@ -122,7 +122,9 @@ def test_of_several_data_the_first_are_used_and_that_is_said(
     result = reduced(branched(), fails_with("if"), data_loader=feeds)
     [flag] = [tensor for tensor in result.bad.graph.initializer if tensor.name == "flag"]
     assert not onnx.numpy_helper.to_array(flag)  # The largest of 2 * 1, and not of 2 * 100.
-    assert capsys.readouterr().out.count("Only the first of several iterations is used") == (count > 1)
+    assert capsys.readouterr().out.count("Only the first of several iterations is used") == (
+        count > 1
+    )
 
 
 @settings(

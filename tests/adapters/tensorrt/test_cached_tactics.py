@@ -151,5 +151,5 @@ def test_excluding_takes_selectors() -> None:
 
 
 def test_rtx_keeps_no_tactics(rtx: Any) -> None:
-    with pytest.raises(BackendError, match="Recording tactics needs algorithm selectors"):
+    with pytest.raises(BackendError, match="Recording tactics requires algorithm selectors"):
         TacticRecorder(TacticReplayData())

@@ -25,7 +25,7 @@ def test_operators_that_the_parser_does_not_know_are_named(
     models.save(models.custom_op(), Path(path))
     assert not check_compatibility(path, {"trt": _runner()})
     shown = capsys.readouterr().out
-    assert "trt does not run the model. It cannot be built." in shown
+    assert "trt cannot run the model. It cannot be built." in shown
     assert "UNSUPPORTED | trt | Op: CustomOp | Node(s): custom" in shown
 
 

@@ -238,7 +238,7 @@ def test_a_function_of_the_user_edits_the_network(mlp_path: str) -> None:
 
 
 def test_what_is_no_function_edits_nothing(mlp_path: str) -> None:
-    with pytest.raises(UsageError, match="which None is not"):
+    with pytest.raises(UsageError, match="None is not a function that edits a network"):
         PostprocessNetwork(NetworkFromOnnxPath(mlp_path), None)
 
 
@@ -271,7 +271,7 @@ def test_data_types_of_outputs_are_cast_and_of_inputs_refused(mlp_path: str) -> 
     assert (output.name, output.dtype.name) == ("y", "HALF")
     assert engine_bytes_from_network(parts).nbytes > 0
     with pytest.raises(
-        BackendError, match=r"input 'x' \(--tensor-dtypes\) needs data types of tensors"
+        BackendError, match=r"input 'x' \(--tensor-dtypes\) requires data types of tensors"
     ):
         SetTensorDatatypes(NetworkFromOnnxPath(mlp_path), "fp16")()
 

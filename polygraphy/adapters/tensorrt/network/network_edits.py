@@ -492,7 +492,7 @@ def _set_output_types(layer: Any, dtype: Any) -> None:
 def _narrow(name: str, dtype: Any) -> DataTypeEntry:
     entry = DataType.from_dtype(as_trt_dtype(dtype), "tensorrt")
     if not isinstance(entry, DataTypeEntry) or not (entry.is_floating or entry in QUANTIZED_TYPES):
-        raise _impossible({entry}, f"of the layer {name!r}")
+        raise _impossible({entry}, f"for the layer {name!r}")
     return entry
 
 
@@ -500,8 +500,8 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
     caps = capabilities()
     listed = ", ".join(sorted(str(dtype) for dtype in dtypes))
     return BackendError(
-        f"{caps.name} {caps.version} takes data types from the model, so the precision of"
-        f" {listed} cannot be set {where}.",
+        f"{caps.name} {caps.version} takes data types from the model: it cannot use {listed}"
+        f" {where}.",
         backend="tensorrt",
         hint="Cast or quantize those nodes of the ONNX model.",
     )
