@@ -84,7 +84,7 @@ def test_layers_that_are_named_are_the_only_ones_that_are_quantised(
 def test_two_types_for_the_same_end_are_refused() -> None:
     with pytest.raises(BackendError, match="cannot use float8e4m3fn while"):
         _seen({"hidden": "fp8"}, int8=True, calibrator=data())
-    with pytest.raises(BackendError, match="float8e4m3fn, int8 cannot be had together"):
+    with pytest.raises(BackendError, match="cannot use float8e4m3fn, int8 together"):
         _seen({"hidden": "fp8", "logits": "int8"}, given=data())
     with pytest.raises(BackendError, match="cannot use int32 for the layer 'hidden'"):
         _seen({"hidden": "int32"})
