@@ -142,7 +142,7 @@ _EVERY = """
 from polygraphy.cli.commands.listing import COMMANDS, load
 for name in COMMANDS:
     command = load(name)
-    print(name, len(command.extended().groups))
+    print(name, len(command.extend().groups))
 """
 
 
