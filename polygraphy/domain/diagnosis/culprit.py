@@ -177,6 +177,23 @@ class DiagnosisResult:
         ]
 
 
+def merge_same_nodes(culprits: Sequence[Culprit]) -> list[Culprit]:
+    """Return culprits in their order; those of the same nodes, party and cause, such as the weight
+    and the bias of a node, are one with the facts of all.
+    """
+    merged: dict[tuple[object, ...], Culprit] = {}
+    for each in culprits:
+        key = (tuple(each.nodes), each.tensor, each.party, each.cause)
+        if (first := merged.get(key)) is None:
+            merged[key] = each
+            continue
+        new = [fact for fact in each.facts if fact not in first.facts]
+        is_last = [fact for fact in first.facts if fact in each.facts]
+        kept = [fact for fact in first.facts if fact not in is_last]
+        merged[key] = evolve(first, facts=[*kept, *new, *is_last])
+    return list(merged.values())
+
+
 def with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
     """Return where numbers stop being numbers, with what differs from the reference as evidence."""
     facts = [each for one in culprits for each in one.facts]

@@ -7,7 +7,13 @@ import pickle
 
 import pytest
 
-from polygraphy.domain.diagnosis.culprit import Attempt, Culprit, DiagnosisResult, Remedy
+from polygraphy.domain.diagnosis.culprit import (
+    Attempt,
+    Culprit,
+    DiagnosisResult,
+    Remedy,
+    merge_same_nodes,
+)
 from polygraphy.domain.diagnosis.facts import Fact, facts_of, join_statements
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.diagnosis.words import changes, evidence, precision, reasons, remedies, steps
@@ -84,3 +90,15 @@ def test_reasons_and_notes_are_texts_that_keep_their_facts() -> None:
     assert Attempt("a step", steps.differences(2), 0.1).facts == [
         {"kind": "differences", "count": 2}
     ]
+
+
+def test_two_weights_of_a_node_are_one_culprit_with_both_sentences() -> None:
+    bias = changes.other_weight("weight", "b", changes.is_scaled(2.0), "Conv")
+    of_conv = [
+        Culprit(["conv"], "y", "model", "weight", facts=[evidence.changed(change), restored])
+        for change, restored in ((SCALED, evidence.restored(3)), (bias, evidence.restored(3)))
+    ]
+    other = Culprit(["head"], "z", "model", "weight", facts=[evidence.restored(3)])
+    first, second = merge_same_nodes([of_conv[0], other, of_conv[1]])
+    assert first.facts == [evidence.changed(SCALED), evidence.changed(bias), evidence.restored(3)]
+    assert second == other

@@ -29,6 +29,7 @@ from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     Culprit,
     DiagnosisResult,
+    merge_same_nodes,
     with_reasons,
 )
 from polygraphy.domain.diagnosis.pairing import is_quantised
@@ -64,7 +65,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
         names = {name for culprit in culprits for name in culprit.nodes}
         reason = reasons.not_narrowed_down(len(names))
         return Found(DiagnosisResult(INCONCLUSIVE, culprits, reason=reason), case)
-    return Found(DiagnosisResult(FAULT, culprits), case)
+    return Found(DiagnosisResult(FAULT, merge_same_nodes(culprits)), case)
 
 
 def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
