@@ -216,7 +216,7 @@ def load_session(
             )
             made.disable_fallback()
             _made.add(made)
-            if not _ON_HOST.issuperset(names_of(requested)):
+            if not _ON_HOST.issuperset(made.get_providers()):
                 DEVICE.enter()
             return made
 

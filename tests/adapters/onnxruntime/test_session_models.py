@@ -14,6 +14,7 @@ from onnx import parser
 
 from polygraphy.adapters.onnx.storage.saving import save_model as saved
 from polygraphy.adapters.onnx_common import loadable as module
+from polygraphy.adapters.os.forks import is_fork_safe
 from polygraphy.backend.onnx import modify_outputs, save_onnx
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, session_from_onnx
 from polygraphy.binding import bind
@@ -137,6 +138,7 @@ def test_a_provider_that_does_not_start_is_a_failure_unless_the_cpu_is_allowed(
         assert capfd.readouterr().out.count("\n") == 1  # The session that is created.
         session = session_from_onnx(model, providers=["cuda", "cpu"])
     assert session.get_providers() == ["CPUExecutionProvider"]
+    assert is_fork_safe(), "no device was used"
     said = capfd.readouterr().out
     assert reason in said
     assert "runs with CPUExecutionProvider" in said
