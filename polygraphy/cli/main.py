@@ -17,6 +17,7 @@ from polygraphy.cli.commands.listing import (
     top_level,
 )
 from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.python_command import ignore_empty_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     exits by itself.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    ignore_empty_paths()
     try:
         return _dispatch(words)
     except CommandLineError as error:
