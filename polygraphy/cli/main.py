@@ -180,7 +180,7 @@ def save(source: str, path: str) -> None:
 
     pretty = format_source(source)
     if path == "-":
-        sys.stdout.write(pretty)
+        sys.stdout.write(_without_commands(pretty))
         return
     _refuse_to_overwrite_edits(path, pretty)
     from polygraphy.ports.storage import write_text
@@ -276,6 +276,17 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
             if render(without) == source:
                 unused.append(row.flags[0])
     warn_idle(unused, ", because nothing in this program uses it")
+
+
+def _without_commands(program: str) -> str:
+    """Return a program in which no string is a command to GitHub's runner, in its jobs: the escapes
+    are those of Python, so that it does the same.
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return program
+    from polygraphy.logger.sinks import without_commands
+
+    return without_commands(program)
 
 
 def _without_script(words: list[str]) -> list[str]:

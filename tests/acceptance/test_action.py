@@ -213,6 +213,7 @@ def test_a_name_is_not_a_command_to_the_runner_of_github(
         "inspect model m.onnx --show layers",
         "check lint m.onnx --format json",
         f"inspect model m.onnx --show '{name}'",
+        f"run '{name}.onnx' --onnxrt --gen-script -",
         f"'{name}'",
     ):
         done = polygraphy(f"polygraphy {command}", env={"GITHUB_ACTIONS": "true"})
