@@ -22,7 +22,7 @@ from polygraphy.logger.sinks import plain
 from polygraphy.python_command import safe_command
 
 _POINTER = b"version https://git-lfs"
-_PASSED = ("passed", "new", "removed", "unchanged", "not fetched")
+_PASSED = ("passed", "new", "removed", "unchanged")
 
 
 def setting(name: str, default: str = "") -> list[str]:
@@ -117,9 +117,13 @@ class Comparing:
             return "error", "git lists it, but it is not a file of the checkout."
         known = before is not None and before.exists()
         if is_pointer(now) or (before is not None and known and is_pointer(before)):
+            if before is not None and known and now.read_bytes() == before.read_bytes():
+                return "unchanged", "The Git LFS pointer file is that of the base."
             return "not fetched", "A pointer of Git LFS: check out with lfs: true."
         if before is None:
             said = "There is no base to compare with: check out with fetch-depth: 0."
+            if setting("BASE") and not self._compares_backends():
+                return "error", said
             verdict, summary = self._run(name, [])
             return verdict, f"{said} {summary}"
         if not known:
@@ -134,7 +138,7 @@ class Comparing:
 
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
         stem = self._stem(name)
-        compares = bool(saved) or len([word for word in self._backends if word in _FLAGS]) > 1
+        compares = bool(saved) or self._compares_backends()
         words = [name, *self._backends, *self._data, *saved]
         words += self._tolerance if compares else []
         for extension in _REPORTS:
@@ -148,6 +152,9 @@ class Comparing:
         if code and verdict in _PASSED:
             return "error", f"It ended with exit code {code}: see the log of the step. {summary}"
         return verdict, summary
+
+    def _compares_backends(self) -> bool:
+        return len([word for word in self._backends if word in _FLAGS]) > 1
 
     def _stem(self, name: str) -> str:
         """Return the path of a model's reports without extension, of which none exists."""
@@ -202,7 +209,7 @@ def compared_models() -> list[tuple[str, str, str]]:
     Raises:
         StepError: git cannot tell which models there are.
     """
-    git("rev-parse", "--verify", "HEAD")
+    git("cat-file", "-e", "HEAD^{commit}")
     report = Path((setting("REPORT") or ["polygraphy-report"])[0])
     report.mkdir(parents=True, exist_ok=True)
     patterns = setting("MODELS", "*.onnx")
