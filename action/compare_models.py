@@ -116,10 +116,9 @@ class Comparing:
         if not now.is_file():
             return "error", "git lists it, but it is not a file of the checkout."
         known = before is not None and before.exists()
-        if is_pointer(now) or (before is not None and known and is_pointer(before)):
-            if before is not None and known and now.read_bytes() == before.read_bytes():
-                return "unchanged", "The Git LFS pointer file is that of the base."
-            return "not fetched", "A pointer of Git LFS: check out with lfs: true."
+        pointers = [path for path in (now, before if known else None) if path and is_pointer(path)]
+        if pointers:
+            return self._pointer_row(pointers)
         if before is None:
             said = "There is no base to compare with: check out with fetch-depth: 0."
             if setting("BASE") and not self._compares_backends():
@@ -135,6 +134,11 @@ class Comparing:
             if self._polygraphy(words):
                 return "error", "The model of the base does not run."
             return self._run(name, ["--load-outputs", saved])
+
+    def _pointer_row(self, pointers: list[Path]) -> tuple[str, str]:
+        if len({path.read_bytes() for path in pointers}) < len(pointers):
+            return "unchanged", "The Git LFS pointer file is that of the base."
+        return "not fetched", "A pointer of Git LFS: check out with lfs: true."
 
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
         stem = self._stem(name)

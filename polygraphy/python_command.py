@@ -57,7 +57,7 @@ def ignore_empty_paths() -> None:
     if len(named) == len(paths) or not named:
         return
     os.environ["PYTHONPATH"] = os.pathsep.join(named)
-    folder = os.getcwd()
+    folder = str(Path.cwd())
     if folder not in map(os.path.abspath, named):
         sys.path[:] = [path for path in sys.path if path != folder]
 
