@@ -28,11 +28,11 @@ m (float[1,4] x) => (float[1,2] y)
 BLOCKS = """
 <ir_version: 9, opset_import: ["": 17, "com.microsoft": 1]>
 m (float[1,32] x) => (float[1,2] y)
-<uint8[2,1,16] w = {%s}, float[2] s = {0.5, 0.5}>
+<uint8[2,1,16] w = {CODES}, float[2] s = {0.5, 0.5}>
 {
     y = com.microsoft.MatMulNBits <K = 32, N = 2, bits = 4, block_size = 32, accuracy_level = 4> (x, w, s)
 }
-""" % ",".join(["1"] * 32)  # fmt: skip
+""".replace("CODES", ",".join(["1"] * 32))
 FLOAT = """
 <ir_version: 9, opset_import: ["": 17]>
 QuantizeMe (float[1,4] x) => (float[1,4] y) { y = Relu (x) }
