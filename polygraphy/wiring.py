@@ -108,6 +108,9 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "describe_file/onnx": "polygraphy.adapters.onnx.describe.reading:describe_file",
         "describe_file/tensorflow": "polygraphy.adapters.tensorflow.reading:describe_file",
         "describe_file/tensorrt": "polygraphy.adapters.tensorrt.plan.reader:describe_file",
+        "find_quantized_tensors": (
+            "polygraphy.adapters.onnx.describe.quantized:find_quantized_tensors"
+        ),
         "load_onnx": "polygraphy.adapters.onnx.storage.model:load_onnx",
         "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
         "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference:ReferenceTrial",

@@ -29,24 +29,17 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.lines import exclusion
-from polygraphy.domain.quantization.losses import (
-    SiteLoss,
-    activation_loss,
-    sample_elements,
-    weight_loss,
-)
+from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
-from polygraphy.domain.quantization.sites import RAW
 from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.diagnosing import QuantizedModel, open_quantized, quantize_again
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
 _RUNS = 200
-_MEASURED = 16
-"""Ranges are measured on so many inputs at most."""
 _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
 _HELPS = 0.5
@@ -278,42 +271,11 @@ class _GoalSearch:
         return powers
 
     def _losses(self, model: QuantizedModel) -> dict[int, SiteLoss]:
-        """Return what is lost at each site, as far as that can be measured."""
-        losses: dict[int, SiteLoss] = {}
-        arrays: dict[int, list[Any]] = {}
+        """Return the loss of each site, if it can be measured."""
         compute = self._party.load(model.marked())
-        wanted = {
-            number: model.source(site)
-            for number, site in enumerate(model.sites)
-            if site.kind == "activation" and site.scheme is not None
-        }
-        errors: dict[int, list[float]] = {}
-        for feed in self._feeds[:_MEASURED]:
-            values = {**feed, **compute(feed)}
-            for number, name in wanted.items():
-                if f"{name}{RAW}" in values:
-                    stored = model.sites[number].stored(values[f"{name}{RAW}"])
-                    error, size = np.square(stored - values[name]), np.square(values[name])
-                    errors.setdefault(number, []).append(float(error.sum() / (size.sum() or 1)))
-                if name in values:
-                    array = sample_elements(
-                        [np.asarray(values[name])], 1 << 14, model.sites[number].axis
-                    )
-                    arrays.setdefault(number, []).append(array)
+        losses = measure_losses(model.sites, model.source, compute, self._feeds)
         del compute
         release_memory()
-        for number, site in enumerate(model.sites):
-            loss = None
-            if number in arrays:
-                by_channel = None if site.axis is None else 0
-                loss = activation_loss(site, sample_elements(arrays[number], axis=by_channel))
-                if number in errors:
-                    # A Relu that is gone: what its input becomes counts.
-                    loss = evolve(loss, loss=float(np.sqrt(np.mean(errors[number]))))
-            elif site.kind != "activation":
-                loss = weight_loss(site)
-            if loss is not None:
-                losses[number] = loss
         return losses
 
     # Repair.

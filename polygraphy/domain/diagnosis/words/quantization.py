@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from polygraphy.domain.quantization.causes import (
     WIDE,
     ZERO_POINT,
 )
+from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import Site
@@ -66,11 +66,10 @@ def goal_out_of_reach(name: str, value: float, within: float) -> str:
 
 def sites_found(sites: Sequence[Site]) -> str:
     """Say what is quantized."""
-    formats = Counter((site.format or "unknown", site.kind) for site in sites)
-    kinds = [
-        f"{count} {_plural(kind, count)} ({name})" for (name, kind), count in formats.most_common(4)
-    ]
-    return f"{count_text(len(sites), 'site')}: {', '.join(kinds)}." if sites else "None."
+    if not sites:
+        return "None."
+    summary = summarize_quantization([*measured_tensors(sites, {})])
+    return f"{count_text(len(sites), 'site')}: {summary}."
 
 
 def sites_measured(count: int) -> str:
@@ -242,11 +241,6 @@ def diffuse(
 def _plain(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")
-
-
-def _plural(kind: str, count: int) -> str:
-    ending = "es" if kind == "bias" else "s"
-    return kind if count == 1 else f"{kind}{ending}"
 
 
 def _percent(share: float) -> str:
