@@ -109,7 +109,7 @@ def test_answers_are_read_off_one_sample(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'y' has 2 rows of scores for one sample"):
         compared(runs({"y": np.eye(2, dtype=np.float32)}), Samples(str(tmp_path)))
     (tmp_path / "labels.csv").write_text("1.png,0\n")
-    with pytest.raises(InputError, match="1.png: there is one label, but 2 predictions"):
+    with pytest.raises(InputError, match=r"1\.png: there is one label, but 2 predictions"):
         compared(runs({"y": np.array([0, 0])}), Samples(str(tmp_path)))
     assert compared(runs({"y": np.array([[0, 1]])}), Samples(str(tmp_path))).total == 1
 
