@@ -141,7 +141,7 @@ def _wait(pid: int, timeout: float | None) -> int | None:
 
 
 def _wait_for_end(pid: int, timeout: float) -> None:
-    """Sleep until a process ends, if the operating system can wake this one then: Linux from 5.3."""
+    """Sleep until a process ends, if the operating system wakes this one then: Linux from 5.3."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
