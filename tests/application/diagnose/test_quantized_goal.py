@@ -200,7 +200,7 @@ def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
         ({"metric": _broken}, InputError, r"_broken raises KeyError: '\w+'\. It receives"),
         ({"metric": _ending}, InputError, r"_ending raises SystemExit: 7\."),
         ({"memory_budget": 1000}, UsageError, "search needs about 0.0 GB of memory"),
-        ({"reference": network()}, UsageError, r"input 'x' has shape \(4, 5\), but"),
+        ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
         ({"reference": quantised()}, UsageError, "--within needs a quantized model"),

@@ -42,12 +42,12 @@ from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
 _RUNS = 200
-_BYTES = 30
-"""Bytes that the search holds for each quantized weight: codes and values as float64, the exact
-weight, and both forms in the model with switches.
+_FLOAT_BYTES = 12
+"""Bytes that the search holds for each weight in floating point: three copies of the model."""
+_BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
+"""The same for quantized weights: codes and values as float64, the exact weight, and both forms in
+the model with switches. Bytes may hold two weights.
 """
-_PER_BYTE = {"uint8": 2}
-"""Weights in an element that may be packed."""
 _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
 _HELPS = 0.5
@@ -231,12 +231,8 @@ class _GoalSearch:
     def _check_memory(self) -> None:
         """Raise UsageError if the weights, as the search holds them, do not fit."""
         weights = self._case.model.indexed_graph.graph.all_weights
-        count = sum(
-            prod(one.shape) * _PER_BYTE.get(str(one.dtype), 1)
-            for one in weights
-            if str(one.dtype) in STORED or str(one.dtype) in _PER_BYTE
-        )
-        needed, limit = _BYTES * count, self._case.budget or 2 * self._case.room
+        needed = sum(prod(one.shape) * _BYTES.get(str(one.dtype), _FLOAT_BYTES) for one in weights)
+        limit = self._case.budget or 2 * self._case.room
         if needed > limit:
             raise errors.search_needs_memory(needed, limit)
 
