@@ -55,6 +55,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
         "failure_program": "polygraphy.codegen.failure_programs:failure_program",
         "failure_text": "polygraphy.adapters.onnx.run.failure_folders:failure_text",
+        "find_code_tensors": "polygraphy.adapters.onnx.edit.code_tensors:find_code_tensors",
         "find_quantized_operands": "polygraphy.adapters.onnx.edit.quantising:quantised_operands",
         "find_violations": "polygraphy.adapters.onnx.lint.node_checks:find_violations",
         "graph_with_weights": "polygraphy.adapters.onnx.edit.copying:graph_with_weights",
@@ -108,6 +109,9 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "describe_file/onnx": "polygraphy.adapters.onnx.describe.reading:describe_file",
         "describe_file/tensorflow": "polygraphy.adapters.tensorflow.reading:describe_file",
         "describe_file/tensorrt": "polygraphy.adapters.tensorrt.plan.reader:describe_file",
+        "find_quantized_tensors": (
+            "polygraphy.adapters.onnx.describe.quantized:find_quantized_tensors"
+        ),
         "load_onnx": "polygraphy.adapters.onnx.storage.model:load_onnx",
         "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
         "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference:ReferenceTrial",

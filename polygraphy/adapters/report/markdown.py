@@ -71,6 +71,10 @@ def _lines(document: Document) -> Iterator[str]:
         yield ""
         yield f"> {text_of(note)}"
     yield ""
+    for each in document.files:
+        if each.quantization:
+            yield text_of(f"Quantized model {each.path}: {each.quantization}")
+            yield ""
     facts = [f"exit code {document.exit_code}", f"{document.seconds:.3g} s", document.started]
     facts += [
         f"{name} {value}"

@@ -41,7 +41,7 @@ from polygraphy.domain.report.document import (
 from polygraphy.domain.report.summary import summary_of
 from polygraphy.logger.sinks import without_commands
 from polygraphy.ports.machine import sections_of
-from polygraphy.ports.models import ModelReports, describe_file
+from polygraphy.ports.models import ModelReports, describe_file, find_quantized_tensors
 from polygraphy.ports.reporting import Findings, Reports, report_page
 from polygraphy.ports.storage import write_text
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.description import TensorUse
     from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
+    from polygraphy.domain.quantization.listing import QuantizedTensor
     from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
 
@@ -86,7 +87,12 @@ def _facts_of(path: str) -> FileFacts:
                 size += len(block)
     except OSError:
         return FileFacts(path)
-    return FileFacts(path, size, digest.hexdigest())
+    quantization = None
+    if format_named(path) == "onnx" and (tensors := find_quantized_tensors(path)):
+        from polygraphy.domain.quantization.listing import summarize_quantization
+
+        quantization = summarize_quantization(tensors)
+    return FileFacts(path, size, digest.hexdigest(), quantization)
 
 
 def first_model(paths: Sequence[str]) -> Model | None:
@@ -151,6 +157,9 @@ class ReportsRecorder:
 
     def unbounded(self, names: Sequence[str]) -> None:
         self._record("unbounded_dds", path=self._path, tensors=list(names))
+
+    def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+        self._record("quantization", path=self._path, tensors=tensors)
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         self._record("tensors", path=self._path, tensors=uses)

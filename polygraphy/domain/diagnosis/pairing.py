@@ -18,19 +18,13 @@ from polygraphy.domain.model.description import (
     Weight,
     constant_weight,
 )
+from polygraphy.domain.quantization.sites import is_coarse
 
 _MOST = 0.5
 """From this share of tensors on that two models call alike, names say what belongs together."""
 
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 """Floating-point types, from the least precise on."""
-
-_QUANTISED = (
-    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
-    "MatMulInteger", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "GatherBlockQuantized", "QMoE",
-    "QGemm", "QAttention", "QEmbedLayerNorm",
-)  # fmt: skip
-"""How operators begin that compute in a quantised type."""
 
 Key = Hashable
 
@@ -386,8 +380,3 @@ def is_quantised(pairing: Pairing) -> bool:
 
 def _quantises(side: Side) -> bool:
     return any(is_coarse(node.op) for node in side.nodes)
-
-
-def is_coarse(op: str) -> bool:
-    """Return whether an operator, in any domain, computes in a quantized type."""
-    return op.rpartition(".")[2].startswith(_QUANTISED)

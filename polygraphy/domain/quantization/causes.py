@@ -13,6 +13,13 @@ CLIPPED, WIDE, ZERO_POINT, SIGN = "clipped range", "wide range", "zero point", "
 ORDER, BIAS_CLIPPED, BIAS = "scale order", "clipped bias", "bias scale"
 NIBBLES, BLOCK_ZERO, PAIR = "nibble order", "block zero point", "pair mismatch"
 SCALE, CALIBRATION = "scale", "calibration data"
+PARAMETER_CAUSES = frozenset(
+    (
+        *(CLIPPED, WIDE, ZERO_POINT, SIGN, ORDER, BIAS_CLIPPED, BIAS),
+        *(NIBBLES, BLOCK_ZERO, PAIR, SCALE, CALIBRATION),
+    )
+)
+"""Causes that are a wrong parameter of a quantized model."""
 
 _RATIOS = {"activation": 5.0, "weight": 2.5, "operator": 2.5}
 """From this multiple of the least possible loss on, a parameter is wrong. Measured with

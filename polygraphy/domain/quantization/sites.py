@@ -16,6 +16,13 @@ because the range of the integers does the same.
 """
 CORRECTED = "//corrected"
 """What is added to the name of a bias in floating point that the quantizer changed."""
+QUANTIZED_OPERATORS = (
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
+    "MatMulInteger", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "GatherBlockQuantized", "QMoE",
+    "QGemm", "QAttention", "QEmbedLayerNorm",
+)  # fmt: skip
+"""How operators begin that compute in a quantized type."""
+
 Kind = Literal["activation", "weight", "bias", "operator"]
 
 
@@ -75,3 +82,8 @@ class FloatNode:
     op: str
     reads: Sequence[str]
     makes: Sequence[str]
+
+
+def is_coarse(op: str) -> bool:
+    """Return whether an operator, of whatever domain, computes in a quantized type."""
+    return op.rpartition(".")[2].startswith(QUANTIZED_OPERATORS)

@@ -66,11 +66,13 @@ class FileFacts:
         path: as it was given.
         bytes: its size; None of a folder, and of what could not be read.
         sha256: of its content, in hexadecimal; None as `bytes` is.
+        quantization: how the model in it is quantized; None if it is not.
     """
 
     path: str
     bytes: int | None = None
     sha256: str | None = None
+    quantization: str | None = None
 
 
 @frozen

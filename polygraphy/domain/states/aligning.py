@@ -5,16 +5,18 @@ and all inputs at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polygraphy.domain.states.loading import StatePlan
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
 from polygraphy.domain.states.roles import CHUNK, CONSTANT, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
+
+if TYPE_CHECKING:
+    from polygraphy.domain.states.loading import StatePlan
 
 _HIDDEN = -1e3
 """Additive masks below this hide a position."""
@@ -55,6 +57,20 @@ def without_padding(value: Any, hidden: Array | None, axis: int | None, start: i
     shape = [1] * value.ndim
     shape[0], shape[axis] = rows.shape
     return np.where(rows.reshape(shape), np.zeros((), value.dtype), value)
+
+
+def read_part(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[str, Any]:
+    """Return the outputs of a step with zeros where nobody reads them: at positions that the mask
+    hides.
+    """
+    if facts is None or facts.hidden is None:
+        return outputs
+    shown = dict(outputs)
+    for name, value in outputs.items():
+        array = value if isinstance(value, (list, tuple)) else np.asarray(value)
+        if isinstance(array, np.ndarray) and array.ndim > 1:
+            shown[name] = without_padding(array, facts.hidden, *facts.positions_of(name, array))
+    return shown
 
 
 def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
@@ -183,11 +199,3 @@ def first_part(value: Any, longer: Any) -> Any:
     if any(new > old for new, old in zip(value.shape, longer.shape)):
         return None
     return longer[tuple(slice(0, size) for size in value.shape)]
-
-
-def step_start(step: StepFacts, value: Any, axis: int) -> int:
-    """Return the position of the first entry of an output along an axis; outputs may have the last
-    positions only.
-    """
-    size = value.shape[axis] if value.ndim > axis else step.length
-    return step.start + max(0, step.length - size)

@@ -16,6 +16,7 @@ from polygraphy.domain.data.loading import describe_model, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import (
     GROWS,
@@ -411,6 +412,9 @@ class StepLoader:
                 constants.update(
                     {name: feed[name] for name in plan.roles.named(CONSTANT) if name in own}
                 )
+            hidden = padding(plan, feed)
+            if hidden is not None:
+                self._note("Not compared: positions that the mask hides. Nothing reads them.")
             facts = StepFacts(
                 index,
                 past,
@@ -419,6 +423,9 @@ class StepLoader:
                 judged=judged,
                 tokens=bool(plan.roles.named(TOKENS)),
                 is_last=index == len(lengths) - 1,
+                axis=plan.roles.axis,
+                pairs=plan.pairs,
+                hidden=hidden,
             )
             yield StepFeed(feed, facts, plan.pairs)
             past += length

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.names import is_cross_attention
@@ -24,6 +24,9 @@ class StepFacts:
         judged: the output that is judged; None if all are states.
         tokens: whether that holds a score per token.
         is_last: whether no step follows.
+        axis: the axis of positions of outputs that are no states.
+        pairs: the states, of which axes of positions are known.
+        hidden: which positions the mask hides from all others, [batch, positions]; None for none.
     """
 
     index: int
@@ -33,6 +36,24 @@ class StepFacts:
     judged: str | None = None
     tokens: bool = False
     is_last: bool = False
+    axis: int = 1
+    pairs: Sequence[StatePair] = ()
+    hidden: Any = field(default=None, eq=False)
+
+    def positions_of(self, name: str, value: Any) -> tuple[int | None, int]:
+        """Return the axis of positions of an output, None if it has none, and the position of its
+        first entry.
+        """
+        pair = next((each for each in self.pairs if each.output == name), None)
+        if pair is None:
+            if value.ndim <= self.axis:
+                return None, self.start
+            # It may have only the last positions.
+            return self.axis, self.start + max(0, self.length - value.shape[self.axis])
+        if pair.kind not in (GROWS, SLOTS) or pair.axis is None:
+            return None, self.start
+        axis = pair.axis % value.ndim
+        return axis, self.start if value.shape[axis] == self.length else 0
 
 
 class StepFeed(dict[str, Any]):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.os.paths import readable_file, translate_os_errors
-from polygraphy.domain.errors import FileError
+from polygraphy.domain.errors import InputError
 
 _CONFIG = "genai_config.json"
 _NUMBER = re.compile(rb"[+-]?\d+")
@@ -35,9 +35,8 @@ def read_tokens(path: str) -> list[int]:
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)
     if not tokens:
-        raise FileError(
+        raise InputError(
             f"{path} is not a list of tokens.",
-            path=path,
             hint="Write whole numbers, separated by spaces, commas or line breaks, or save an .npy"
             " array.",
         )

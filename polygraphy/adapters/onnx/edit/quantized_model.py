@@ -29,9 +29,15 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
 )
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
-from polygraphy.domain.diagnosis.pairing import is_coarse
 from polygraphy.domain.quantization.schemes import Scheme, scheme_of_range
-from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Kind, Site
+from polygraphy.domain.quantization.sites import (
+    CORRECTED,
+    RAW,
+    FloatNode,
+    Kind,
+    Site,
+    is_coarse,
+)
 from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:

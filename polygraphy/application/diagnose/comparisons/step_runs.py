@@ -13,7 +13,7 @@ from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
-from polygraphy.domain.states.aligning import fitted_state, padding, step_start, without_padding
+from polygraphy.domain.states.aligning import fitted_state, padding, without_padding
 from polygraphy.domain.states.loading import StatePlan, StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
@@ -146,8 +146,8 @@ class Drift:
         feed = self._who.feeds[exact.at - 1]
         return {
             name: max(
-                (rms(_read(self._who.plan, feed, name, run.shown[name], hidden),
-                     _read(self._who.plan, feed, name, value, hidden)) for run in moved),
+                (rms(_read(feed, name, run.shown[name], hidden),
+                     _read(feed, name, value, hidden)) for run in moved),
                 default=0.0,
             )
             for name, value in exact.shown.items()
@@ -177,20 +177,11 @@ def rms(value: Any, expected: Any) -> float:
     return float(np.sqrt(np.mean(np.square(off)))) if off.size else 0.0
 
 
-def _read(plan: StatePlan, feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
+def _read(feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
     """Return an output without the positions that nobody reads."""
     if hidden is None or not is_float(value):
         return value
-    pair = next((each for each in plan.pairs if each.output == name), None)
-    if pair is None:
-        axis = plan.roles.axis if value.ndim > plan.roles.axis else None
-        start = feed.step.start if axis is None else step_start(feed.step, value, axis)
-        return without_padding(value, hidden, axis, start)
-    if pair.kind not in (GROWS, SLOTS) or pair.axis is None:
-        return value
-    axis = pair.axis % value.ndim
-    is_new = value.shape[axis] == feed.step.length
-    return without_padding(value, hidden, axis, feed.step.start if is_new else 0)
+    return without_padding(value, hidden, *feed.step.positions_of(name, value))
 
 
 @frozen
@@ -271,10 +262,8 @@ class Judge:
         for name, other in names.items():
             if name not in values[0] or other not in values[1]:
                 continue
-            value = _read(self.own.plan, self.own.feeds[at], name, values[0][name], hidden[0])
-            expected = _read(
-                self.right.plan, self.right.feeds[at], other, values[1][other], hidden[1]
-            )
+            value = _read(self.own.feeds[at], name, values[0][name], hidden[0])
+            expected = _read(self.right.feeds[at], other, values[1][other], hidden[1])
             off = self.judge(at, name, other, value, expected)
             if off is not None:
                 differing[name] = off

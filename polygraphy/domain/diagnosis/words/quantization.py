@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +22,8 @@ from polygraphy.domain.quantization.causes import (
     WIDE,
     ZERO_POINT,
 )
+from polygraphy.domain.quantization.code_tensors import StepDifference
+from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import Site
@@ -66,11 +67,10 @@ def goal_out_of_reach(name: str, value: float, within: float) -> str:
 
 def sites_found(sites: Sequence[Site]) -> str:
     """Return a sentence that counts the quantized sites."""
-    formats = Counter((site.format or "unknown", site.kind) for site in sites)
-    kinds = [
-        f"{count} {_plural(kind, count)} ({name})" for (name, kind), count in formats.most_common(4)
-    ]
-    return f"{count_text(len(sites), 'site')}: {', '.join(kinds)}." if sites else "None."
+    if not sites:
+        return "None."
+    summary = summarize_quantization([*measured_tensors(sites, {})])
+    return f"{count_text(len(sites), 'site')}: {summary}."
 
 
 def sites_measured(count: int) -> str:
@@ -239,14 +239,62 @@ def diffuse(
     return text
 
 
+def codes_not_compared(error: Exception) -> str:
+    """Say why codes are not compared."""
+    return f"Not compared: {str(error)[:120]}"
+
+
+def code_differences(found: Sequence[StepDifference], count: int) -> str:
+    """Say how codes differ, each computed from equal codes."""
+    if not found:
+        return f"Equal in all {count_text(count, 'quantized tensor')}, each from equal codes."
+    worst = max(found, key=lambda one: (one.steps, one.share))
+    return (
+        f"Codes differ in {len(found)} of {count_text(count, 'quantized tensor')}, each from equal"
+        f" codes: by at most {count_text(worst.steps, 'step')}, in {_share(worst.share)} of"
+        f" {worst.tensor.name!r}."
+    )
+
+
+def one_step_apart(found: Sequence[StepDifference]) -> str:
+    """Say that one quantization step explains how backends differ."""
+    worst = max(found, key=lambda one: one.share)
+    return (
+        "The backends differ by one quantization step, no more, in"
+        f" {count_text(len(found), 'tensor')}, each computed from equal codes: in at most"
+        f" {_share(worst.share)} of the elements ({worst.tensor.node!r}). To judge the accuracy,"
+        " use --reference with --within."
+    )
+
+
+@fact
+def codes_differ(first: str, party: str, one: StepDifference) -> str:
+    place = ",".join(map(str, one.index))
+    return (
+        f"From equal codes, {one.tensor.name!r} differs by up to {one.steps} quantization steps in"
+        f" {_share(one.share)} of its elements: [{place}] = {one.values[1]} in {party},"
+        f" {one.values[0]} in {first}."
+    )
+
+
+@fact
+def arbiter_decides(name: str) -> str:
+    return f"{name} agrees with the other backend, within one step."
+
+
+@fact
+def correct_without_rewrites(name: str) -> str:
+    return f"Without rewrites, {name} computes the same codes, within one step."
+
+
+def _share(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.2g} %" if percent < 99.5 else "all"
+
+
 def _plain(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")
-
-
-def _plural(kind: str, count: int) -> str:
-    ending = "es" if kind == "bias" else "s"
-    return kind if count == 1 else f"{kind}{ending}"
 
 
 def _percent(share: float) -> str:
