@@ -51,7 +51,7 @@ def answers_of(output: Any, name: str, *, is_single: bool) -> list[Answer]:
     rows = array.reshape(array.shape[0] if has_batch else 1, -1)
     if not is_scores:
         return [tuple(map(str, row.tolist())) for row in rows]
-    if is_single and array.ndim == 2 and array.shape[0] > 1:
+    if is_single and array.ndim > 1 and array.shape[0] not in (1, array.size):
         raise InputError(
             f"Output {name!r} has {array.shape[0]} rows of scores for one sample.",
             hint="Save one sample in each file, or compute the prediction with"
@@ -65,6 +65,14 @@ def answers_of(output: Any, name: str, *, is_single: bool) -> list[Answer]:
     wide = rows.astype(np.float64)
     places = np.where(np.isnan(wide).any(axis=1), -1, wide.argmax(axis=1))
     return [("NaN" if place < 0 else str(place),) for place in places]
+
+
+def scores_of(output: Any, *, is_one: bool) -> int | None:
+    """Return the number of scores that an output has for each sample; None if it has no scores."""
+    array = np.asarray(output)
+    if not (is_float(array) or array.dtype in (np.int8, np.uint8)) or not array.size:
+        return None
+    return array.size if is_one or array.ndim == 1 else array.size // array.shape[0]
 
 
 @frozen
@@ -250,6 +258,13 @@ class SampleCounts:
                     f"There are {count_text(self.total, 'label')}, but more samples, such as"
                     f" {name!r}."
                 )
+            for answer in (answer0, answer1):
+                if len({*answer}) < len(answer):  # The best k classes are k different ones.
+                    raise InputError(
+                        f"{name}: there is one label, but {len(answer)} predictions.",
+                        hint="Save one sample in each file, or compute the prediction with"
+                        " --postprocess-func-script.",
+                    )
             label = self._labels.texts[self.total]
             right = label in answer0, label in answer1
             self._table[label, right[0], right[1]] += 1
