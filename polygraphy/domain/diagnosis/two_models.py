@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from attrs import field, frozen
 
@@ -25,6 +26,7 @@ from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
 _DIGITS = 16
 """Epsilons by which folded weights may differ."""
 _TINY = 1e-2
@@ -126,6 +128,21 @@ def _is_rounding(one: Any, other: Any) -> bool:
         return False
     size = np.abs(there) + np.sqrt(np.mean(np.square(there)))
     return bool(np.all(np.abs(here - there) <= _DIGITS * epsilon * size))
+
+
+def precision_of_rounding(one: Any, other: Any) -> str | None:
+    """Return the half precision to which a float32 weight was rounded; None if it is not the other
+    one rounded.
+    """
+    if one is None or other is None or one.dtype != other.dtype or one.dtype != np.float32:
+        return None
+    if one.shape != other.shape or np.array_equal(one, other) or not np.isfinite(one).all():
+        return None
+    with np.errstate(over="ignore", under="ignore"):
+        for narrow in _ROUNDED_TYPES:
+            if np.array_equal(other.astype(narrow).astype(np.float32), one):
+                return str(np.dtype(narrow).name)
+    return None
 
 
 def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
