@@ -168,8 +168,23 @@ def test_a_cell_that_says_what_another_of_its_model_says_has_its_cause() -> None
     groups = groups_of(rows, {"fp32": {"essence": {"culprits": [refusal]}}, **diagnoses})
     assert groups[0].cause == "Add '2': refusal (onnxrt)"
     assert [list(group.cells) for group in groups] == [
-        ["fp32", "fp16"], ["fails"], ["elsewhere"], ["other"],
+        ["fp32", "fp16"], ["fails"], ["other"], ["elsewhere"],
     ]  # fmt: skip
+    assert groups[2].cause == "error: m.onnx: no Mul(6)"
+
+
+def test_causes_are_shown_whole_and_rounding_is_a_cause() -> None:
+    first = f"{'word ' * 25}at 0x1f. " + "second " * 20
+    rows = [evolve(ROW, name=key, key=key, model=f"{key}.onnx", state="error",
+                   summary=text) for key, text in (("a", first), ("b", first.replace("1f", "2e")),
+                                                   ("c", "stuck " * 40))]  # fmt: skip
+    rounded = record(code=1, essence={"summary": "2 outputs differ.", "rounding": "float16"})
+    rows.append(evolve(row_of(ROW, [rounded]), name="d", key="d"))
+    groups = groups_of(rows, {})
+    assert [list(group.cells) for group in groups] == [["a", "b"], ["c"], ["d"]]
+    assert groups[0].cause == f"error: {'word ' * 25}at 0x1f."
+    assert groups[1].cause.endswith(" stuck ...")
+    assert groups[2].cause.startswith("float16 rounding explains the differences.")
 
 
 def test_failures_that_a_diagnosis_does_not_explain() -> None:
@@ -183,7 +198,7 @@ def test_failures_that_a_diagnosis_does_not_explain() -> None:
     groups = [(list(group.cells), group.cause) for group in groups_of(rows, diagnoses)]
     assert groups == [
         (["a", "b"], "Outputs differ, and the diagnosis found no fault: All outputs match in fp16"),
-        (["d"], "Outputs differ, but their diagnosis failed: Stopped after N s: the time limit"),
+        (["d"], "Outputs differ, but their diagnosis failed: Stopped after 600 s: the time limit"),
         (["c"], "Outputs differ; not diagnosed (add --diagnose)"),
     ]
 
