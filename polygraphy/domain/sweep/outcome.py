@@ -181,19 +181,20 @@ def mark_known_failures(
         today: the day, as in ``2026-12-31``.
         names: those of all cells of the plan, where this sweep runs a part of them.
     """
-    names = [row.name for row in rows] if names is None else names
+    places: dict[str, set[int]] = {name: set() for name in names or ()}
+    for at, row in enumerate(rows):
+        for name in row.names:
+            places.setdefault(name, set()).add(at)
     made, notes = list(rows), []
     for one in known:
-        everyone = {*names, *(name for row in rows for name in row.names)}
-        meant = cells_meant(everyone, one.cell)
+        meant = cells_meant(places.keys(), one.cell)
         if one.is_expired(today):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
         if not meant:
             notes.append(f"Known failure {one.cell!r} ({one.reason}) matches no cell.")
-        for at, row in enumerate(made):
-            if meant.isdisjoint(row.names):
-                continue
+        for at in sorted(set().union(*(places[name] for name in meant))):
+            row = made[at]
             if row.failed:
                 made[at] = evolve(row, known=one.reason)
             elif row.state == PASSED:
@@ -341,7 +342,7 @@ def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
     return Group(f"{row.state}: {_shorten(row.summary)}", ())
 
 
-_TOLERANCE = "Use --rtol auto --atol auto in the plan."
+_TOLERANCE = 'flags = "--rtol auto --atol auto" in the plan'
 
 
 def _shorten(text: str) -> str:
