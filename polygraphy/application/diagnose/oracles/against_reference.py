@@ -18,7 +18,10 @@ from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import rounding_explains
-from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
+from polygraphy.application.diagnose.steps.half_precision import (
+    explain_by_half_precision,
+    explain_by_half_storage,
+)
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
@@ -42,6 +45,7 @@ from polygraphy.ports.machine import release_memory
 STEPS: Sequence[Step[ModelComparison]] = (
     reach_quantized_goal,
     explain_by_half_precision,
+    explain_by_half_storage,
     explain_by_quantization,
     explain_by_differences,
     explain_by_rounding,
