@@ -134,7 +134,7 @@ class SampleComparison:
         if self._output not in shared:
             raise UnknownNameError("Output", self._output, shared)
         name, is_one = self._samples.name_of(iteration), self._samples.names is not None
-        answers = [answers_of(run[self._output], self._output, is_one=is_one)
+        answers = [answers_of(run[self._output], self._output, is_single=is_one)
                    for run in (outputs0, outputs1)]  # fmt: skip
         if iteration == 0:
             self._check_classes(outputs0[self._output])

@@ -501,7 +501,7 @@ def _percent(share: float) -> str:
 
 
 def _with(command: str) -> str:
-    """Return the end of a sentence: a command, if there is one."""
+    """Return the end of a sentence with a command; a period if there is none."""
     return f": {command}" if command else "."
 
 
