@@ -13,6 +13,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelPair,
     pair_models,
 )
+from polygraphy.application.diagnose.comparisons.rounded_reference import diagnose_rounded_weights
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
@@ -69,7 +70,8 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
         raise errors.goal_without_quantization()
     if pair.goal is not None:
         _check_inputs(case, pair)
-    return diagnose_pair(case, pair, request.feeds)
+    rounded = diagnose_rounded_weights(case, pair, request.feeds)
+    return rounded or diagnose_pair(case, pair, request.feeds)
 
 
 def _check_inputs(case: Case, pair: ModelPair) -> None:
