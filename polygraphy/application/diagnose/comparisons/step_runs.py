@@ -49,6 +49,7 @@ class Party:
         plan: the states of that.
         feeds: the inputs of each step, without states but for the first.
         facts: what the outputs are.
+        first: another model that runs the first step; None for none.
     """
 
     name: str
@@ -57,10 +58,37 @@ class Party:
     plan: StatePlan
     feeds: Sequence[StepFeed]
     facts: Facts
+    first: OpenModel | None = None
 
     def load(self, proto: Any = None) -> Compute:
         """Return what computes a step of the model, or of a variant of it."""
-        return self.party.load(self.model.proto if proto is None else proto)
+        compute = self.party.load(self.model.proto if proto is None else proto)
+        return (
+            compute
+            if self.first is None
+            else self._with_first(compute, self.party, self.first.proto)
+        )
+
+    def load_marked(self, party: SuspectedParty) -> Compute:
+        """Return what computes all tensors of a step in a backend."""
+        compute = party.load(self.model.marked(), plain=True)
+        if self.first is None:
+            return compute
+        return self._with_first(compute, party, self.first.marked(), plain=True)
+
+    def _with_first(
+        self, compute: Compute, party: SuspectedParty, proto: Any, *, plain: bool = False
+    ) -> Compute:
+        """Return what computes a step in the model that takes its inputs."""
+        compute_first = party.load(proto, plain=True) if plain else party.load(proto)
+        needed, named = [*self.model.inputs], self.feeds[0].rename_outputs
+
+        def compute_step(feed: Feed) -> dict[str, Any]:
+            if all(name in feed for name in needed):
+                return compute(feed)
+            return dict(named(compute_first(feed)))
+
+        return compute_step
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
         """Return the state that stands for one of another plan: by name, else by order."""
@@ -430,11 +458,17 @@ def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -
 
 
 def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenModel) -> Party:
-    """Return the party that runs a reference on the same data."""
-    right = loader.for_model(opened.proto)
+    """Return the party that runs a reference on the same data. It runs the first step, too, if it
+    takes all inputs of that step; else both have the same model for it.
+    """
+    first = own.first
+    if first is not None and {*own.feeds[0]} <= {*opened.inputs}:
+        first = None
+    right = loader.for_model(opened.proto, None if first is None else loader.first_model)
     describe_model(right, opened.inputs, opened.facts)
     feeds = same_data(own, right, list(right))
-    return Party(titles.REFERENCE, case.parties[0], opened, right.plan, feeds, opened.facts())
+    party = case.parties[0]
+    return Party(titles.REFERENCE, party, opened, right.plan, feeds, opened.facts(), first)
 
 
 def feed_with_states(
@@ -456,6 +490,8 @@ def feed_with_states(
         kept: inputs that keep their own states.
     """
     feed = dict(own.feeds[at])
+    if at == 0 and own.first is not None:
+        return feed
     for pair in own.plan.pairs:
         if own_feed is not None and pair.input in kept:
             feed[pair.input] = own_feed[pair.input]
@@ -475,6 +511,8 @@ def _like(own: Party, pair: StatePair, at: int, own_feed: Feed | None, value: An
     if own_feed is not None and pair.input in own_feed:
         return own_feed[pair.input]
     first = own.feeds[0].get(pair.input)
+    if first is None and own.first is not None:
+        first = own.plan.initial(pair)
     if first is None or value is None:
         return None
     shape = list(first.shape)

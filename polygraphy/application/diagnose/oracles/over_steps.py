@@ -66,7 +66,8 @@ def diagnose_steps(case: Case, loader: StepLoader, reference: Any, search: Searc
     describe_model(loader, case.model.inputs, case.model.facts)
     plan, feeds = loader.plan, list(loader)
     first = case.parties[0]
-    own = Party(first.name, first, case.model, plan, feeds, case.model.facts())
+    other = None if loader.first_model is None else open_model(loader.first_model)
+    own = Party(first.name, first, case.model, plan, feeds, case.model.facts(), other)
     with case.attempt("states") as notes:
         notes.append(describe_pairs(plan.pairs))
     if reference is not None:
@@ -431,7 +432,7 @@ def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit |
     """Return the fault of a model that runs with other numbers of positions than it was given; None
     where it runs with none, or with all of them.
     """
-    if plan.roles.chunk is not None or not plan.is_decoder:
+    if plan.roles.chunk is not None or not plan.is_decoder or plan.first is not None:
         return None
     compute, able = case.loaded(case.parties[0]), []
     for length in _LENGTHS:

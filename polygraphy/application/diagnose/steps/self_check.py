@@ -79,8 +79,9 @@ def find_obstacle(case: Case, party: Party) -> str:
     plan = party.plan
     if plan.roles.judged is None:
         return reasons.NO_PREFILL_STREAM
-    if plan.roles.chunk is not None:
-        return reasons.fixed_chunk(plan.roles.chunk)
+    chunk = plan.at(0).roles.chunk
+    if chunk is not None:
+        return reasons.fixed_chunk(chunk)
     if not plan.is_decoder and (not plan.roles.named("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
     if len(party.feeds) < 2:
@@ -203,6 +204,8 @@ def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, i
     step = run.who.feeds[at].step
     end = step.start + step.length
     for pair in run.who.plan.pairs:
+        if pair.output not in run.values:  # Only the first step computes it.
+            continue
         own = {pair.output: filled_slots(pair, run.values[pair.output], end)}
         other = {pair.output: filled_slots(pair, whole[pair.output], end)}
         if own[pair.output].shape != other[pair.output].shape:
@@ -248,7 +251,7 @@ def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
     tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
     plan, at = party.plan, found.at
     try:
-        compute = tracer.load(case.model.marked(), plain=True)
+        compute = party.load_marked(tracer)
         whole = compute(at_once(plan, party.feeds, at))
         stepwise, before = compute(found.feeds[1]), compute(found.feeds[0])
         shorter = compute(at_once(plan, party.feeds, at - 1))
