@@ -42,8 +42,16 @@ def match_outputs(
         pairs: its states.
 
     Raises:
-        UsageError: a state has no first value, or one of another type or shape.
+        UsageError: the first model has a past itself, or a state has no first value, or one of
+            another type or shape.
     """
+    past = {pair.input for pair in pairs} & {tensor.name for tensor in first.inputs}
+    if past:
+        raise UsageError(
+            f"--first-model: input {min(past)!r} is a state, so the model does not run the first"
+            " step.",
+            hint="Pass the model without a past, or run without --first-model.",
+        )
     tensors = {tensor.name: tensor for tensor in first.outputs}
     inputs = {tensor.name: tensor for tensor in graph.inputs}
     outputs = {tensor.name for tensor in graph.outputs}
@@ -63,11 +71,12 @@ def match_outputs(
     ]
     names.update({pair.output: pair.output for pair in kept})
     missing = [name for name in own if name not in names.values()]
-    rest = [name for name in tensors if name not in names and name not in outputs]
+    free = [name for name in tensors if name not in names and name not in outputs]
+    rest = free[-len(missing) :] if missing else []
     fits = [is_same_kind(tensors[name], inputs[own[to].input]) for name, to in zip(rest, missing)]
-    if len(rest) >= len(missing) and all(fits):
+    if len(rest) == len(missing) and all(fits):
         # Exporters number the outputs: those of the first step come in the same order.
-        names.update(zip(rest[-len(missing) :] if missing else (), missing))
+        names.update(zip(rest, missing))
         missing = []
     if missing:
         raise UsageError(

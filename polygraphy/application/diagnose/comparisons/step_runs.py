@@ -10,6 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -63,32 +64,44 @@ class Party:
     def load(self, proto: Any = None) -> Compute:
         """Return what computes a step of the model, or of a variant of it."""
         compute = self.party.load(self.model.proto if proto is None else proto)
-        return (
-            compute
-            if self.first is None
-            else self._with_first(compute, self.party, self.first.proto)
-        )
+        if self.first is None:
+            return compute
+        return self._choose(compute, self.party.load(self.first.proto), {})
 
     def load_marked(self, party: SuspectedParty) -> Compute:
-        """Return what computes all tensors of a step in a backend."""
+        """Return what computes all tensors of a step in a backend; those of the first step by the
+        names of later steps, and none that these do not have.
+        """
         compute = party.load(self.model.marked(), plain=True)
         if self.first is None:
             return compute
-        return self._with_first(compute, party, self.first.marked(), plain=True)
+        pairing = pair_graphs(self.model.indexed_graph.graph, self.first.indexed_graph.graph)
+        names = {other: name for name, other in pairing.tensors.items()}
+        return self._choose(compute, party.load(self.first.marked(), plain=True), names)
 
-    def _with_first(
-        self, compute: Compute, party: SuspectedParty, proto: Any, *, plain: bool = False
+    def _choose(
+        self, compute: Compute, compute_first: Compute, names: Mapping[str, str]
     ) -> Compute:
         """Return what computes a step in the model that takes its inputs."""
-        compute_first = party.load(proto, plain=True) if plain else party.load(proto)
-        needed, named = [*self.model.inputs], self.feeds[0].rename_outputs
+        needed = [*self.model.inputs]
+        names = {**names, **self.feeds[0].names}
 
         def compute_step(feed: Feed) -> dict[str, Any]:
             if all(name in feed for name in needed):
                 return compute(feed)
-            return dict(named(compute_first(feed)))
+            values = compute_first(feed)
+            return {names[name]: value for name, value in values.items() if name in names}
 
         return compute_step
+
+    def maker_of(self, output: str) -> list[str]:
+        """Return the name of the node that computes an output, in a list; empty if unknown."""
+        makers = {name: node.name for node in self.model.nodes for name in node.makes}
+        if output not in makers and self.first is not None:
+            renamed = {name: own for own, name in self.feeds[0].names.items()}
+            output = renamed.get(output, output)
+            makers = {name: node.name for node in self.first.nodes for name in node.makes}
+        return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
         """Return the state that stands for one of another plan: by name, else by order."""
@@ -408,7 +421,11 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         changed = judge.differing(at, own, right, states)
         doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
     shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
-    resized = {name for name, pair in zip(states, shapes) if _shape(pair[0]) != _shape(pair[1])}
+    resized = {
+        name
+        for name, (value, other) in zip(states, shapes)
+        if value is not None and other is not None and _shape(value) != _shape(other)
+    }
     return SideBySide(None, [name for name in states if name in different | doubtful | resized])
 
 

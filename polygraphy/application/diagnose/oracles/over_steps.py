@@ -262,6 +262,11 @@ def _search_step(
             with case.attempt(titles.STATES_EXCHANGED) as notes:
                 notes.append(steps.exchanged_states(exchanged, wrong.at))
             facts.append(evidence.exchanged_states(exchanged, wrong.at))
+    if at == 0 and own.first is not None:
+        output = changed[0] if changed else different[0]
+        facts.append(evidence.first_model_differs(output))
+        at_first = Culprit(own.maker_of(output), output, MODEL, "output", facts=facts)
+        return Found(DiagnosisResult(FAULT, [at_first]), case)
     sets = StepData(data, loader.options())
     try:
         found = search(evolve(case, feed=sets[0]), sets, reference)
@@ -282,10 +287,9 @@ def _search_step(
     if culprit is not None:
         culprit = evolve(culprit, facts=[*facts, *culprit.facts])
         return Found(DiagnosisResult(FAULT, [culprit]), case)
-    makers = {name: node.name for node in case.model.nodes for name in node.makes}
     output = changed[0] if changed else different[0]
     culprit = Culprit(
-        [makers[output]] if output in makers else [],
+        own.maker_of(output),
         output,
         MODEL,
         "state" if output in states else "output",

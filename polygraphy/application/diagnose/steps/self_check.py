@@ -230,7 +230,8 @@ def _culprit(
         cause = "state" if found.state else "step"
         return Culprit([], tensor, MODEL, cause, facts=facts)
     cause = "state" if found.state or place.is_state else "step"
-    return Culprit([place.node], place.tensor, MODEL, cause, facts=[*facts, *place.facts])
+    nodes = [place.node] if place.node else party.maker_of(place.tensor)
+    return Culprit(nodes, place.tensor, MODEL, cause, facts=[*facts, *place.facts])
 
 
 @frozen
@@ -348,6 +349,8 @@ class _Search:
         """Return the node that computes whole numbers or flags, if they differ."""
         value, maker = other.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
+            return None
+        if name not in whole:  # The model of the first step computes no such tensor.
             return None
         if value.shape == whole[name].shape and value.ndim < 2:
             return None  # Lengths differ by nature.
