@@ -17,6 +17,7 @@ from polygraphy.cli.commands.listing import (
     top_level,
 )
 from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.python_command import ignore_empty_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     exits by itself.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    ignore_empty_paths()
     try:
         return _dispatch(words)
     except CommandLineError as error:
@@ -178,7 +180,7 @@ def save(source: str, path: str) -> None:
 
     pretty = format_source(source)
     if path == "-":
-        sys.stdout.write(pretty)
+        sys.stdout.write(_without_commands(pretty))
         return
     _refuse_to_overwrite_edits(path, pretty)
     from polygraphy.ports.storage import write_text
@@ -274,6 +276,17 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
             if render(without) == source:
                 unused.append(row.flags[0])
     warn_idle(unused, ", because nothing in this program uses it")
+
+
+def _without_commands(program: str) -> str:
+    """Return a program in which no string is a command to GitHub's runner, in its jobs: the escapes
+    are those of Python, so that it does the same.
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return program
+    from polygraphy.logger.sinks import without_commands
+
+    return without_commands(program)
 
 
 def _without_script(words: list[str]) -> list[str]:

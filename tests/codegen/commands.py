@@ -197,6 +197,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
         1,
     ),
     "inspect_model": ("inspect model identity_fp16.onnx", 0),
+    "inspect_model_quantization": (
+        "inspect model identity.onnx --show quantization",
+        0,
+    ),
     "inspect_model_page": ("inspect model identity.onnx --save-visual page.html --show weights", 0),
     "inspect_model_providers": (
         "inspect model identity.onnx --providers cpu --show layers",

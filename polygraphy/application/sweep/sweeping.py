@@ -64,6 +64,7 @@ from polygraphy.domain.sweep.plan import (
 )
 from polygraphy.domain.tensors.naming import count_text
 from polygraphy.ports.machine import machine_facts
+from polygraphy.ports.models import find_quantized_tensors
 from polygraphy.ports.reporting import Console, Findings, Progress, Reports
 from polygraphy.ports.storage import read_text
 from polygraphy.ports.sweeping import (
@@ -246,14 +247,17 @@ class Planned:
         """
         outputs, inputs = self._shared_files(cell)
         asked = cell.cell.asked
-        words = (*cell.cell.party, "--load-inputs", inputs)
+        words: Words = (*cell.cell.party, "--load-inputs", inputs)
+        goal: Words = ()
         if asked.model == cell.cell.model:
             words = (*words, *self.plan.reference.flags)
         elif asked.model:
-            words = (*words, "--reference", asked.model)
+            if find_quantized_tensors(self._whole(cell.cell.model)):
+                goal = ("--within", f"{self.plan.within:g}")
+            words = (*words, "--reference", asked.model, *goal)
         else:
             words = (*words, "--golden", outputs)
-        key = key_of("diagnosis", cell.key)
+        key = key_of("diagnosis", cell.key, *goal)
         stem = self._stem("diagnoses", key)
         command = self._run(cell.interpreter, stem, "diagnose", cell.cell.model, words)
         return Job(key, command, stem, self._root, cell.interpreter.environment,

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from polygraphy.domain.quantization.causes import PARAMETER_CAUSES
 from polygraphy.domain.sweep.cells import cells_meant
 from polygraphy.domain.sweep.plan import Known
 from polygraphy.domain.tensors.naming import count_text, join_words
@@ -272,6 +273,8 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
 def _culprit_group(culprit: Mapping[str, Any]) -> Group:
     """Return the group of a culprit: of one node, party and pass."""
     nodes = [str(node) for node in culprit.get("nodes") or ()]
+    if culprit.get("cause") in PARAMETER_CAUSES:  # Of every model and node alike.
+        nodes, culprit = [], {**culprit, "op": "Quantization"}
     what = f"{culprit.get('op') or ''} {join_words(list(map(repr, nodes[:4])))}".strip()
     by = f" by {culprit['rewrite']}" if culprit.get("rewrite") else ""
     cause = f"{what or 'Data'}: {culprit.get('cause')}{by} ({culprit.get('party')})"

@@ -455,6 +455,8 @@ _INSPECTING_FLAGS = {
         "show_weights": "--show-weights",
         "stats": "--stats",
         "list_unbounded_dds": "--list-unbounded-dds",
+        "reference": "--reference f.onnx",
+        "load_inputs": "--load-inputs a.json",
         "combine_tensor_info": "--show layers + --combine-tensor-info info.json",
     },
     "PageOptions": {
