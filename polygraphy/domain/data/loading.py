@@ -12,8 +12,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import (
     ResultStore,
@@ -29,6 +27,7 @@ from polygraphy.domain.errors import (
     UsageError,
     close_matches,
 )
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
