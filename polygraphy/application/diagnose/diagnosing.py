@@ -183,8 +183,7 @@ def diagnose_once(
     elsewhere: Elsewhere | None = None,
     goal: QuantizedGoal | None = None,
 ) -> Found:
-    """Compare a model with what is right, and else backends with each other; return what may be
-    said.
+    """Compare a model with its reference, or else backends with each other, and return the result.
 
     Args:
         case: what is diagnosed.
@@ -238,7 +237,7 @@ def _goal(
     budget: float | None,
     reference: Any,
 ) -> QuantizedGoal | None:
-    """Return what a quantized model has to reach; None if that is not asked.
+    """Return the accuracy goal for a quantized model; None if none is set.
 
     Raises:
         UsageError: there is no reference, no such metric, or an option without `within`.
@@ -268,8 +267,8 @@ def diagnose_half(
     atol: float | None = None,
     parties: Sequence[SuspectedParty] = (),
 ) -> bool:
-    """Return whether a float32 model would work in half precision, and if not, what has to stay in
-    float32, which is tried on the whole model.
+    """Return whether a float32 model works in half precision, and report the nodes that must stay
+    in float32, verified on the whole model.
 
     Args:
         model: its path, an ``onnx.ModelProto``, or a loader that makes one.
@@ -312,8 +311,8 @@ def diagnose_half(
 
 
 def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -> DiagnosisResult:
-    """Return what was found of half precision where every operator rounds, if the parties of a case
-    compute as much in it; else what is wrong in them.
+    """Return the half-precision result if backends round like a simulation of it; else the faults
+    of the backends.
     """
     narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
     path = output_path(case.path, f"_{dtype}.onnx")
@@ -342,7 +341,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
 
 
 def _once_cast(found: DiagnosisResult, path: str, command: str) -> DiagnosisResult:
-    """Return what was found of a model that a command makes first."""
+    """Return the result for a model that a command creates first."""
 
     def remedy(given: Remedy) -> Remedy:
         helps = given.command or ""

@@ -81,7 +81,9 @@ def diagnose_rounded_weights(
 
 
 def _largest_loss(pair: ModelPair, rounded: ModelPair, feeds: Sequence[Feed]) -> float | None:
-    """Return by how much of their RMS rounding the weights changes outputs of the reference."""
+    """Return the largest change of a reference output due to weight rounding, as a share of its
+    RMS; None if unknown.
+    """
     runs: list[list[Values]] = []
     try:
         for model in (pair.reference, rounded.reference):

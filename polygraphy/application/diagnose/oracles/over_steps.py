@@ -66,7 +66,8 @@ def diagnose_steps(case: Case, loader: StepLoader, reference: Any, search: Searc
     describe_model(loader, case.model.inputs, case.model.facts)
     plan, feeds = loader.plan, list(loader)
     first = case.parties[0]
-    own = Party(first.name, first, case.model, plan, feeds, case.model.facts())
+    other = None if loader.first_model is None else open_model(loader.first_model)
+    own = Party(first.name, first, case.model, plan, feeds, case.model.facts(), other)
     with case.attempt("states") as notes:
         notes.append(describe_pairs(plan.pairs))
     if reference is not None:
@@ -261,6 +262,11 @@ def _search_step(
             with case.attempt(titles.STATES_EXCHANGED) as notes:
                 notes.append(steps.exchanged_states(exchanged, wrong.at))
             facts.append(evidence.exchanged_states(exchanged, wrong.at))
+    if at == 0 and own.first is not None:
+        output = changed[0] if changed else different[0]
+        facts.append(evidence.first_model_differs(output))
+        at_first = Culprit(own.maker_of(output), output, MODEL, "output", facts=facts)
+        return Found(DiagnosisResult(FAULT, [at_first]), case)
     sets = StepData(data, loader.options())
     try:
         found = search(evolve(case, feed=sets[0]), sets, reference)
@@ -281,10 +287,9 @@ def _search_step(
     if culprit is not None:
         culprit = evolve(culprit, facts=[*facts, *culprit.facts])
         return Found(DiagnosisResult(FAULT, [culprit]), case)
-    makers = {name: node.name for node in case.model.nodes for name in node.makes}
     output = changed[0] if changed else different[0]
     culprit = Culprit(
-        [makers[output]] if output in makers else [],
+        own.maker_of(output),
         output,
         MODEL,
         "state" if output in states else "output",
@@ -431,7 +436,7 @@ def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit |
     """Return the fault of a model that runs with other numbers of positions than it was given; None
     where it runs with none, or with all of them.
     """
-    if plan.roles.chunk is not None or not plan.is_decoder:
+    if plan.roles.chunk is not None or not plan.is_decoder or plan.first is not None:
         return None
     compute, able = case.loaded(case.parties[0]), []
     for length in _LENGTHS:
