@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary, WeakSet
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx_common.loadable import loadable
-from polygraphy.adapters.onnxruntime.placement import placements_of, record_placements
 from polygraphy.adapters.onnxruntime.providers import (
     Provider,
     match_providers,
@@ -139,6 +138,8 @@ class SessionFromOnnx(BaseLoader):
 
         notes_placements = not are_on_host(providers) and self._memory_arena
         if notes_placements:  # Not of a part of a model, of which there are many.
+            from polygraphy.adapters.onnxruntime.placement import placements_of, record_placements
+
             record_placements(options)
 
         def session(model: Any) -> InferenceSession:

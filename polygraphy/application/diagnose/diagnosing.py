@@ -167,9 +167,7 @@ def diagnose(
 
 
 def diagnose_once(case: Case, request: Request) -> Found:
-    """Compare a model with what is right, and else backends with each other; return what may be
-    said.
-    """
+    """Compare a model with its reference, or else backends with each other; return the result."""
     data_loader, golden, elsewhere = request.data_loader, request.golden, request.elsewhere
     case = with_data_loader(case, data_loader)
     feeds = choose_feeds_for_parties(case, data_loader, are_saved=golden is not None)
@@ -217,7 +215,7 @@ def _goal(
     budget: float | None,
     reference: Any,
 ) -> QuantizedGoal | None:
-    """Return what a quantized model has to reach; None if that is not asked.
+    """Return the accuracy goal for a quantized model; None if none is set.
 
     Raises:
         UsageError: there is no reference, no such metric, or an option without `within`.
@@ -247,8 +245,8 @@ def diagnose_half(
     atol: float | None = None,
     parties: Sequence[SuspectedParty] = (),
 ) -> bool:
-    """Return whether a float32 model would work in half precision, and if not, what has to stay in
-    float32, which is tried on the whole model.
+    """Return whether a float32 model works in half precision, and report the nodes that must stay
+    in float32, verified on the whole model.
 
     Args:
         model: its path, an ``onnx.ModelProto``, or a loader that makes one.
@@ -291,8 +289,8 @@ def diagnose_half(
 
 
 def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -> DiagnosisResult:
-    """Return what was found of half precision where every operator rounds, if the parties of a case
-    compute as much in it; else what is wrong in them.
+    """Return the half-precision result if backends round like a simulation of it; else the faults
+    of the backends.
     """
     narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
     path = output_path(case.path, f"_{dtype}.onnx")
@@ -321,7 +319,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
 
 
 def _once_cast(found: DiagnosisResult, path: str, command: str) -> DiagnosisResult:
-    """Return what was found of a model that a command makes first."""
+    """Return the result for a model that a command creates first."""
 
     def remedy(given: Remedy) -> Remedy:
         helps = given.command or ""

@@ -83,11 +83,11 @@ class StatePlan:
         self._lengths: dict[str, int] = {}
 
     def lines(self) -> list[str]:
-        """Return what was found, in one line for the states and one for the other inputs."""
+        """Return a line about the states and a line about the other inputs."""
         return [describe_pairs(self.pairs), str(self.roles), *map(str, self.conflicts)]
 
     def accuracy_levels(self) -> set[int]:
-        """Return the precisions in which products with weights of a few bits may be computed."""
+        """Return the precisions (accuracy_level) allowed for products with low-bit weights."""
         nodes = (node for inner in self.graph.walk() for node in inner.nodes)
         return {
             int(node.attribute("accuracy_level", 0)) for node in nodes if node.op == "MatMulNBits"
@@ -95,13 +95,13 @@ class StatePlan:
 
     @property
     def is_decoder(self) -> bool:
-        """Whether a step takes tokens on a past; a stream takes a chunk each time."""
+        """Return whether a step reads tokens and a past (a stream reads one chunk at a time)."""
         return bool(self.roles.named(TOKENS)) or any(
             pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
         )
 
     def chunk_length(self, prompt: int, index: int, given: Mapping[str, Sequence[int]]) -> int:
-        """Return how many positions a step takes."""
+        """Return the number of positions in a step."""
         if self.roles.chunk is not None:
             return self.roles.chunk
         if self.is_decoder:
@@ -115,7 +115,7 @@ class StatePlan:
         return _FRAMES
 
     def shape(self, name: str, length: int, past: int) -> list[int]:
-        """Return the shape of an input in a step; dimensions of one name have one size."""
+        """Return the shape of an input in a step; equal dimension names have equal sizes."""
         tensor, role = self.inputs[name], self.roles.of.get(name)
         shape = list(tensor.shape or ())
         sizes: list[int] = []
@@ -140,8 +140,8 @@ class StatePlan:
         return min(self.roles.axis, len(shape) - 1)
 
     def _mask_length(self, dim: Any, length: int, past: int) -> int:
-        """Return the length of a mask: of all positions, or of the new ones where its dimension
-        has the name of theirs.
+        """Return the length of a mask: all positions, or the new ones if its dimension has their
+        name.
         """
         grows = any(pair.kind == GROWS for pair in self.pairs)
         for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
@@ -151,7 +151,7 @@ class StatePlan:
         return past + length
 
     def initial(self, pair: StatePair) -> Array:
-        """Return the first value of a state: zeros, of length 0 where it grows."""
+        """Return the initial state: zeros, of length 0 if it grows."""
         tensor = self.inputs[pair.input]
         growing = self._growing
         shape = [
@@ -170,7 +170,7 @@ class StatePlan:
 
     @property
     def _growing(self) -> set[str]:
-        """The names of dimensions along which states grow."""
+        """Return the names of dimensions along which states grow."""
         dims = set()
         for pair in self.pairs:
             shape = self.inputs[pair.input].shape or ()
@@ -209,7 +209,7 @@ class StatePlan:
 
 
 def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
-    """Return a mask: one per position, or for each new position those that it may see."""
+    """Return a mask over positions, or for each new position over those visible to it."""
     total = shape[-1] if shape else 1
     if len(shape) < 3:
         seen = np.arange(total) < past + length
@@ -298,7 +298,7 @@ class StepLoader:
         return self.iterations
 
     def for_model(self, model: Any) -> StepLoader:
-        """Return the loader of the same steps of another model."""
+        """Return a loader of the same steps for another model."""
         return StepLoader(
             model,
             self.iterations,
@@ -309,7 +309,7 @@ class StepLoader:
         )
 
     def with_states(self, pairs: Sequence[tuple[str, str]]) -> StepLoader:
-        """Return the loader of the same steps with other states."""
+        """Return a loader of the same steps with other state pairs."""
         source = self._model
         if source is None and self.model_facts is not None:
             source = self.model_facts.source
@@ -453,7 +453,7 @@ class StepLoader:
                 )
 
     def _tokens(self, total: int) -> dict[str, Array]:
-        """Return all tokens of all steps, per input that takes some."""
+        """Return the tokens of all steps, by input."""
         names = self.plan.roles.named(TOKENS)
         if self._tokens_file is not None and not names:
             raise UsageError(
@@ -514,7 +514,7 @@ class StepLoader:
         return drawn
 
     def _load_inputs(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the inputs that were given."""
+        """Yield the user's inputs."""
         if self.input_metadata is not None:
             facts = self.model_facts
             describe_model(self._data, self.input_metadata, lambda: facts)  # type: ignore[arg-type, return-value]
@@ -522,7 +522,7 @@ class StepLoader:
         yield from data
 
     def _length_in(self, given: Mapping[str, Any], expected: int) -> int:
-        """Return how many positions the data of a step have."""
+        """Return the number of positions in the data of a step."""
         roles = self.plan.roles
         for name in (*roles.named(TOKENS), *roles.named(CHUNK)):
             shape = getattr(given.get(name), "shape", None)
@@ -536,7 +536,7 @@ class StepLoader:
 
 
 def _given_shapes(data: Any) -> dict[str, Sequence[int]]:
-    """Return the shapes that were given for generated data."""
+    """Return the shapes configured for generated data."""
     if not isinstance(data, DataLoader):
         return {}
     return {
@@ -566,5 +566,5 @@ def _no_states(graph: Graph) -> UsageError:
 
 
 def conflicts_in(graph: Graph, config: object = None) -> list[Conflict]:
-    """Return where the states in a graph contradict a configuration, or the names."""
+    """Return the contradictions between the states in a graph and a configuration or names."""
     return state_pairs(graph, config)[1]

@@ -72,7 +72,7 @@ class StepFeed(dict[str, Any]):
         self.pairs = pairs
 
     def like(self, arrays: Mapping[str, Any]) -> StepFeed:
-        """Return other arrays for the same step."""
+        """Return other arrays as a feed of the same step."""
         return StepFeed(arrays, self.step, self.pairs)
 
     def __reduce__(self) -> Any:
@@ -134,7 +134,7 @@ def _size(array: Any) -> int:
 
 
 def _new_part(pair: StatePair, old: Any, new: Any, step: StepFacts) -> Any:
-    """Return the slots of a state that a step wrote; the whole state where they are not known."""
+    """Return the slots of a state that a step wrote; the whole state if unknown."""
     before, after = getattr(old, "shape", None), getattr(new, "shape", None)
     axis = pair.axis
     if axis is None or before is None or after is None or len(before) != len(after):

@@ -125,7 +125,7 @@ def state_pairs(
     config: object = None,
     given: Sequence[tuple[str, str]] | None = None,
 ) -> tuple[list[StatePair], list[Conflict]]:
-    """Return the states of a model, in the order of its outputs, and what contradicts them.
+    """Return the states of a model in the order of its outputs, and contradictions between sources.
 
     Args:
         graph: the graph, with layers and attributes.
@@ -179,7 +179,7 @@ def state_pairs(
 def _like_others(
     pair: StatePair, known: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> StatePair:
-    """Return a state that the graph does not show, with what a step does with others like it."""
+    """Return a state pair that the graph does not show, with the behavior of similar pairs."""
     if pair.source == "graph" or pair.kind != REPLACED:
         return pair
     own = tensors[pair.input]
@@ -191,7 +191,7 @@ def _like_others(
 
 
 def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]) -> bool:
-    """Return whether a state is handed on as it was, though others of its kind are changed."""
+    """Return whether a state is passed on unchanged although similar states change."""
     if pair.kind != CONSTANT or is_cross_attention(pair.input):
         return False
     changed = [other for other in pairs if other.kind not in (CONSTANT, BRANCH)]
@@ -207,8 +207,8 @@ def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str,
 def _find_swapped(
     graph: Graph, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> list[Conflict]:
-    """Return two outputs that changed places: all other states come in the order of their inputs,
-    and names say nothing.
+    """Return pairs of outputs that were swapped: all other states are in input order, and names do
+    not help.
     """
     outputs = [tensor.name for tensor in graph.outputs]
     inputs = [tensor.name for tensor in graph.inputs]
@@ -267,9 +267,9 @@ def _is_fixed(tensor: Tensor) -> bool:
 
 
 def _by_shape(graph: Graph) -> list[StatePair]:
-    """Return outputs and inputs of one type and shape, in order, where neither the graph nor names
-    show a state: the cell of a recurrent network, written as products and sums. Another input has
-    to be left for the data, and another output for what is computed of them.
+    """Return pairs of outputs and inputs of equal type and shape, if neither graph nor names show a
+    state, as in a recurrent cell of products and sums. One input and one output must remain for the
+    data.
     """
     rest = list(graph.inputs)
     pairs = []
@@ -291,7 +291,7 @@ def _by_shape(graph: Graph) -> list[StatePair]:
 
 
 def _inputs_behind(graph: Graph, output: str) -> set[str]:
-    """Return the inputs that an output is computed from, in this graph alone."""
+    """Return the inputs that an output depends on, within this graph."""
     makers, queue, seen = graph.makers, [output], set()
     while queue:
         name = queue.pop()
@@ -346,7 +346,7 @@ def _is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
 
 
 def _kind_by_shape(made: Tensor, read: Tensor) -> tuple[str, int | None]:
-    """Return what a step does with a state of which only shapes are known."""
+    """Return the kind and axis of a state from shapes alone."""
     for axis, (new, old) in enumerate(zip(made.shape or (), read.shape or ())):
         is_open = not isinstance(old, int) and axis > 0
         if is_open and new != old and "batch" not in str(old).lower():
@@ -394,8 +394,8 @@ class _Makers:
 def _origins(
     graph: Graph, output: Tensor, tensors: Mapping[str, Tensor], makers: _Makers
 ) -> list[tuple[int, StatePair, bool]]:
-    """Return the inputs that an output may continue, with how far away they are, and whether only
-    states beside it tell that it is one.
+    """Return the inputs that an output may continue, each with its distance and whether only
+    neighboring states suggest it.
     """
     inputs = {tensor.name for tensor in graph.inputs}
     found: dict[str, tuple[int, StatePair, bool]] = {}
@@ -428,7 +428,9 @@ def _origins(
 
 
 def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
-    """Return the pair of an output and the input where the way back ends; None for no state."""
+    """Return the pair of an output and the input at the end of the path back; None if it is not a
+    state.
+    """
     name_fits = bool(pairs_by_name([output.name], [read.name]))
     axis = step.axis if step.kind in (GROWS, SLOTS) else None
     if not _is_same_kind(output, read, axis if step.kind == GROWS else None):
@@ -449,8 +451,8 @@ def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
 
 
 def _slot_axis(read: Tensor, axis: int | None) -> int | None:
-    """Return the axis of the slots. Indices of several axes do not tell it: then it is the usual
-    one, before the last of [batch, heads, slots, size].
+    """Return the axis of the slots. If indices over several axes leave it open, it is second to
+    last, as in [batch, heads, slots, size].
     """
     shape = read.shape
     if shape is None:
@@ -464,7 +466,9 @@ def _slot_axis(read: Tensor, axis: int | None) -> int | None:
 
 
 def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]:
-    """Return whether what was joined grows: not if the input is of a fixed length."""
+    """Return kind and axis of a concatenated state: it grows unless the input has a fixed
+    length.
+    """
     shape, made = read.shape, output.shape
     axis = step.axis
     if shape is None:
@@ -484,7 +488,7 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
 
 
 def _behind(node: Node, step: _Step) -> list[_Step]:
-    """Return the tensors from which one output of a node may continue a state."""
+    """Return the tensors from which a node's output may continue a state."""
     at = node.outputs.index(step.name)
     if node.domain not in _ANY_DOMAIN:
         return []
@@ -600,7 +604,7 @@ def _node_behind(graph: Graph, output: str) -> str:
 
 
 def describe_pairs(pairs: Sequence[StatePair]) -> str:
-    """Return one line about the states of a model, such as "4 states: 'present.*' continues ..."""
+    """Return a line about the states of a model, such as "4 states: 'present.*' continues ..."."""
     if not pairs:
         return "States: none."
     sources = dict.fromkeys(pair.source for pair in pairs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.edit.integer_operators import as_pairs
+from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.quantization.code_tensors import CodeTensor
 
@@ -64,7 +64,7 @@ class CodeTensors:
             self.tensors.append(_code_tensor(node, makers, dtype))
 
     def marked(self) -> ModelProto:
-        """Return the model with all tensors of codes as outputs."""
+        """Return the model with all tensors of integer codes as outputs."""
         copy: ModelProto = copy_of(self._model)
         there = {value.name for value in copy.graph.output}
         copy.graph.output.extend(
@@ -75,7 +75,7 @@ class CodeTensors:
         return copy
 
     def split(self, codes: Mapping[str, Any]) -> tuple[ModelProto, dict[str, Any]]:
-        """Return the model in which nodes read given codes, and these as inputs."""
+        """Return the model in which nodes read given codes, and the inputs for them."""
         copy = self.marked()
         for node in copy.graph.node:
             node.input[:] = [f"{name}{_GIVEN}" if name in codes else name for name in node.input]
@@ -86,14 +86,14 @@ class CodeTensors:
         return copy, {f"{name}{_GIVEN}": array for name, array in codes.items()}
 
     def split_into_pairs(self, codes: Mapping[str, Any]) -> ModelProto:
-        """Return the same with Q/DQ pairs instead of operators on codes."""
+        """Return the same model with Q/DQ pairs instead of operators on codes."""
         copy, _ = self.split(codes)
-        as_pairs(copy)
+        replace_by_pairs(copy)
         return copy
 
 
 def _code_tensor(node: NodeProto, makers: Mapping[str, NodeProto], dtype: Any) -> CodeTensor:
-    """Return the codes that a node computes; of a QuantizeLinear, with the node in front of it."""
+    """Return the codes that a node computes; for a QuantizeLinear, those of the node before it."""
     limits = numpy.iinfo(dtype)
     before = makers.get(node.input[0]) if node.op_type.endswith("QuantizeLinear") else node
     blamed = before if before is not None and before.op_type != "DequantizeLinear" else node
@@ -102,5 +102,5 @@ def _code_tensor(node: NodeProto, makers: Mapping[str, NodeProto], dtype: Any) -
 
 
 def find_code_tensors(model: ModelProto) -> CodeTensors:
-    """Return the tensors of codes in a model; see the port."""
+    """Return the tensors of integer codes in a model; see the port."""
     return CodeTensors(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from attrs import evolve
 
@@ -12,6 +13,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelPair,
     pair_models,
 )
+from polygraphy.application.diagnose.comparisons.rounded_reference import diagnose_rounded_weights
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
@@ -65,7 +67,30 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
     if pair.goal is not None and not is_quantised(pair.pairing):
         raise errors.goal_without_quantization()
-    return diagnose_pair(case, pair, request.feeds)
+    if pair.goal is not None:
+        _check_inputs(case, pair)
+    rounded = diagnose_rounded_weights(case, pair, request.feeds)
+    return rounded or diagnose_pair(case, pair, request.feeds)
+
+
+def _check_inputs(case: Case, pair: ModelPair) -> None:
+    """Raise UsageError if the reference has inputs of other names or shapes."""
+    asked = pair.reference.inputs
+    for name, own in case.model.inputs.items():
+        twin = pair.pairing.tensors.get(name, name)
+        if twin not in asked:
+            raise errors.reference_without_input(pair.path, name)
+        shape, given = asked[twin].shape, own.shape
+        if shape is not None and given is not None and not _fit(shape, given):
+            raise errors.reference_with_other_inputs(pair.path, twin, tuple(shape), tuple(given))
+
+
+def _fit(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether two shapes may be the same; names of dimensions stand for any size."""
+    return len(shape) == len(other) and all(
+        not (isinstance(a, int) and isinstance(b, int) and a != b and min(a, b) > 0)
+        for a, b in zip(shape, other)
+    )
 
 
 def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:

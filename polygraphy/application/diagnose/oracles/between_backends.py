@@ -92,7 +92,7 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
                 notes.append(steps.refuses(party.name))
         is_alone = len(outputs) == 1
         has_nan = any(
-            is_not_finite(case, values, is_alone=is_alone)
+            is_not_finite(case, values, is_only_backend=is_alone)
             for party_values in outputs.values()
             for values in party_values
         )

@@ -47,18 +47,18 @@ _CAUSES = {
 
 
 def metric_value(name: str, value: float, within: float, count: int) -> str:
-    """Say what the metric is before anything is changed."""
+    """Return a sentence with the metric before any change."""
     few = " A single input is too few to rank nearly equal nodes." if count == 1 else ""
     return f"{name} {value:.3g}, target {within:g}, {count_text(count, 'input')}.{few}"
 
 
 def goal_reached(name: str, value: float, within: float) -> str:
-    """Say that nothing has to be done."""
+    """Return a sentence: the model already meets the target."""
     return f"The quantized model reaches the target: {name} {value:.3g}, target {within:g}."
 
 
 def goal_out_of_reach(name: str, value: float, within: float) -> str:
-    """Say that the model in floating point misses the target."""
+    """Return a sentence: the floating-point model already misses the target."""
     return (
         f"Even with all nodes in float, {name} is {value:.3g}, above the target of {within:g}."
         " Choose a larger --within."
@@ -66,7 +66,7 @@ def goal_out_of_reach(name: str, value: float, within: float) -> str:
 
 
 def sites_found(sites: Sequence[Site]) -> str:
-    """Say what is quantized."""
+    """Return a sentence that counts the quantized sites."""
     if not sites:
         return "None."
     summary = summarize_quantization([*measured_tensors(sites, {})])
@@ -74,29 +74,29 @@ def sites_found(sites: Sequence[Site]) -> str:
 
 
 def sites_measured(count: int) -> str:
-    """Say how many sites were run by themselves."""
+    """Return a sentence with the number of sites that were run in isolation."""
     return f"{count_text(count, 'run')}, each with one site quantized."
 
 
 def differs_without_quantization(exact: float) -> str:
-    """Say that the models differ in more than quantization."""
+    """Return a sentence: the models differ in more than quantization."""
     return (
         f"With all sites in float the outputs still differ by {exact:.2g} x RMS: not quantization."
     )
 
 
 def repair_does_not_help(count: int, value: float) -> str:
-    """Say that parameters are not the cause."""
+    """Return a sentence: parameters are not the cause."""
     return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
 def repaired(chosen: int, suspects: int, value: float) -> str:
-    """Say how many parameters had to be corrected."""
+    """Return a sentence with the number of parameters that had to be corrected."""
     return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
 
 def search_result(search: Search, nodes: int, after: float) -> str:
-    """Say what came of the search."""
+    """Return a sentence with the result of the search."""
     over = (
         " The runs or the time were over before all sets were tried." if search.is_cut_short else ""
     )
@@ -107,14 +107,14 @@ def search_result(search: Search, nodes: int, after: float) -> str:
 
 
 def search_notes(search: Search, nodes: int) -> str:
-    """Say what was not tried; empty if nothing is left out."""
+    """Return a sentence about candidates that were not tried; empty if all were."""
     if not search.is_cut_short:
         return ""
     return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
 def saved(path: str) -> str:
-    """Say where the model is."""
+    """Return a sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
 
 
@@ -175,7 +175,7 @@ def repair_effect(metric: str, before: float, after: float, count: int) -> str:
 
 
 def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
-    """Say which value is correct, and how to get it."""
+    """Return a sentence with the correct value of a parameter, and how to set it."""
     command = "" if is_saved else " Add --save PATH to write the corrected model."
     best = loss.best
     if site.kind == "bias" or best is None:
@@ -196,7 +196,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
 def keep_in_float(
     nodes: Sequence[str], line: str, *, is_known: bool, again: float | None, is_saved: bool
 ) -> str:
-    """Say how to keep nodes in floating point.
+    """Return a sentence about how to keep nodes in floating point.
 
     Args:
         nodes: the nodes.
@@ -220,7 +220,7 @@ def diffuse(
     wide: float | None,
     search: Search,
 ) -> str:
-    """Say that many nodes lose a little, and what would help instead."""
+    """Return a sentence: many nodes lose a little accuracy each, and what helps instead."""
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
     text = (
         f"Many small losses: no small set of nodes brings {metric} from {before:.3g} to"

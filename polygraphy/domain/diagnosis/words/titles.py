@@ -32,6 +32,7 @@ OTHER_EXAMPLE = "other example input"
 OTHER_EXPORTER = "other exporter"
 
 # Precision and quantization.
+WEIGHTS = "weights"
 IN_FLOAT32 = "in fp32"
 IN_FLOAT32_BY_NODE = "in fp32, node by node"
 FEWEST_IN_FLOAT32 = "fewest nodes in fp32"
