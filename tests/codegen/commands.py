@@ -367,6 +367,9 @@ RENDERED: dict[str, str] = {
     "run_steps": (
         "run model.onnx --onnxrt --onnx --steps 12 --prompt 3 --state hn:h0 --tokens tokens.txt"
     ),
+    "run_first_model": (
+        "run model.onnx --onnxrt --trt --fp16 --steps 12 --first-model prompt.onnx"
+    ),
     "diagnose_steps": "diagnose model.onnx --onnxrt --steps --state none",
     "run_torch_alone": "run --torch model.pt2 --mark-all",
     "run_torch_program": "run model.onnx --onnxrt --torch model.pt2 --mark-all",

@@ -115,7 +115,7 @@ def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> Aske
     return Asked(row.model_for(model), flags)
 
 
-_STEP_FLAGS = frozenset({"--steps", "--prompt", "--state", "--tokens"})
+_STEP_FLAGS = frozenset({"--steps", "--prompt", "--state", "--tokens", "--first-model"})
 
 
 def _step_flags(flags: Words) -> Words:

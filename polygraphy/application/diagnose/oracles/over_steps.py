@@ -36,6 +36,7 @@ from polygraphy.application.diagnose.steps.states.failing_step import explain_fa
 from polygraphy.application.diagnose.steps.states.self_check import explain_by_self_check
 from polygraphy.application.diagnose.steps.states.wiring import explain_by_wiring
 from polygraphy.application.diagnose.steps.states.wrong_step import (
+    blame_first_model,
     blame_output,
     explain_by_own_steps,
     explain_by_single_step,
@@ -50,6 +51,7 @@ from polygraphy.domain.states.pairs import Conflict, describe_pairs
 from polygraphy.ports.editing import open_model
 
 STEPS_ON_WRONG_STEP: Sequence[Step[StepComparison]] = (
+    blame_first_model,
     explain_by_single_step,
     explain_by_own_steps,
     blame_output,
@@ -81,7 +83,8 @@ def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithS
     describe_model(loader, case.model.inputs, case.model.facts)
     plan, feeds = loader.plan, list(loader)
     first = case.parties[0]
-    own = Party(first.name, first, case.model, plan, feeds, case.model.facts())
+    other = None if loader.first_model is None else open_model(loader.first_model)
+    own = Party(first.name, first, case.model, plan, feeds, case.model.facts(), other)
     with case.attempt("states") as notes:
         notes.append(describe_pairs(plan.pairs))
     if request.reference is None:

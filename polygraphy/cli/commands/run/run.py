@@ -15,6 +15,7 @@ from polygraphy.cli.backends.built_in import (
     able_in_parts,
     backends_named_by,
     built_in,
+    flag_of,
 )
 from polygraphy.cli.backends.foreign import (
     PluggedBackend,
@@ -82,7 +83,9 @@ from polygraphy.codegen.source import (
     FunctionOfModel,
     Source,
     Step,
+    literal,
     quote_word,
+    rename_steps,
 )
 from polygraphy.domain.tensors.naming import join_words
 
@@ -123,7 +126,9 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
         also_unmarked: whether runners of which tensors are marked are joined by ones of the model
             as it is.
     """
-    unmarked = _runners_without_marks(backends) if also_unmarked else {}
+    first_model = values[StepOptions].first_model
+    is_once = also_unmarked and first_model is None
+    unmarked = _runners_without_marks(backends) if is_once else {}
     calibrates = any(each.chosen.calibrates for each in backends.runners)
     name = Source("model" if backends.shares_onnx else "load_model")
     before, model = _load_steps(backends.onnx, name, is_shared=backends.shares_onnx)
@@ -148,6 +153,10 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
                 {"exclude_outputs": backends.excluded or None},
             )
         runners.append(runner)
+    if first_model is not None:
+        loads, firsts = _runners_of_first_model(values, backends, first_model)
+        before += loads
+        runners = [Call("WithFirstModel", each) for each in zip(runners, firsts)]
     is_sequential = one_after_the_other(values[OrderOptions])
     has_loader = calibrates or data != USUAL
     return Run(
@@ -171,15 +180,48 @@ def one_after_the_other(options: OrderOptions) -> bool:
     return options.sequential_runners or options.use_subprocess or options.warm_up is not None
 
 
+def _runners_of_first_model(
+    values: Values, backends: Backends, path: str
+) -> tuple[list[Step], list[Expression]]:
+    """Return the statements that make runners of the model of the first step, and the runners.
+
+    Raises:
+        CommandLineError: a backend runs another model, or saves what it builds.
+    """
+    other = next((each for each in backends.runners if each.text), None)
+    if other is not None:
+        raise CommandLineError(
+            f"--first-model: {flag_of(other.backend)} {other.text} is a model by itself. Use"
+            " backends that run both ONNX models."
+        )
+    if flags_given(values, [OnnxSaveOptions]):
+        raise CommandLineError("--first-model cannot be combined with --save-onnx.")
+    name = Source("first_model" if backends.shares_onnx else "load_first_model")
+    before, model = _load_steps(
+        backends.onnx, name, is_shared=backends.shares_onnx, path=literal(path)
+    )
+    names: dict[str, str] = {}
+    for each in backends.different:
+        steps = each.steps(each.chosen, model)
+        if any(step.name == "save_engine" for step in steps):
+            raise CommandLineError(
+                "--first-model cannot be combined with --save-engine: there are two engines."
+            )
+        names.update({step.name: f"{step.name}_first" for step in steps})
+        before += [rename_steps(step, names) for step in steps]
+    runners = (each.of(each.chosen, model) for each in backends.runners)
+    return before, [rename_steps(runner, names) for runner in runners]
+
+
 def _load_steps(
-    onnx: OnnxModel, name: Source, *, is_shared: bool = False
+    onnx: OnnxModel, name: Source, *, is_shared: bool = False, path: Source = _PATH
 ) -> tuple[list[Step], RunnerModel]:
     """Return the statement that loads a model, or makes a loader of it, if one is needed; and what
     backends run then.
     """
     if onnx.is_as_saved:
-        return [], RunnerModel(_PATH, is_path=True)
-    made = onnx.of(_PATH) if is_shared else onnx.loader(_PATH)
+        return [], RunnerModel(path, is_path=True)
+    made = onnx.of(path) if is_shared else onnx.loader(path)
     return [Step(name, made)], RunnerModel(name, is_path=False)
 
 

@@ -65,7 +65,7 @@ def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit |
     """Return the fault of a model that runs with other numbers of positions than it was given; None
     where it runs with none, or with all of them.
     """
-    if plan.roles.chunk is not None or not plan.is_decoder:
+    if plan.roles.chunk is not None or not plan.is_decoder or plan.first is not None:
         return None
     compute, able = case.loaded(case.parties[0]), []
     for length in _LENGTHS:

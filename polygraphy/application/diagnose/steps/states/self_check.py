@@ -109,8 +109,9 @@ def find_obstacle(case: Case, party: Party) -> str:
     plan = party.plan
     if plan.roles.judged is None:
         return reasons.NO_PREFILL_STREAM
-    if plan.roles.chunk is not None:
-        return reasons.fixed_chunk(plan.roles.chunk)
+    chunk = plan.at(0).roles.chunk
+    if chunk is not None:
+        return reasons.fixed_chunk(chunk)
     if not plan.is_decoder and (not plan.roles.named("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
     if len(party.feeds) < 2:
@@ -233,6 +234,8 @@ def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, i
     step = run.who.feeds[at].step
     end = step.start + step.length
     for pair in run.who.plan.pairs:
+        if pair.output not in run.values:  # Only the first step computes it.
+            continue
         own = {pair.output: filled_slots(pair, run.values[pair.output], end)}
         other = {pair.output: filled_slots(pair, whole[pair.output], end)}
         if own[pair.output].shape != other[pair.output].shape:
@@ -257,7 +260,8 @@ def _culprit(
         cause = "state" if found.state else "step"
         return Culprit([], tensor, MODEL, cause, facts=facts)
     cause = "state" if found.state or place.is_state else "step"
-    return Culprit([place.node], place.tensor, MODEL, cause, facts=[*facts, *place.facts])
+    nodes = [place.node] if place.node else party.maker_of(place.tensor)
+    return Culprit(nodes, place.tensor, MODEL, cause, facts=[*facts, *place.facts])
 
 
 @frozen
@@ -278,7 +282,7 @@ def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
     tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
     plan, at = party.plan, found.at
     try:
-        compute = tracer.load(case.model.marked(), plain=True)
+        compute = party.load_marked(tracer)
         whole = compute(at_once(plan, party.feeds, at))
         stepwise, before = compute(found.feeds[1]), compute(found.feeds[0])
         shorter = compute(at_once(plan, party.feeds, at - 1))
@@ -375,6 +379,8 @@ class _Search:
         """Return the node that computes whole numbers or flags, if they differ."""
         value, maker = other.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
+            return None
+        if name not in whole:  # The model of the first step computes no such tensor.
             return None
         if value.shape == whole[name].shape and value.ndim < 2:
             return None  # Lengths differ by nature.

@@ -21,6 +21,16 @@ from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
 
+def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
+    """Return the output of the model that runs the first step, if that step is wrong."""
+    own, output = comparison.judge.own, comparison.output
+    if comparison.at > 0 or own.first is None:
+        return Skip("the first step is right, or no other model runs it")
+    facts = [*comparison.facts, evidence.first_model_differs(output)]
+    culprit = Culprit(own.maker_of(output), output, MODEL, "output", facts=facts)
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
 def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcome:
     """Diagnose the step as a model without states, on equal ones."""
     request, facts = comparison.states.request, comparison.facts
@@ -59,10 +69,9 @@ def explain_by_own_steps(case: Case, comparison: StepComparison) -> StepOutcome:
 
 def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
     """Return the output that is wrong, and the node that makes it."""
-    makers = {name: node.name for node in case.model.nodes for name in node.makes}
     output, at = comparison.output, comparison.at
     culprit = Culprit(
-        [makers[output]] if output in makers else [],
+        comparison.judge.own.maker_of(output),
         output,
         MODEL,
         "state" if comparison.changed_states else "output",
