@@ -55,7 +55,7 @@ Search = Callable[[Case, Any, Any], Found]
 
 
 def diagnose_steps(case: Case, loader: StepLoader, reference: Any, search: Search) -> Found:
-    """Find out which step of a model with states is wrong, and why.
+    """Return which step of a stateful model is incorrect, and why.
 
     Args:
         case: the model and its backends.
@@ -86,7 +86,7 @@ def diagnose_steps(case: Case, loader: StepLoader, reference: Any, search: Searc
 
 
 def check_oracle_of_steps(golden: Sequence[str] | None, program: Any) -> None:
-    """Refuse what steps cannot be compared with.
+    """Raise an error for oracles that steps cannot be compared with.
 
     Raises:
         UsageError: they are to be compared with saved results or a program.
@@ -99,9 +99,7 @@ def check_oracle_of_steps(golden: Sequence[str] | None, program: Any) -> None:
 
 
 def _with_states(own: Party, loader: StepLoader, right: StatePlan) -> Party:
-    """Return a party with the states of a reference that are not known of it, where both have
-    inputs and outputs of the same names.
-    """
+    """Return a party with additional states taken from a reference with the same interface."""
     known = {pair.output for pair in own.plan.pairs} | {pair.input for pair in own.plan.pairs}
     outputs = {tensor.name for tensor in own.plan.graph.outputs}
     more = [
@@ -119,7 +117,7 @@ def _with_states(own: Party, loader: StepLoader, right: StatePlan) -> Party:
 
 
 def _rewire_states(own: Party, loader: StepLoader, pairs: Sequence[tuple[str, str]]) -> Party:
-    """Return a party that feeds other outputs back."""
+    """Return a party with other state pairs."""
     other = loader.with_states(pairs)
     describe_model(other, own.model.inputs, own.model.facts)
     feeds = list(other)
@@ -127,7 +125,9 @@ def _rewire_states(own: Party, loader: StepLoader, pairs: Sequence[tuple[str, st
 
 
 def _other_wires(own: Party, plan: StatePlan, right: StatePlan) -> list[Conflict]:
-    """Return the outputs that continue another input than in a reference of the same interface."""
+    """Return the outputs that continue a different input than in a reference with the same
+    interface.
+    """
     expected = {pair.output: pair.input for pair in right.pairs}
     makers = {name: node.name for node in own.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
@@ -148,8 +148,8 @@ def _other_wires(own: Party, plan: StatePlan, right: StatePlan) -> list[Conflict
 def _check_wiring(
     case: Case, own: Party, loader: StepLoader, conflicts: Sequence[Conflict], right: Party | None
 ) -> DiagnosisResult:
-    """Return what is known without a run: outputs continue other inputs than they are named for.
-    The step at which that shows first is found by feeding back what the names say.
+    """Return the diagnosis for outputs that continue other inputs than their names suggest, and the
+    first step at which it shows.
     """
     expected = {each.output: each.expected for each in conflicts if each.expected}
     kept = {
@@ -216,14 +216,14 @@ def _beside(
 
 
 def _harmless_differences(judge: Judge) -> list[str]:
-    """Return what makes outputs differ without being a fault, in words."""
+    """Return notes on harmless differences."""
     feeds, plan = judge.own.feeds, judge.own.plan
     is_padded = any(padding(plan, feed) is not None for feed in feeds[:1])
     return [*judge.coarse, *([titles.HIDDEN_POSITIONS] if is_padded else [])]
 
 
 def _describe_steps(own: Party, beside: SideBySide) -> str:
-    """Return what came of the steps, in words: also of states that differ without effect."""
+    """Return a sentence about all steps, including states that differ without effect."""
     wrong = beside.first
     if wrong is None:
         return steps.all_steps_agree(len(own.feeds), beside.states)
@@ -238,7 +238,7 @@ def _search_step(
     reference: Any,
     search: Search,
 ) -> Found:
-    """Search the first step that is wrong on equal states, and say which state it leaves wrong."""
+    """Return the first incorrect step on equal states, and the state it corrupts."""
     wrong = beside.first
     assert wrong is not None
     own = judge.own
@@ -294,7 +294,7 @@ def _search_step(
 
 
 def _own_culprit(case: Case, own: Party) -> Culprit | None:
-    """Return what a model says of itself, if that names a node."""
+    """Return the culprit among the model's own nodes; None if no node is named."""
     try:
         culprit, _ = check_itself(case, own)
     except REFUSALS:
@@ -305,8 +305,8 @@ def _own_culprit(case: Case, own: Party) -> Culprit | None:
 def _first_on_equal_states(
     judge: Judge, wrong: FirstWrong, harmless: Sequence[str]
 ) -> tuple[int, list[str], list[dict[str, Any]]] | str:
-    """Return the first step that differs on the states of the party that is right, the outputs that
-    do, and the inputs of that step and some more; why not if there is none.
+    """Return the first step that differs on the reference's states, the differing outputs, and the
+    inputs of this and later steps; or why there is none.
     """
     own, right = judge.own, judge.right
     names = {**output_names(own, right), **state_names(own, right)}
@@ -337,14 +337,14 @@ def _first_on_equal_states(
 
 
 def _new_slots(own: Party, feed: Feed, values: Any, at: int) -> Any:
-    """Return what a step computed, of states the new slots."""
+    """Return the slots of states that a step wrote."""
     run = Run(own, lambda _: values)
     return run.memory.keep(own.feeds[at], feed, values, own.name)
 
 
 def _correcting_states(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list[str]:
-    """Return the states that correct the first wrong step if they alone are those of the other
-    party; empty where no single one does.
+    """Return the states that, copied from the other party, each correct the first incorrect step;
+    empty if none does.
     """
     own, right = judge.own, judge.right
     compute, names = wrong.own.compute, output_names(own, right)
@@ -363,7 +363,9 @@ def _correcting_states(judge: Judge, wrong: FirstWrong, harmless: Sequence[str])
 def _prove_remedy(
     case: Case, judge: Judge, result: DiagnosisResult, found: Case
 ) -> DiagnosisResult:
-    """Return a result whose remedy was tried over all steps, if the model can be repaired here."""
+    """Return the result with its remedy verified over all steps, if the model can be
+    repaired here.
+    """
     repaired = found.repaired() if found.repaired is not None else None
     if repaired is None or not all(one.remedy.proven for one in result.culprits):
         return result
@@ -389,7 +391,7 @@ def _self_check(case: Case, own: Party) -> Found:
             culprit, words = check_itself(case, own)
             notes.append(words)
     except BackendError as error:
-        culprit = _fixed_length(case, own.plan, error)
+        culprit = _length_culprit(case, own.plan, error)
         if culprit is None:
             raise
         return Found(DiagnosisResult(FAULT, [culprit]), case)
@@ -409,7 +411,7 @@ def _self_check(case: Case, own: Party) -> Found:
 
 def _failing(case: Case, own: Party, right: Party, error: BackendError) -> Culprit | None:
     """Return the fault of a model that fails in a step that the other party can run."""
-    culprit = _fixed_length(case, own.plan, error)
+    culprit = _length_culprit(case, own.plan, error)
     if culprit is not None or str(error.backend or "") == right.name:
         return culprit
     run = Run(right, right.load())
@@ -427,9 +429,9 @@ def _named_nodes(case: Case, error: BackendError) -> list[str]:
     return [node.name for node in case.model.nodes if named and node.name == named[1]]
 
 
-def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
-    """Return the fault of a model that runs with other numbers of positions than it was given; None
-    where it runs with none, or with all of them.
+def _length_culprit(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
+    """Return the fault of a model that runs only with certain numbers of positions; None if it runs
+    with none, or with all.
     """
     if plan.roles.chunk is not None or not plan.is_decoder:
         return None

@@ -57,8 +57,8 @@ _MOST_VOTES = 8
 
 
 def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return where outputs begin to differ, or to be no numbers; where no backend computes a node
-    wrongly, what half precision does to the nodes that compute in it.
+    """Return where outputs start to differ or contain NaN; if no node is at fault, the effect of
+    half precision.
     """
     case = evolve(case, model=inline_branches(case, runs.request.feeds))
     found = take_steps((explain_by_nodes, explain_by_first_nan), case, runs)
@@ -69,11 +69,11 @@ def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return where the first NaN comes from."""
+    """Return the origin of the first NaN."""
     for number, feed in enumerate(runs.request.feeds):
         for index in runs.outputs:
             if runs.has_nan_on(case, index, number):
-                known = _trace(case, runs, feed)
+                known = _trace_tensors(case, runs, feed)
                 culprit = None if known is None else first_non_finite(case, known)
                 if culprit is not None:
                     return Found(DiagnosisResult(FAULT, [culprit]), case)
@@ -81,14 +81,14 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return the nodes that a backend computes wrongly, or what else explains the difference."""
+    """Return the nodes that a backend computes incorrectly, or another explanation."""
     if not runs.compared:
         return Skip("outputs do not differ")
     number, differing = runs.compared.number, runs.compared.found
     feed = runs.request.feeds[number]
     options = data_options(case.model, runs.request.data_loader, number, feed)
     case = evolve(case, feed=feed, data_options=options)
-    known = _trace(case, runs, feed)
+    known = _trace_tensors(case, runs, feed)
     if known is None:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_TENSORS), case)
     culprits: list[Culprit] = []
@@ -121,7 +121,7 @@ def _conclude(
     mistaken: Sequence[Culprit],
     unclear: Sequence[Culprit],
 ) -> DiagnosisResult:
-    """Return the verdict on the nodes that backends compute otherwise.
+    """Return the verdict on nodes that backends compute differently.
 
     Args:
         case: what is diagnosed.
@@ -144,13 +144,13 @@ def _conclude(
         return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
     result = diagnose_rounding(case, runs.compared.found, known)
     if result.verdict == INCONCLUSIVE and known.party is runs.request.arbiter:
-        plain = describe_plain_remedies(case, _right_outputs(case, runs, known), known.feed)
+        plain = describe_plain_remedies(case, _trace_outputs(case, runs, known), known.feed)
         return evolve(result, reason=join_statements(result.reason, plain))
     return result
 
 
-def _trace(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
-    """Compute all tensors in the arbiter, or where it cannot, in a backend."""
+def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
+    """Return all tensors computed by the arbiter or, if it cannot, by a backend."""
     with case.attempt(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:
@@ -163,8 +163,8 @@ def _trace(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     return None
 
 
-def _right_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
-    """Return the outputs of who computed all tensors: a backend where the arbiter cannot."""
+def _trace_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
+    """Return the outputs of the backend that computed all tensors."""
     is_plain = known.party is not runs.request.arbiter
     return case.loaded(known.party, plain=is_plain)(known.feed)
 
