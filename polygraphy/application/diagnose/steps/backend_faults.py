@@ -169,24 +169,24 @@ def _trace_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
     return case.loaded(known.party, plain=is_plain)(known.feed)
 
 
-def _right_pairs(case: Case, runs: BackendRuns, known: Trace) -> Iterator[tuple[Feed, Values]]:
-    """Yield all data with the outputs that are right, those first that show the fault."""
-    is_plain = known.party is not runs.request.arbiter
-    compute = case.loaded(known.party, plain=is_plain)
-    for feed in (known.feed, *(each for each in runs.request.feeds if each is not known.feed)):
+def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[Feed, Values]]:
+    """Yield input sets with the correct outputs, those that show the fault first."""
+    is_plain = trace.party is not runs.request.arbiter
+    compute = case.loaded(trace.party, plain=is_plain)
+    for feed in (trace.feed, *(each for each in runs.request.feeds if each is not trace.feed)):
         yield feed, compute(feed)
 
 
 def _find_places(
-    case: Case, party: SuspectedParty, known: Trace, differing: Mapping[str, Deviation]
+    case: Case, party: SuspectedParty, trace: Trace, differing: Mapping[str, Deviation]
 ) -> tuple[list[Place], list[tuple[Place, Vote]]]:
-    """Return where a party computes something else, and what a third says of the nodes that it
-    and the arbiter compute otherwise.
+    """Return the places where a backend differs from the arbiter, and the votes of a third backend
+    on them.
     """
     is_hidden = any(relative(case, name, off) > SMALL for name, off in differing.items())
     with case.attempt(f"marked, {party.name}") as notes:
         try:
-            first = describe_first_error(case, party, known)
+            first = describe_first_error(case, party, trace)
             if first is not None:
                 notes.append(steps.first_difference(first))
             elif is_hidden:
@@ -198,18 +198,18 @@ def _find_places(
     single: list[Place] = []
     with case.attempt(titles.node_by_node(party.name)) as notes:
         try:
-            single = wrong_nodes(case, party, known)
+            single = wrong_nodes(case, party, trace)
             notes.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
         except REFUSALS as error:
             notes.append(steps.cannot_run_nodes(party.name, error))
     wrong = {index for place in single for index in place.region}
-    votes = [*zip(single, _ask_jurors(case, single, party, known))]
+    votes = [*zip(single, _ask_jurors(case, single, party, trace))]
     single = [place for place, opinion in votes if opinion.party]
     if not party.rewrites:
         return single, votes
     with case.attempt(titles.rewritten_graph(party.name)) as notes:
         try:
-            fused = wrong_regions(case, party, known)
+            fused = wrong_regions(case, party, trace)
             notes.append(steps.wrong_regions(len(fused)))
         except REFUSALS as error:
             fused = []
@@ -218,9 +218,9 @@ def _find_places(
 
 
 def _ask_jurors(
-    case: Case, places: Sequence[Place], party: SuspectedParty, known: Trace
+    case: Case, places: Sequence[Place], party: SuspectedParty, trace: Trace
 ) -> list[Vote]:
-    """Ask a third about the nodes that two compute otherwise."""
+    """Return the votes of a third backend on nodes that two compute differently."""
     if not places:
         return []
     with case.attempt(titles.THIRD_OPINION) as notes:
@@ -231,14 +231,14 @@ def _ask_jurors(
             if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
                 opinion = known_votes[-1]
             else:
-                opinion = vote(case, place, party, known)
+                opinion = vote(case, place, party, trace)
                 known_votes.append(opinion)
             votes.append(opinion)
         for juror in dict.fromkeys(opinion.juror for opinion in votes if opinion.juror):
             own = [opinion for opinion in votes if opinion.juror == juror]
             wrong = {
                 party.name: sum(opinion.party for opinion in own),
-                known.party.name: sum(opinion.reference for opinion in own),
+                trace.party.name: sum(opinion.reference for opinion in own),
             }
             notes.append(steps.verdicts(juror, len(own), wrong))
         if undecided_nodes := sum(not opinion.juror for opinion in votes):
@@ -249,8 +249,8 @@ def _ask_jurors(
 def _undecided_result(
     candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()
 ) -> DiagnosisResult:
-    """Return that nothing decides who is right about some nodes; that others are wrong does not
-    explain the outputs.
+    """Return an "inconclusive" result: nothing decides which backend is correct for some nodes, and
+    the other faults do not explain the outputs.
     """
     names = [*dict.fromkeys(culprit.nodes[-1] for culprit in candidates[:4])]
     ops = [*dict.fromkeys(culprit.op for culprit in candidates[:4])]

@@ -29,7 +29,7 @@ _MUCH = 0.1
 
 
 def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Describe what half precision loses of the reference, or else what differs beside it."""
+    """Return the half-precision losses of the reference, or else the other differences."""
     pair = comparison.pair
     narrow = pair.pairing.model.narrow
     if narrow not in HALF:
@@ -52,9 +52,7 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
 
 
 def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return in what the models differ where both compute in float32, with weights that are
-    rounded alike.
-    """
+    """Return the differences of the models in float32, with weights rounded alike."""
     pair, feed = comparison.pair, comparison.feed
     models = widen_models(case.model.proto, pair.reference.proto)
     with case.attempt(titles.IN_FLOAT32) as notes:
