@@ -123,6 +123,8 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
     operators = {site.name for site in sites if site.kind == "operator"}
     tensors = [site.name for site in sites if site.kind != "operator"]
     names = {name for site in tensors for name in (site, site + RAW)}
+    if producer == "modelopt":
+        return Rules(nodes, sites, _modelopt_asks(nodes, names))
     nodes = _without_moves(nodes, names)
     made = {name for node in nodes for name in node.makes}
     activations = {site.name for site in sites if site.kind == "activation"}
@@ -154,6 +156,17 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
             asks[node.name] = "follows" if names.issuperset(node.makes) else "nothing"
     rules = Rules(nodes, sites, asks, _biases(nodes, asks))
     return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized(()))
+
+
+def _modelopt_asks(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[str, Asks]:
+    """Return what nodes ask of ModelOpt: the inputs that are quantized, and nothing else; nodes
+    that move elements as well.
+    """
+    asks: dict[str, Asks] = {}
+    for node in nodes:
+        if any(name in names for name in node.reads):
+            asks[node.name] = "inputs"
+    return asks
 
 
 def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[FloatNode]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
@@ -151,6 +151,27 @@ def test_the_metric_may_be_a_function_of_all_outputs() -> None:
 
 def _ending(values: Any, right: Any) -> float:
     raise SystemExit(7)
+
+
+class _Rewriting(OnnxrtParty):
+    """Leaves out a Relu, unless it may not rewrite the graph."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        is_quantized = any(node.op_type == "QuantizeLinear" for node in copy.graph.node)
+        for node in copy.graph.node if is_quantized and not plain else ():
+            if node.op_type == "Relu" and node.output[0] == "r2":
+                node.op_type = "Identity"
+        return super().load(copy, plain=plain, without=without)
+
+
+def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(quantised(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
+    assert [one for one in kept.culprits if one["party"] == "model"] == []
+    assert "match with all rewrites of onnxrt disabled" in kept.summary
 
 
 def test_a_metric_may_change_its_arrays() -> None:

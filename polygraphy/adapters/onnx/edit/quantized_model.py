@@ -575,7 +575,7 @@ class QuantizedModel:
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
                     continue
                 own = onnx.numpy_helper.to_array(tensor)
-                if own.dtype == exact.dtype and is_corrected(own, exact):
+                if own.dtype == exact.dtype and is_corrected(own, exact, self.producer):
                     chosen[name] = exact
         for name, exact in chosen.items():
             self._add_correction(name, onnx.numpy_helper.to_array(weights[name]), exact)

@@ -18,7 +18,10 @@ from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import rounding_explains
-from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
+from polygraphy.application.diagnose.steps.half_precision import (
+    explain_by_half_precision,
+    explain_by_half_storage,
+)
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
@@ -39,9 +42,11 @@ from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
+GOAL_STEPS: Sequence[Step[ModelComparison]] = (reach_quantized_goal,)
+"""What is tried first; a skip goes on with the others, and what they leave open with backends."""
 STEPS: Sequence[Step[ModelComparison]] = (
-    reach_quantized_goal,
     explain_by_half_precision,
+    explain_by_half_storage,
     explain_by_quantization,
     explain_by_differences,
     explain_by_rounding,
@@ -99,6 +104,9 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
     if not isinstance(comparison, ModelComparison):
         return comparison
     case = evolve(case, feed=comparison.feed, expected=comparison.goal)
+    answer = take_steps(GOAL_STEPS, case, comparison)
+    if not isinstance(answer, Skip):
+        return answer
     return take_steps(STEPS, case, comparison)
 
 

@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -137,6 +137,12 @@ class _GoalSearch:
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+        own = self._judge(self._run(case.model.proto, plain=True))
+        if own <= max(goal.within, _halve(before)):
+            why = words.rewrites_lose(goal.name, own, before, goal.within)
+            with case.attempt(titles.WITHOUT_REWRITES) as notes:
+                notes.append(why)
+            return Unexplained(why)
         return self._result(model, before)
 
     def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
@@ -272,8 +278,8 @@ class _GoalSearch:
             raise errors.metric_returns_nan(self._goal.name)
         return value
 
-    def _run(self, model: Any) -> list[Values]:
-        compute = self._party.load(model)
+    def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
+        compute = self._party.load(model, plain=plain)
         values: list[Values] = [compute(feed) for feed in self._feeds]
         del compute
         release_memory()
@@ -334,14 +340,14 @@ class _GoalSearch:
                 return value if by_metric else rms
 
             every = left(suspects)
-            if every > max(_HELPS * first, target):
+            if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
                 first = self._judge(self._comparison.values, whole)
                 every = left(suspects)
-            if every > max(_HELPS * first, target):
+            if every > max(_halve(first), target):
                 notes.append(words.repair_does_not_help(len(suspects), every))
                 return None
-            enough = max(_ALMOST * every, min(target, _HELPS * first))
+            enough = max(_ALMOST * every, min(target, _halve(first)))
             chosen = list(suspects)
             for number in reversed(suspects):
                 rest = [one for one in chosen if one != number]
@@ -508,6 +514,11 @@ class _Switches:
         flags[list(on)] = True
         self._search.count()
         return [self._compute({**feed, self._name: flags}) for feed in self._search.feeds]
+
+
+def _halve(value: float) -> float:
+    """Return what counts as much better; a metric in dB may be negative."""
+    return _HELPS * value if value > 0 else value - _HELPS * abs(value)
 
 
 def _copy_outputs(outputs: Outputs) -> Outputs:

@@ -73,6 +73,14 @@ def sites_found(sites: Sequence[Site]) -> str:
     return f"{count_text(len(sites), 'site')}: {summary}."
 
 
+def rewrites_lose(name: str, plain: float, before: float, within: float) -> str:
+    """Say that the backend, and not quantization, causes the loss."""
+    return (
+        f"Rewrites of the graph by the backend cause most of the loss: without them, {name} is"
+        f" {plain:.3g} instead of {before:.3g} (target {within:g})."
+    )
+
+
 def sites_measured(count: int) -> str:
     """Return a sentence with the number of sites that were run in isolation."""
     return f"{count_text(count, 'run')}, each with one site quantized."
