@@ -56,7 +56,8 @@ def find_differences(
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
             return proven  # They say what was changed, where values only say between what.
-        if parting.is_open or len(by_values) > len(culprits):
+        is_proven = all(culprit.remedy.proven for culprit in by_values)
+        if (parting.is_open and not is_proven) or len(by_values) > len(culprits):
             return proven
     if by_values:
         return evolve(parting, repaired=parting.repaired or proven.repaired)
