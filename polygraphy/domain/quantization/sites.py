@@ -56,13 +56,13 @@ class Site:
 
     @property
     def axis(self) -> int | None:
-        """The axis of an activation whose channels have scales of their own; None otherwise."""
+        """Return the channel axis of an activation with per-channel scales; else None."""
         scheme = self.scheme
         is_split = scheme is not None and not scheme.is_per_tensor and not scheme.block
         return scheme.axis if scheme is not None and is_split else None
 
     def stored(self, array: Any) -> Array:
-        """Return what is read of an activation after it is quantized."""
+        """Return an activation after quantization and dequantization."""
         assert self.scheme is not None
         return (self.read or self.scheme).values(self.scheme.codes(array))
 

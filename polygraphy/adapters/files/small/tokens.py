@@ -44,6 +44,7 @@ def read_tokens(path: str) -> list[int]:
 
 
 def _numbers(content: bytes) -> list[int] | None:
+    """Return the numbers in a text; None if one is too long."""
     if _SEPARATORS.fullmatch(_NUMBER.sub(b"", content)) is None:
         return None
     found = _NUMBER.findall(content)
@@ -51,6 +52,7 @@ def _numbers(content: bytes) -> list[int] | None:
 
 
 def _array(path: str) -> list[int] | None:
+    """Return the token numbers in an ``.npy`` file; None if it holds no integers."""
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
