@@ -358,14 +358,14 @@ def _runner(path: str, backend: str | Runner, flags: Sequence[str] = ()) -> Runn
     """Return what runs a model, from a program as the command line makes it."""
     if not isinstance(backend, str):
         return backend
-    from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import render_list
 
     words = [path, *(flags or _flags(backend))]
     try:
-        command = load("run").extend(flags_in(words))
+        command = load_command("run").extend(flags_in(words))
         made = command.program(parse(command, words)).context
     except CommandLineError as error:
         raise UsageError(f"Backend {backend!r}: {error}") from error

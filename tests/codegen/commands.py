@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from polygraphy.cli.commands.listing import find, load
+from polygraphy.cli.commands.listing import load_command, split_command
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
 from polygraphy.codegen.source import quote_command
@@ -544,8 +544,8 @@ RENDERED: dict[str, str] = {
 
 def rendered(command: str) -> str:
     """Return the program of a command line, as it is run."""
-    name, words = find(shlex.split(command))
-    chosen = load(name)
+    name, words = split_command(shlex.split(command))
+    chosen = load_command(name)
     parsed = parse(chosen, words)
     return chosen.render(
         parsed, quote_command(["polygraphy", *name.split(), *_without_script(words)])

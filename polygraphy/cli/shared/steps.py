@@ -105,7 +105,7 @@ class StepOptions(Options):
 
 
 def with_steps(values: Values, data: Call, model: Source | None) -> Call:
-    """Return what makes the data loader: one of steps where they are asked for.
+    """Return the call that creates the data loader; one over steps if requested.
 
     Args:
         values: the options.

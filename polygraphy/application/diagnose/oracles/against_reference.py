@@ -18,7 +18,10 @@ from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import rounding_explains
-from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
+from polygraphy.application.diagnose.steps.half_precision import (
+    explain_by_half_precision,
+    explain_by_half_storage,
+)
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
@@ -43,6 +46,7 @@ GOAL_STEPS: Sequence[Step[ModelComparison]] = (reach_quantized_goal,)
 """What is tried first; a skip goes on with the others, and what they leave open with backends."""
 STEPS: Sequence[Step[ModelComparison]] = (
     explain_by_half_precision,
+    explain_by_half_storage,
     explain_by_quantization,
     explain_by_differences,
     explain_by_rounding,

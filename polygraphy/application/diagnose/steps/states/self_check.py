@@ -1,5 +1,5 @@
-"""A model with states against itself: all inputs at once, and step by step. That needs neither a
-reference nor a second backend.
+"""Step: a model with states against itself, all inputs at once and step by step. That needs neither
+a reference nor a second backend.
 """
 
 from __future__ import annotations
@@ -11,12 +11,23 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.state_steps import ModelWithStates
 from polygraphy.application.diagnose.comparisons.step_runs import Judge, Party, Run
+from polygraphy.application.diagnose.outcome import Found, StepOutcome
+from polygraphy.application.diagnose.steps.states.failing_step import explain_failing_step
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+)
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
     at_once,
@@ -53,6 +64,25 @@ _DECIDE = frozenset(
 )
 _MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
 """Operators by which positions of a chunk may see each other, so that chunks cannot be joined."""
+
+
+def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
+    """Compare all inputs at once with step by step."""
+    try:
+        with case.attempt("self-check") as notes:
+            culprit, words = check_itself(case, states.own)
+            notes.append(words)
+    except BackendError as error:
+        return explain_failing_step(case, states.own, error)
+    if culprit is not None:
+        return Found(DiagnosisResult(FAULT, [culprit]), case)
+    if titles.NOT_COMPARED not in words:
+        case.evidence.compared(titles.ALL_INPUTS_AT_ONCE)
+    elif not case.evidence.against:
+        obstacle = words.removeprefix(f"{titles.NOT_COMPARED}: ").removesuffix(".")
+        reason = reasons.nothing_to_compare_steps(obstacle)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    return Found(DiagnosisResult(AGREE), case)
 
 
 @frozen
