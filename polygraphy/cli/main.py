@@ -11,8 +11,8 @@ from polygraphy import __version__
 from polygraphy.cli.commands.listing import (
     COMMANDS,
     GROUPS,
-    find,
     members,
+    split_command,
     split_leading,
     top_level,
 )
@@ -121,16 +121,16 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _run(name: str, rest: list[str], leading: list[str]) -> int:
-    from polygraphy.cli.commands.listing import load
-    from polygraphy.cli.declare.errors import forget_what_was_said
+    from polygraphy.cli.commands.listing import load_command
+    from polygraphy.cli.declare.errors import forget_messages
     from polygraphy.cli.declare.option import flags_in, with_options
     from polygraphy.cli.parser import HelpRequested, parse
     from polygraphy.cli.shared.paths import check_read
     from polygraphy.codegen.source import quote_command
 
-    forget_what_was_said()
+    forget_messages()
     try:
-        command = load(name)
+        command = load_command(name)
         if leading:
             rest = with_options(rest, leading, command.options)
         command = command.extend(flags_in(rest))
@@ -226,7 +226,7 @@ def _regenerate(program: str) -> str | None:
     from contextlib import redirect_stderr
     from pathlib import Path
 
-    from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import format_source
@@ -235,10 +235,10 @@ def _regenerate(program: str) -> str | None:
     try:
         lines = (ast.get_docstring(ast.parse(program)) or "").splitlines()
         words = shlex.split(lines[-1] if lines else "")
-        name, rest = find(words[1:])
+        name, rest = split_command(words[1:])
         if words[0] != "polygraphy" or name not in COMMANDS:
             return None
-        command = load(name).extend(flags_in(rest))
+        command = load_command(name).extend(flags_in(rest))
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
             return format_source(command.render(parse(command, rest), quote_command(words)))
     except Exception:  # Whatever a person wrote there, it is nothing that we can make again.
@@ -310,11 +310,11 @@ def _show(text: str) -> int:
 
 
 def _show_completion(words: list[str]) -> int:
-    from polygraphy.cli.completion import SHELLS, script
+    from polygraphy.cli.completion import SHELLS, completion_script
 
     if len(words) != 1 or words[0] not in SHELLS:
         raise CommandLineError(f"--completion must be one of {', '.join(SHELLS)}.")
-    return _show(script(words[0]))
+    return _show(completion_script(words[0]))
 
 
 def _show_help(name: str, *, is_short: bool) -> int:
@@ -339,7 +339,7 @@ def _help(words: list[str]) -> int:
         return _show(man([description_of(name) for name in COMMANDS], __version__))
     if words[0] in GROUPS and len(words) == 1:
         return _show_group(words[0], is_asked_for=True)
-    name, topic = find(words)
+    name, topic = split_command(words)
     if name not in COMMANDS:
         from polygraphy.cli.short_help import topic_help
 

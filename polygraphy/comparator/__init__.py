@@ -8,6 +8,7 @@ from polygraphy.mod.deferred import deferred_names
 if TYPE_CHECKING:
     from polygraphy.application.compare.comparator import Comparator
     from polygraphy.application.compare.samples import Samples
+    from polygraphy.application.run.first_model import WithFirstModel
     from polygraphy.application.run.layerwise import WithUnmarked
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
@@ -52,6 +53,7 @@ __all__ = [
     "Threshold",
     "Tolerance",
     "TopKPostprocessFunc",
+    "WithFirstModel",
     "WithUnmarked",
 ]
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ _ELSEWHERE = {
     "Threshold": "polygraphy.domain.limits",
     "Tolerance": "polygraphy.domain.limits",
     "TopKPostprocessFunc": "polygraphy.domain.results.postprocess",
+    "WithFirstModel": "polygraphy.application.run.first_model",
     "WithUnmarked": "polygraphy.application.run.layerwise",
 }
 

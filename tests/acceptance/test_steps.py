@@ -13,11 +13,13 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from polygraphy.assertions import assert_outputs_match
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator, StepLoader
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.states.comparing import step_table
 from polygraphy.json import save_json
-from tests.support.decoders import decoder, stream
+from tests.support.decoders import decoder, stream, without_past
 
 
 @pytest.fixture
@@ -236,6 +238,43 @@ def test_a_context_from_the_wrong_end_is_named_by_the_stream_itself(
     [culprit] = json.loads((folder / "r.json").read_text())["culprits"]
     assert culprit["tensor"] == "out"
     assert [fact["step"] for fact in culprit["facts"][:1]] == [1]
+
+
+def test_prompt_and_decoding_may_be_two_files(folder: Path, polygraphy: Callable[..., Any]) -> None:
+    right = decoder(layers=2)
+    onnx.save(right, "right.onnx")
+    onnx.save(without_past(right), "first.onnx")
+    onnx.save(decoder(layers=2, fault="crossed"), "wrong.onnx")
+    options = "--first-model first.onnx --steps 5"
+    done = polygraphy(f"polygraphy run right.onnx --onnxrt --onnx {options}")
+    assert done.code == 0
+    assert "All 5 steps agree (positions 0 to 7" in done.out
+    assert polygraphy(f"polygraphy diagnose right.onnx --onnxrt {options}").code == 0
+    onnx.save(decoder(layers=2, fault="position"), "wrong.onnx")
+    for more in ("", " --reference right.onnx"):
+        done = polygraphy(
+            f"polygraphy diagnose wrong.onnx --onnxrt {options} --report r.json{more}"
+        )
+        assert done.code == 1
+        culprit = json.loads((folder / "r.json").read_text())["culprits"][0]
+        assert set(culprit["nodes"]) & {"n_positions", "n_places", "n_one_more", "n_has_past"}
+        assert culprit["facts"][0]["step"] == 1
+    assert_outputs_match("right.onnx", steps=4, first_model="first.onnx")
+    with pytest.raises(UsageError, match="is a state"):
+        assert_outputs_match("right.onnx", steps=4, first_model="right.onnx")
+
+
+def test_a_wrong_model_of_the_first_step_is_named(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    onnx.save(without_past(decoder(seed=1)), "first.onnx")
+    done = polygraphy(
+        "polygraphy diagnose right.onnx --onnxrt --steps 4 --first-model first.onnx --reference"
+        " right.onnx"
+    )
+    assert done.code == 1
+    assert "step 0 is the first wrong one" in done.out
+    assert "The model of the first step is wrong" in done.out
 
 
 def test_page_markdown_junit_and_notebook_show_the_table_of_the_terminal(

@@ -4,15 +4,17 @@ what a party makes differs from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.binding import resolve
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.rounding import Deviation
-from polygraphy.ports.diagnosing import SourceProgram, SuspectedParty
+from polygraphy.ports.diagnosing import REFERENCE, SourceProgram, SuspectedParty
 
 if TYPE_CHECKING:
     from polygraphy.application.diagnose.versions import Elsewhere
@@ -26,31 +28,33 @@ class Request:
 
     Attributes:
         data_loader: where the data come from, as they were asked for.
-        feeds: the data.
-        arbiter: the backend that computes what is right where nothing else is given.
+        diagnose: answers a request about another case, such as one step of several.
         reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
         golden: files of results that are right.
         program: the program that the model was exported from.
         elsewhere: environments with other versions of the backends.
         goal: what a quantized model has to reach.
+        feeds: the data, as far as they are chosen.
+        arbiter: the backend that computes what is right where nothing else is given.
     """
 
     data_loader: Any
-    feeds: Sequence[Feed]
-    arbiter: SuspectedParty
+    diagnose: Callable[[Case, Request], Found]
     reference: Any = None
     golden: Sequence[str] | None = None
     program: SourceProgram | None = None
     elsewhere: Elsewhere | None = None
     goal: QuantizedGoal | None = None
+    feeds: Sequence[Feed] = ()
+    arbiter: SuspectedParty = field(factory=lambda: resolve(SuspectedParty, REFERENCE))
 
     @property
     def has_oracle(self) -> bool:
-        """Whether something that is right is given."""
+        """Return whether there are expected results: a reference, saved results or a program."""
         return any(each is not None for each in (self.reference, self.golden, self.program))
 
     def compares_versions_first(self, case: Case) -> bool:
-        """Return whether other versions of the only backend are what it is compared with."""
+        """Return whether the only backend is first compared with its other versions."""
         return self.elsewhere is not None and len(case.parties) == 1 and not self.has_oracle
 
 
@@ -69,7 +73,7 @@ class Oracle:
     left_out: Sequence[str] = ()
 
     def beside(self, case: Case, values: Sequence[Values]) -> Compared:
-        """Compare the outputs that a party makes of the data."""
+        """Return the comparison of a backend's outputs with the oracle."""
         return Compared([case.differing(*pair) for pair in zip(values, self.sets)])
 
 
@@ -84,26 +88,26 @@ class Compared:
 
     @property
     def number(self) -> int:
-        """The set of data on which they differ most."""
+        """Return the number of the input set with the largest difference."""
         return max(range(len(self.sets)), key=lambda number: _size(self.sets[number]), default=0)
 
     @property
     def found(self) -> Differing:
-        """What differs on these data."""
+        """Return the differences for that input set."""
         return self.sets[self.number] if self.sets else {}
 
     @property
     def most(self) -> float:
-        """How far off these data are, relative to the size of a tensor."""
+        """Return the largest relative error for that input set."""
         return _size(self.found)
 
     @property
     def names(self) -> set[str]:
-        """What differs on any data."""
+        """Return the names of tensors that differ for any input set."""
         return {name for found in self.sets for name in found}
 
     def worse(self, other: Compared) -> Compared:
-        """Return of two comparisons on the same data what differs more, set by set."""
+        """Return, for each input set, the larger difference of two comparisons on the same data."""
         pairs = zip(self.sets, other.sets)
         return Compared([max(pair, key=_size) for pair in pairs])
 

@@ -138,6 +138,8 @@ def shorter_text(plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int) 
     """Return the inputs of all steps up to `at`, joined into one step without the first `cut`
     positions. A model that supports padding computes the same for a padded text.
     """
+    states = [pair.input for pair in plan.pairs]
+    plan = plan.at(0)
     step, axis = feeds[at].step, plan.roles.axis
     drawn = {}
     for name, role in plan.roles.of.items():
@@ -147,12 +149,14 @@ def shorter_text(plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int) 
         elif role in (TOKENS, CHUNK, CONSTANT):
             drawn[name] = rows[0]
     total = step.start + step.length - cut
-    states = {pair.input: feeds[0][pair.input] for pair in plan.pairs}
-    return {**states, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.of}}
+    initial = {name: feeds[0][name] for name in states if name in feeds[0]}
+    return {**initial, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.of}}
 
 
 def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, Any]:
     """Return the inputs of all steps up to `at`, joined into one step."""
+    states = [pair.input for pair in plan.pairs]
+    plan = plan.at(0)
     step = feeds[at].step
     total, axis = step.start + step.length, plan.roles.axis
     whole: dict[str, Any] = {}
@@ -170,8 +174,8 @@ def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, An
     values = {
         name: plan.value(name, total, 0, drawn) for name in plan.roles.of if name not in whole
     }
-    states = {pair.input: feeds[0][pair.input] for pair in plan.pairs}
-    return {**states, **values, **whole}
+    initial = {name: feeds[0][name] for name in states if name in feeds[0]}
+    return {**initial, **values, **whole}
 
 
 def last_part(value: Any, expected: Any) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from attrs import field, frozen
 
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.names import is_cross_attention
-from polygraphy.domain.states.pairs import BRANCH, CONSTANT, GROWS, SLOTS, StatePair
+from polygraphy.domain.states.pairs import BRANCH, CONSTANT, FIRST_MODEL, GROWS, SLOTS, StatePair
 
 
 @frozen
@@ -62,21 +63,33 @@ class StepFeed(dict[str, Any]):
     Attributes:
         step: which step it is.
         pairs: the states; those of step 0 are among the inputs.
+        names: outputs of the model of this step that others call otherwise, and what those do.
     """
 
     def __init__(
-        self, arrays: Mapping[str, Any], step: StepFacts, pairs: Sequence[StatePair]
+        self,
+        arrays: Mapping[str, Any],
+        step: StepFacts,
+        pairs: Sequence[StatePair],
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(arrays)
         self.step = step
         self.pairs = pairs
+        self.names = names
 
     def like(self, arrays: Mapping[str, Any]) -> StepFeed:
         """Return other arrays as a feed of the same step."""
-        return StepFeed(arrays, self.step, self.pairs)
+        return StepFeed(arrays, self.step, self.pairs, self.names)
+
+    def rename_outputs(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the model of this step computed, by the names of later steps."""
+        if not self.names:
+            return outputs
+        return {self.names.get(name, name): array for name, array in outputs.items()}
 
     def __reduce__(self) -> Any:
-        return StepFeed, (dict(self), self.step, self.pairs)
+        return StepFeed, (dict(self), self.step, self.pairs, dict(self.names))
 
 
 class StateMemory:
@@ -115,6 +128,8 @@ class StateMemory:
             return outputs
         shown = dict(outputs)
         for pair in feed.pairs:
+            if pair.output not in outputs and pair.source == FIRST_MODEL and feed.step.index:
+                continue  # Later steps leave it as it is.
             if pair.output not in outputs:
                 raise BackendError(
                     f"{who} has no output {pair.output!r}, the next value of input {pair.input!r}."

@@ -25,6 +25,10 @@ CONSTANT, BRANCH = "constant", "constant in a branch"
 """What a step does with a state: appends to it, writes into it, computes another, or keeps it,
 always or in a branch.
 """
+FIRST_MODEL = "--first-model"
+"""The source of a state that only the model of the first step computes, such as the keys and values
+of an encoder.
+"""
 
 
 @frozen
@@ -155,7 +159,7 @@ def state_pairs(
                     conflicts.append(
                         Conflict(output, pair.input, name, source, _node_behind(graph, output))
                     )
-            elif name not in taken and _is_same_kind(tensors[output], tensors[name]):
+            elif name not in taken and is_same_kind(tensors[output], tensors[name]):
                 kind, axis = _kind_by_shape(tensors[output], tensors[name])
                 pairs[output] = StatePair(output, name, kind, axis, source)
                 taken.add(name)
@@ -219,7 +223,7 @@ def _find_swapped(
         return []
     if pairs_by_name([pair.output for pair, _ in off], inputs):
         return []
-    if not all(_is_same_kind(tensors[pair.output], tensors[name], pair.axis) for pair, name in off):
+    if not all(is_same_kind(tensors[pair.output], tensors[name], pair.axis) for pair, name in off):
         return []
     return [
         Conflict(pair.output, pair.input, name, "the order", _node_behind(graph, pair.output))
@@ -313,7 +317,7 @@ def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
                 hint=f"It has {join_words([repr(each) for each in near])}.",
             )
     made, read = outputs[output], inputs[name]
-    if not _is_same_kind(made, read):
+    if not is_same_kind(made, read):
         raise UsageError(
             f"--state {output}:{name}: output {output!r} is {_describe(made)}, which input"
             f" {name!r}, {_describe(read)}, does not accept.",
@@ -331,7 +335,7 @@ def _describe(tensor: Tensor) -> str:
     return f"{tensor.dtype}{shape}"
 
 
-def _is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
+def is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
     """Return whether a tensor may be an input: data type, rank and fixed dimensions."""
     if made.dtype != read.dtype and None not in (made.dtype, read.dtype):
         return False
@@ -433,7 +437,7 @@ def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
     """
     name_fits = bool(pairs_by_name([output.name], [read.name]))
     axis = step.axis if step.kind in (GROWS, SLOTS) else None
-    if not _is_same_kind(output, read, axis if step.kind == GROWS else None):
+    if not is_same_kind(output, read, axis if step.kind == GROWS else None):
         return None
     if output.name == read.name:
         return None

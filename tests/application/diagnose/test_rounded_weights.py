@@ -1,4 +1,4 @@
-"""Weights of a float32 model that are those of its reference, rounded to half precision."""
+"""Weights and states of a float32 model that are those of its reference in half precision."""
 
 from __future__ import annotations
 
@@ -65,3 +65,42 @@ def test_rounding_that_loses_too_much_is_a_fault() -> None:
     with bind(Findings, kept):
         diagnose(wrong, [OnnxrtParty()], [feed], reference=reference)
     assert [[*culprit["nodes"]] for culprit in kept.culprits] == [["third"]]
+
+
+def cached(dtype: int = onnx.TensorProto.FLOAT, *, is_wrong: bool = False) -> onnx.ModelProto:
+    """Return one layer of a decoder whose cache has a type of its own."""
+    draw = np.random.default_rng(3)
+    weights = {n: draw.normal(size=(8, 8)).astype(np.float32) for n in ("k", "out", "head")}
+    weights["head"] *= 100
+    if is_wrong:
+        weights["k"][2] *= 1.5
+    nodes = [
+        helper.make_node("MatMul", ["x", "k"], ["key"], "keys"),
+        helper.make_node("Cast", ["key"], ["slot"], "store", to=dtype),
+        helper.make_node("Concat", ["past", "slot"], ["present"], "join", axis=0),
+        helper.make_node("Cast", ["present"], ["all"], "load", to=onnx.TensorProto.FLOAT),
+        helper.make_node("Transpose", ["all"], ["turned"], "turn"),
+        helper.make_node("MatMul", ["x", "turned"], ["scores"], "scores"),
+        helper.make_node("MatMul", ["scores", "all"], ["mixed"], "mix"),
+        helper.make_node("MatMul", ["mixed", "head"], ["y"], "project"),
+    ]
+    if dtype == onnx.TensorProto.FLOAT:
+        for index, name in ((3, "present"), (1, "key")):
+            old = nodes.pop(index).output[0]
+            for node in nodes:
+                node.input[:] = [name if each == old else each for each in node.input]
+    ends = [value("past", [2, 8], dtype)], [value("y", [4, 8]), value("present", [6, 8], dtype)]
+    return make("decoder", nodes, [value("x", [4, 8]), *ends[0]], ends[1], weights=weights)
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_a_cache_in_half_precision_is_no_fault_and_hides_none(is_wrong: bool) -> None:
+    kept = Kept()
+    draw = np.random.default_rng(1)
+    feed = {"x": draw.normal(size=(4, 8)), "past": draw.normal(size=(2, 8)).astype(np.float16)}
+    feed["x"] = feed["x"].astype(np.float32)
+    wrong = cached(onnx.TensorProto.FLOAT16, is_wrong=is_wrong)
+    with bind(Findings, kept):
+        diagnose(wrong, [OnnxrtParty()], [feed], reference=cached())
+    assert kept.verdict == ("fault" if is_wrong else "agree"), kept.summary
+    assert [[*culprit["nodes"]] for culprit in kept.culprits] == ([["keys"]] if is_wrong else [])

@@ -209,6 +209,7 @@ _RUN_FLAGS = {
         "prompt": "--steps + --prompt 3",
         "state": "--steps + --state hn:h0",
         "tokens": "--steps + --tokens t.txt",
+        "first_model": "--steps + --first-model f.onnx",
     },
     "OrderOptions": {
         "sequential_runners": "--sequential-runners",

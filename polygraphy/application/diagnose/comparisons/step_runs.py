@@ -10,6 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
@@ -49,6 +50,7 @@ class Party:
         plan: the states of that.
         feeds: the inputs of each step, without states but for the first.
         facts: what the outputs are.
+        first: another model that runs the first step; None for none.
     """
 
     name: str
@@ -57,10 +59,49 @@ class Party:
     plan: StatePlan
     feeds: Sequence[StepFeed]
     facts: Facts
+    first: OpenModel | None = None
 
     def load(self, proto: Any = None) -> Compute:
         """Return a function that computes one step of the model, or of a variant."""
-        return self.party.load(self.model.proto if proto is None else proto)
+        compute = self.party.load(self.model.proto if proto is None else proto)
+        if self.first is None:
+            return compute
+        return self._choose(compute, self.party.load(self.first.proto), {})
+
+    def load_marked(self, party: SuspectedParty) -> Compute:
+        """Return a function that computes all tensors of a step in a backend. Tensors of the first
+        step have the names of later steps; those without a counterpart are left out.
+        """
+        compute = party.load(self.model.marked(), plain=True)
+        if self.first is None:
+            return compute
+        pairing = pair_graphs(self.model.indexed_graph.graph, self.first.indexed_graph.graph)
+        names = {other: name for name, other in pairing.tensors.items()}
+        return self._choose(compute, party.load(self.first.marked(), plain=True), names)
+
+    def _choose(
+        self, compute: Compute, compute_first: Compute, names: Mapping[str, str]
+    ) -> Compute:
+        """Return a function that runs each feed in the model with these inputs."""
+        needed = [*self.model.inputs]
+        names = {**names, **self.feeds[0].names}
+
+        def compute_step(feed: Feed) -> dict[str, Any]:
+            if all(name in feed for name in needed):
+                return compute(feed)
+            values = compute_first(feed)
+            return {names[name]: value for name, value in values.items() if name in names}
+
+        return compute_step
+
+    def maker_of(self, output: str) -> list[str]:
+        """Return the name of the node that computes an output, in a list; empty if unknown."""
+        makers = {name: node.name for node in self.model.nodes for name in node.makes}
+        if output not in makers and self.first is not None:
+            renamed = {name: own for own, name in self.feeds[0].names.items()}
+            output = renamed.get(output, output)
+            makers = {name: node.name for node in self.first.nodes for name in node.makes}
+        return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
         """Return the matching state of another plan: by name, else by order."""
@@ -386,7 +427,11 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         changed = judge.differing(at, own, right, states)
         doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
     shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
-    resized = {name for name, pair in zip(states, shapes) if _shape(pair[0]) != _shape(pair[1])}
+    resized = {
+        name
+        for name, (value, other) in zip(states, shapes)
+        if value is not None and other is not None and _shape(value) != _shape(other)
+    }
     return SideBySide(None, [name for name in states if name in different | doubtful | resized])
 
 
@@ -436,11 +481,17 @@ def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -
 
 
 def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenModel) -> Party:
-    """Return the party that runs a reference on the same data."""
-    right = loader.for_model(opened.proto)
+    """Return the party that runs a reference on the same data. It runs the first step, too, if it
+    takes all inputs of that step; else both have the same model for it.
+    """
+    first = own.first
+    if first is not None and {*own.feeds[0]} <= {*opened.inputs}:
+        first = None
+    right = loader.for_model(opened.proto, None if first is None else loader.first_model)
     describe_model(right, opened.inputs, opened.facts)
     feeds = same_data(own, right, list(right))
-    return Party(titles.REFERENCE, case.parties[0], opened, right.plan, feeds, opened.facts())
+    party = case.parties[0]
+    return Party(titles.REFERENCE, party, opened, right.plan, feeds, opened.facts(), first)
 
 
 def feed_with_states(
@@ -462,6 +513,8 @@ def feed_with_states(
         kept: inputs that keep their own states.
     """
     feed = dict(own.feeds[at])
+    if at == 0 and own.first is not None:
+        return feed
     for pair in own.plan.pairs:
         if own_feed is not None and pair.input in kept:
             feed[pair.input] = own_feed[pair.input]
@@ -481,6 +534,8 @@ def _like(own: Party, pair: StatePair, at: int, own_feed: Feed | None, value: An
     if own_feed is not None and pair.input in own_feed:
         return own_feed[pair.input]
     first = own.feeds[0].get(pair.input)
+    if first is None and own.first is not None:
+        first = own.plan.initial(pair)
     if first is None or value is None:
         return None
     shape = list(first.shape)

@@ -175,7 +175,7 @@ class ExternalDataOptions(Options):
 
 
 def details_to_show(options: ModelDetailOptions) -> list[str]:
-    """Return what is shown, in the order of `--show`'s choices: the union of all ways to say so."""
+    """Return the details to show, in the order of the choices of `--show`."""
     asked = {*options.show, *_MODES[options.mode or "none"]}
     if options.show_weights:
         asked.add("weights")

@@ -694,6 +694,14 @@ def output_is_another_tensor(output: str, step: int) -> str:
 
 
 @fact
+def first_model_differs(output: str) -> str:
+    return (
+        f"The model of the first step is wrong: its output {output!r} differs from the reference."
+        " To find the node, compare that model with the correct model of the first step."
+    )
+
+
+@fact
 def refuses_length(lengths: Sequence[int], message: str) -> str:
     runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
     return f"{runs}{message}"

@@ -289,6 +289,14 @@ def weights_are_rounded(counts: Mapping[str, int], relative: float) -> str:
 
 
 @statement
+def half_storage(dtype: str, relative: float) -> str:
+    return (
+        f"The model keeps tensors in {dtype}, which changes the outputs by {_percent(relative)} of"
+        " their RMS. In float32 all outputs match."
+    )
+
+
+@statement
 def only_in(names: Sequence[str], model: str) -> str:
     exist = "exists" if len(names) == 1 else "exist"
     return f"{', '.join(map(repr, names))} {exist} only in the {model}"

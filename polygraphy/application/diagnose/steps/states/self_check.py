@@ -1,5 +1,5 @@
-"""A model with states against itself: all inputs at once, and step by step. That needs neither a
-reference nor a second backend.
+"""Step: a model with states against itself, all inputs at once and step by step. That needs neither
+a reference nor a second backend.
 """
 
 from __future__ import annotations
@@ -11,12 +11,23 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.state_steps import ModelWithStates
 from polygraphy.application.diagnose.comparisons.step_runs import Judge, Party, Run
+from polygraphy.application.diagnose.outcome import Found, StepOutcome
+from polygraphy.application.diagnose.steps.states.failing_step import explain_failing_step
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+)
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
     at_once,
@@ -55,6 +66,25 @@ _MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
 """Operators by which positions of a chunk may see each other, so that chunks cannot be joined."""
 
 
+def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
+    """Compare all inputs at once with step by step."""
+    try:
+        with case.attempt("self-check") as notes:
+            culprit, words = check_itself(case, states.own)
+            notes.append(words)
+    except BackendError as error:
+        return explain_failing_step(case, states.own, error)
+    if culprit is not None:
+        return Found(DiagnosisResult(FAULT, [culprit]), case)
+    if titles.NOT_COMPARED not in words:
+        case.evidence.compared(titles.ALL_INPUTS_AT_ONCE)
+    elif not case.evidence.against:
+        obstacle = words.removeprefix(f"{titles.NOT_COMPARED}: ").removesuffix(".")
+        reason = reasons.nothing_to_compare_steps(obstacle)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    return Found(DiagnosisResult(AGREE), case)
+
+
 @frozen
 class Disagreement:
     """The first step that differs from all inputs at once.
@@ -75,12 +105,13 @@ class Disagreement:
 
 
 def find_obstacle(case: Case, party: Party) -> str:
-    """Return why the inputs of a model cannot be given at once; empty where they can."""
+    """Return why the inputs cannot be given in a single step; empty if they can."""
     plan = party.plan
     if plan.roles.judged is None:
         return reasons.NO_PREFILL_STREAM
-    if plan.roles.chunk is not None:
-        return reasons.fixed_chunk(plan.roles.chunk)
+    chunk = plan.at(0).roles.chunk
+    if chunk is not None:
+        return reasons.fixed_chunk(chunk)
     if not plan.is_decoder and (not plan.roles.named("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
     if len(party.feeds) < 2:
@@ -89,7 +120,7 @@ def find_obstacle(case: Case, party: Party) -> str:
 
 
 def _mixes_positions(plan: StatePlan) -> bool:
-    """Return whether positions of a chunk may see each other: by attention, or a mean over them."""
+    """Return whether positions of a chunk affect each other, through attention or a mean."""
     nodes = [node for inner in plan.graph.walk() for node in inner.nodes]
     weights = {name for node in nodes if node.op == "Softmax" for name in node.outputs}
     products = ("MatMul", "Einsum", "Gemm")
@@ -100,8 +131,8 @@ def _mixes_positions(plan: StatePlan) -> bool:
 
 
 def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
-    """Compare all inputs at once with step by step, then the same with padding if the model has a
-    mask.
+    """Return the culprit, if any, from comparing all inputs at once with step by step (also with
+    padding), and a note.
 
     Returns:
         What is wrong, None for nothing; and what came of it in words.
@@ -129,8 +160,8 @@ def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
 
 
 def _supports_padding(case: Case, padded: Party) -> bool:
-    """Return whether a model computes the same from a padded text as from the text alone, with all
-    inputs at once: then it has to do so step by step.
+    """Return whether a model computes the same for padded and unpadded text at once, as it then
+    must step by step.
     """
     plan, last, judged = padded.plan, len(padded.feeds) - 1, padded.plan.roles.judged or ""
     compute, judge = padded.load(), Judge.between(case, padded, padded)
@@ -144,8 +175,8 @@ def _supports_padding(case: Case, padded: Party) -> bool:
 
 
 def find_disagreement(case: Case, party: Party) -> Disagreement | str | None:
-    """Return the first step whose judged output differs from all inputs at once; None if all agree,
-    and a reason if they cannot be compared.
+    """Return the first step whose output differs from all inputs at once; None if all agree, or a
+    reason if they cannot be compared.
 
     Raises:
         BackendError: a step fails.
@@ -199,10 +230,14 @@ def _disagreement(case: Case, party: Party, checked: Collection[int]) -> Disagre
 
 
 def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, int] | None:
-    """Return the first state that differs from the one of all inputs at once."""
+    """Return the name and axis of the first state that differs from that of all inputs at once;
+    None if there is none.
+    """
     step = run.who.feeds[at].step
     end = step.start + step.length
     for pair in run.who.plan.pairs:
+        if pair.output not in run.values:  # Only the first step computes it.
+            continue
         own = {pair.output: filled_slots(pair, run.values[pair.output], end)}
         other = {pair.output: filled_slots(pair, whole[pair.output], end)}
         if own[pair.output].shape != other[pair.output].shape:
@@ -221,13 +256,14 @@ def _culprit(
         facts.append(evidence.only_with_padding())
     if found.state is not None:
         facts.append(evidence.state_left_wrong(*found.state))
-    place = _locate(case, party, found)
+    place = _locate_node(case, party, found)
     if place is None:
         tensor = found.state[0] if found.state else found.output
         cause = "state" if found.state else "step"
         return Culprit([], tensor, MODEL, cause, facts=facts)
     cause = "state" if found.state or place.is_state else "step"
-    return Culprit([place.node], place.tensor, MODEL, cause, facts=[*facts, *place.facts])
+    nodes = [place.node] if place.node else party.maker_of(place.tensor)
+    return Culprit(nodes, place.tensor, MODEL, cause, facts=[*facts, *place.facts])
 
 
 @frozen
@@ -240,15 +276,15 @@ class _Place:
     is_state: bool = False
 
 
-def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
-    """Return the node whose output differs first in a step from the one with all inputs at once;
-    None where no tensor can be compared.
+def _locate_node(case: Case, party: Party, found: Disagreement) -> _Place | None:
+    """Return the first node whose output in a step differs from that with all inputs at once; None
+    if no tensor is comparable.
     """
     backend = party.party
     tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
     plan, at = party.plan, found.at
     try:
-        compute = tracer.load(case.model.marked(), plain=True)
+        compute = party.load_marked(tracer)
         whole = compute(at_once(plan, party.feeds, at))
         stepwise, before = compute(found.feeds[1]), compute(found.feeds[0])
         shorter = compute(at_once(plan, party.feeds, at - 1))
@@ -268,7 +304,7 @@ def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
     place = search.first(whole, stepwise, last_part)
     if place is None:
         return None
-    return search.handed_on(place, found.feeds[1], before, stepwise, whole) or place
+    return search.find_wrong_state(place, found.feeds[1], before, stepwise, whole) or place
 
 
 class _Search:
@@ -299,9 +335,7 @@ class _Search:
         return off if off.excess > _MORE or off.broken else None
 
     def first(self, whole: Values, other: Values, part: Any) -> _Place | None:
-        """Return the first place at which a trace differs from the part of another that is about
-        the same positions.
-        """
+        """Return the first place where a trace differs from the same positions of another."""
         for node in self.nodes:
             for name in node.makes:
                 if name not in self.fresh or not is_float(other.get(name)):
@@ -309,7 +343,7 @@ class _Search:
                 off = self._off(name, whole, other, part)
                 if off is None:
                     continue
-                back = self._decided_by(node, whole, other, part)
+                back = self._find_deciding_node(node, whole, other, part)
                 if back is not None:
                     return _place(*back, self.at)
                 return _place(node, name, off, self.at)
@@ -322,11 +356,11 @@ class _Search:
         expected = part(value, longer)
         return None if expected is None else self.differs(value, expected)
 
-    def _decided_by(
+    def _find_deciding_node(
         self, node: GraphNode, whole: Values, other: Values, part: Any
     ) -> tuple[GraphNode, str, Deviation] | None:
-        """Return the node that computes whole numbers or flags, such as positions or a mask, that
-        are why another one differs.
+        """Return the node that computes integers or booleans, such as positions or a mask, that
+        cause the difference of another node.
         """
         found = None
         for _ in range(_DEPTH):
@@ -346,15 +380,18 @@ class _Search:
         value, maker = other.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
             return None
+        if name not in whole:  # The model of the first step computes no such tensor.
+            return None
         if value.shape == whole[name].shape and value.ndim < 2:
             return None  # Lengths differ by nature.
         off = self._off(name, whole, other, part)
         return None if off is None else (maker, name, off)
 
-    def handed_on(
+    def find_wrong_state(
         self, place: _Place, feed: Feed, before: Values, stepwise: Values, whole: Values
     ) -> _Place | None:
-        """Return the output that hands a wrong state on, if that is why a node differs.
+        """Return the output that passes on an incorrect state, if that explains a node's
+        difference; else None.
 
         Args:
             place: the node, which reads a state.
@@ -365,7 +402,7 @@ class _Search:
         """
         node = self.makers[place.tensor]
         for pair in self._states_of(node):
-            way = [*self._way(pair.output)]
+            way = [*self._path_to_state(pair.output)]
             carrier = next((one for one in way if _op(one[0]) in _CARRIERS), None)
             changed = [one for one in way if _op(one[0]) not in _MOVES | _CARRIERS]
             if carrier is None:
@@ -394,9 +431,9 @@ class _Search:
             elif name in self.makers and name not in self.fresh:
                 queue += self.makers[name].reads
 
-    def _way(self, output: str) -> Iterator[tuple[GraphNode, str]]:
-        """Yield the nodes from an output back to the one that makes the next state, with their
-        outputs.
+    def _path_to_state(self, output: str) -> Iterator[tuple[GraphNode, str]]:
+        """Yield the nodes, with outputs, from an output back to the node that computes the next
+        state.
         """
         name = output
         for _ in range(_DEPTH):
@@ -412,7 +449,7 @@ class _Search:
             name = operands[0]
 
     def _carries_on(self, name: str, before: Values, stepwise: Values) -> bool:
-        """Return whether a tensor holds what it held in the step before, and new slots."""
+        """Return whether a tensor has its content of the previous step plus new slots."""
         old, new = before.get(name), stepwise.get(name)
         if old is None or new is None:
             return True
@@ -431,9 +468,7 @@ class _Search:
         return 1.0 / capacity
 
     def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole: Values) -> bool:
-        """Return whether a state holds something else than a tensor held in the positions before,
-        and no other state holds that.
-        """
+        """Return whether a state, and no other, differs from a tensor's previous content."""
         value, longer = feed[pair.input], whole[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.differs(value, expected) is None:
@@ -458,8 +493,8 @@ def _op(node: GraphNode) -> str:
 
 
 def explain_wires(case: Case, party: Party) -> Mapping[str, Any] | None:
-    """Return the step, position and output at which a model whose outputs are wired wrongly first
-    differs from itself; None if that does not show.
+    """Return step, position and output where a model with wrongly wired outputs first disagrees
+    with itself; None if this has no effect.
     """
     if find_obstacle(case, party):
         return None
