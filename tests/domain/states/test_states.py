@@ -374,8 +374,8 @@ def test_a_configuration_beside_the_model_contradicts_crossed_outputs(tmp_path: 
     names = {
         "present.0.key": "m0",
         "present.0.value": "n0",
-        "past.0.key": "x0",
-        "past.0.value": "y0",
+        "past.0.key": "g0",
+        "past.0.value": "j0",
     }
     config = _builder_config(
         past_key_names="g%d", past_value_names="j%d",
