@@ -42,6 +42,10 @@ from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
 _RUNS = 200
+_SECONDS, _LEAST = 2.0, 0.05
+"""A search takes at most this many seconds, and 200 runs of at least so many seconds each: short
+runs are measured badly on a busy machine.
+"""
 _FLOAT_BYTES = 12
 """Bytes that the search holds for each weight in floating point: three copies of the model."""
 _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
@@ -112,6 +116,7 @@ class _GoalSearch:
         self._right = Outputs(comparison.expected)
         self._rms = RmsRatio(lambda name: layout_of(case.facts, name))
         self._metric: Metric = goal.metric or self._rms
+        self._seconds, self._limit = 0.0, 0.0
         self._start = time.perf_counter()
         self._runs = 0
 
@@ -138,6 +143,7 @@ class _GoalSearch:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
         own = self._judge(self._run(case.model.proto, plain=True))
+        self._limit = self._time_limit()
         if own <= max(goal.within, _halve(before)):
             why = words.rewrites_lose(goal.name, own, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
@@ -280,10 +286,20 @@ class _GoalSearch:
 
     def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
         compute = self._party.load(model, plain=plain)
+        start = time.perf_counter()
         values: list[Values] = [compute(feed) for feed in self._feeds]
+        self._seconds = time.perf_counter() - start
         del compute
         release_memory()
         return values
+
+    def _time_limit(self) -> float:
+        """Return the seconds for the search: those of `--budget`, or two and 200 runs of the model;
+        a run with switches may take several times as long.
+        """
+        if self._goal.seconds is not None:
+            return self._goal.seconds
+        return time.perf_counter() - self._start + _SECONDS + _RUNS * max(self._seconds, _LEAST)
 
     def _site_powers(self, switches: _Switches, rules: Rules) -> list[float]:
         """Return the squared loss of each site by itself; sites switched together count once."""
@@ -398,7 +414,7 @@ class _GoalSearch:
         self, model: QuantizedModel, rules: Rules, switches: _Switches, powers: Sequence[float]
     ) -> tuple[Search, float]:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
-        limit = self._goal.seconds
+        limit = self._limit
 
         def is_over() -> bool:
             return limit is not None and time.perf_counter() - self._start > limit
