@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Union, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 from attrs import Factory, define
 
@@ -38,6 +38,9 @@ from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Runner, call_isolated
 from polygraphy.termination import count_interrupts
+
+if TYPE_CHECKING:
+    from polygraphy.application.run.profiling import ProfileNodes
 
 Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
 Run = tuple[str, "IterationResult | None"]
@@ -141,11 +144,14 @@ class _RunnerState:
     uses_device: bool = False
     includes_loading: bool = False
     memory: StateMemory = Factory(StateMemory)
+    profiling: ProfileNodes | None = None
     _roughly: tuple[str, Callable[[Feed], Sequence[Mapping[str, Any]]]] | None = None
     _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
 
     def infer(self, feed: Feed) -> IterationResult:
         fed = self.memory.complete(feed)
+        if self.profiling is not None:
+            self.profiling.note_feed(self.runner, self.fit(fed))
         outputs = self.runner.infer(self.fit(fed), check_inputs=False)
         runtime = self.runner.last_inference_time()
         if runtime is not None:
@@ -216,6 +222,7 @@ def stream(
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
     save_input_blob_path: str | None = None,
+    profiling: ProfileNodes | None = None,
 ) -> Iterator[RunResults]:
     """Run all runners side by side, one iteration at a time: only one iteration is in memory.
 
@@ -230,6 +237,7 @@ def stream(
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+        profiling: measures the nodes of the runners after the last iteration.
 
     Yields:
         One RunResults per iteration, with one iteration of each runner.
@@ -246,7 +254,7 @@ def stream(
         with ExitStack() as active:
             states = [_activate_runner(active, runner, console) for runner in runners]
             for state in states:
-                state.is_streaming = True
+                state.is_streaming, state.profiling = True, profiling
             feeds.describe_model_inputs(runners, may_be_none=True)
             if feeds.none_wanted:
                 feeds.tell_none()
@@ -271,6 +279,8 @@ def stream(
                         raise
                     return
                 del results  # Nothing of this iteration is held while the next one runs.
+            if profiling is not None:
+                profiling.measure()
     # The last results are handed over when memory is released and files are complete.
     for state in states:
         state.report_completion(console)
@@ -287,6 +297,7 @@ def run_sequentially(
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
     save_input_blob_path: str | None = None,
+    profiling: ProfileNodes | None = None,
 ) -> RunResults:
     """Run one runner after the other on all data, and keep all results.
 
@@ -302,6 +313,7 @@ def run_sequentially(
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+        profiling: measures the nodes of each runner at the end of its turn.
 
     Raises:
         UsageError: there are no data.
@@ -325,7 +337,7 @@ def run_sequentially(
                     for event, facts in events:
                         getattr(console, event)(*facts)
                 else:
-                    made = _one_turn(runner, feeds, cached, console, warm_up)
+                    made = _one_turn(runner, feeds, cached, console, warm_up, profiling)
             except BackendError as error:
                 if not isolated:
                     raise
@@ -401,12 +413,18 @@ def _run_isolated(
 
 
 def _one_turn(
-    runner: Runner, feeds: Feeds, cached: list[Feed], console: Console, warm_up: int
+    runner: Runner,
+    feeds: Feeds,
+    cached: list[Feed],
+    console: Console,
+    warm_up: int,
+    profiling: ProfileNodes | None = None,
 ) -> _Turn:
     """Run one runner on all data, which the first turn takes from the data loader."""
     fresh: list[Feed] = []
     with ExitStack() as active:
         state = _activate_runner(active, runner, console)
+        state.profiling = profiling
         if not cached:
             feeds.describe_model_inputs([runner], may_be_none=True)
             fresh = feeds.all_copied()
@@ -421,6 +439,8 @@ def _one_turn(
             step = _one_iteration([state], feed, console, is_first=index == 0)
             iterations += step[0][1]
             done()
+        if profiling is not None and data:
+            profiling.measure()
     if data:
         state.report_completion(console)
     return _Turn(iterations, fresh)

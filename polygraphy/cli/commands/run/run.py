@@ -74,7 +74,7 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.runners import OrderOptions, RunOptions
+from polygraphy.cli.shared.runners import OrderOptions, ProfileOptions, RunOptions
 from polygraphy.cli.shared.steps import StepOptions, with_steps
 from polygraphy.codegen.source import (
     Call,
@@ -88,6 +88,7 @@ from polygraphy.domain.tensors.naming import join_words
 
 _PATH = RunnerModel.path
 _LOADER = Source("data_loader")
+_PROFILING = Source("profiling")
 
 
 @frozen
@@ -153,17 +154,34 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
     return Run(
         before=before,
         runners=runners,
-        after=[*_namings(backends, runners), *([] if calibrates else data_step(data))],
+        after=[
+            *_namings(backends, runners),
+            *([] if calibrates else data_step(data)),
+            *_profiling_steps(values, backends),
+        ],
         call=call_of(
             "Comparator.run",
             values,
             Source("runners"),
             *([_LOADER] if has_loader else ()),
             streaming=None if is_sequential else True,
+            profiling=None if values[ProfileOptions].profile is None else _PROFILING,
         ),
         is_lazy=not is_sequential,
         is_split=is_sequential and values[CompareOptions].validate,
     )
+
+
+def _profiling_steps(values: Values, backends: Backends) -> list[Step]:
+    """Return the statement that chooses what is profiled, if anything is."""
+    if values[ProfileOptions].profile is None:
+        return []
+    onnx = backends.onnx.without("modify_outputs", "save_onnx")
+    is_onnx = kind_of_model(values, unknown="onnx") == "onnx" and any(
+        not each.text for each in backends.runners
+    )
+    model = [_PATH if onnx.is_as_saved else onnx.loader(_PATH)] if is_onnx else []
+    return [Step(_PROFILING, call_of("ProfileNodes", values, *model))]
 
 
 def one_after_the_other(options: OrderOptions) -> bool:
@@ -230,6 +248,8 @@ def _refuse(values: Values) -> None:
     choose = "" if runners else f"Choose at least one of {', '.join(able_in_parts().values())}."
     if not runners and not values[CompareOptions].load_outputs:
         raise CommandLineError(f"nothing to run. {choose}")
+    if values[ProfileOptions].profile is not None and order.use_subprocess:
+        raise CommandLineError("--profile cannot be combined with --use-subprocess.")
     runs_model = any(not runner.text for runner in chosen_runners(values, RunnerOptions))
     if runs_model and values[ModelOptions].model_file is None:
         raise CommandLineError("missing model for the selected runner: add its path.")
@@ -257,7 +277,9 @@ def _idle(
     alone = [each for each in backends if each.idle]
     if not runners:
         own = [group for each in alone for group in each.own_groups]
-        groups: Groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
+        groups: Groups = (
+            ModelOptions, *own, DataOptions, StepOptions, OrderOptions, ProfileOptions
+        )  # fmt: skip
         yield "nothing is run", groups, ()
         return
     chosen = backends_named_by(each.backend for each in chosen_runners(values, RunnerOptions))
@@ -265,7 +287,7 @@ def _idle(
         if each.name not in chosen:
             yield each.idle, each.own_groups, ()
     if _runs_nothing(values):
-        yield "nothing is run: --iterations is 0", _COMPARING, ()
+        yield "nothing is run: --iterations is 0", (*_COMPARING, ProfileOptions), ()
     elif not compares_runs(values):
         yield "nothing is compared: there is a single runner", _COMPARING, _ALSO_OF_ONE
 
@@ -360,6 +382,10 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
             " because the runners take turns.",
         ),
         (
+            values[ProfileOptions].profile is not None,
+            "cannot be combined with --profile, which runs the model as a whole.",
+        ),
+        (
             values[StepOptions].steps is not None,
             "cannot be combined with --steps, which runs the model as a whole.",
         ),
@@ -422,6 +448,7 @@ _AFTER: Groups = (
     DataOptions,
     StepOptions,
     OrderOptions,
+    ProfileOptions,
     RunOptions,
     CompareOptions,
     JudgeOptions,
@@ -519,6 +546,7 @@ class RunCommand(Command):
             saves = values[RunOptions].save_outputs is not None
             is_looked_at = compares or saves or values[CompareOptions].validate
             also = is_looked_at and not values[LayerwiseOptions].no_unmarked
+            also = also or values[ProfileOptions].profile is not None
             run = as_a_whole(values, backends, data, also_unmarked=also)
         else:
             run = Run()
@@ -543,6 +571,7 @@ class RunCommand(Command):
             ],
             checks=checks,
             verdicts=next(iter(compared), None),
+            profiled=_profile_calls(values, compares=compares) if backends.runners else (),
             saved=None if values[CompareOptions].validate else saved,
             partials={each.template: each.partial for each in self.plugins},
         )
@@ -553,6 +582,18 @@ class RunCommand(Command):
         if not self.plugins:
             return render(made, line, log)
         return render_checked(partial(render, made, line, log), self.plugins)
+
+
+def _profile_calls(values: Values, *, compares: bool) -> list[Call]:
+    """Return the statements that show and save a profile, if there is one."""
+    options = values[ProfileOptions]
+    if options.profile is None or _runs_nothing(values):
+        return []
+    verdicts = [Source("verdicts")] if compares else []
+    calls = [call_of("ProfileNodes.report", values, *verdicts)]
+    if options.save_profile is not None:
+        calls.append(call_of("ProfileNodes.save", values))
+    return [evolve(call, on=_PROFILING) for call in calls]
 
 
 def _checks(values: Values) -> tuple[list[Step], Call]:
