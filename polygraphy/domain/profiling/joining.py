@@ -91,11 +91,11 @@ class _Joining:
         self.executed = self.profile.nodes
 
     def run(self) -> Join:
-        names = self._resolve_tensors()
+        by_origin = self._find_origins()
+        names = self._resolve_tensors(by_origin)
         made = [[names.get(name, name) for name in node.makes] for node in self.executed]
         read = [[names.get(name, name) for name in node.reads] for node in self.executed]
         known = set(self.makers) | set(self.model.inputs)
-        by_origin = self._find_origins()
         for index, origins in by_origin.items():
             if not any(name in known for name in made[index]):
                 made[index] = [*made[index], *self._ends_of(origins)]
@@ -104,12 +104,12 @@ class _Joining:
 
     # Names of tensors.
 
-    def _resolve_tensors(self) -> dict[str, str]:
+    def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
         """Return by the name of a tensor that was executed the one of the model that it is."""
         known = set(self.makers) | set(self.model.inputs)
         names: dict[str, str] = {}
         by_name = {node.name: node for node in self.nodes if node.name}
-        for executed in self.executed:
+        for index, executed in enumerate(self.executed):
             for name in (*executed.reads, *executed.makes):
                 if name not in known and name.startswith(_PREFIX_OF_CASTS):
                     plain = name[len(_PREFIX_OF_CASTS) :]
@@ -122,7 +122,10 @@ class _Joining:
                 continue
             tensor = self._tensor_of_blocked(executed)
             twin = by_name.get(executed.name)
-            if tensor is not None:
+            ends = self._ends_of(by_origin[index]) if index in by_origin else []
+            if len(ends) == 1:
+                names.setdefault(executed.makes[0], ends[0])
+            elif tensor is not None:
                 names.setdefault(executed.makes[0], tensor)
             elif twin is not None and twin.op == executed.op and twin.makes:
                 names.setdefault(executed.makes[0], twin.makes[0])
