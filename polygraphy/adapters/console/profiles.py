@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polygraphy.adapters.console.tables import Column, draw_table
-from polygraphy.domain.profiling.explanation import time_text
-from polygraphy.domain.profiling.table import Cell, ProfileTable, Side, TimeRow
+from polygraphy.domain.profiling.table import Cell, ProfileTable, Side, TimeRow, time_text
 from polygraphy.domain.tensors.naming import count_text, one_line, shorten_text
 
 _KERNEL = 28

@@ -90,7 +90,7 @@ class CompiledModelProfiler:
             profiles.append(
                 ExecutionProfile(
                     "",
-                    [_place(node, self._layers.get(node.name)) for node in nodes],
+                    [_place(node, self._layers) for node in nodes],
                     "openvino",
                     f"OpenVINO {version}",
                     run_times=[self._times[number] for number in group],
@@ -106,13 +106,15 @@ class CompiledModelProfiler:
             runner.deactivate()
 
 
-def _place(node: ExecutedNode, layer: Layer | None) -> ExecutedNode:
+def _place(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
     """Return a node with the tensors between layers, and the operators that it was built from."""
+    layer = layers.get(node.name)
     if layer is None:
         return evolve(node, origins=[node.name])
+    inputs = {each.name for each in layers.values() if each.kind == "Input"}
     return evolve(
         node,
-        reads=[f"{_PREFIX}{name}" for name in layer.reads],
+        reads=[name if name in inputs else f"{_PREFIX}{name}" for name in layer.reads],
         makes=[f"{_PREFIX}{node.name}"],
         origins=list(layer.names),
     )

@@ -18,6 +18,9 @@ HOST, DEVICE, LAUNCH = "host", "device", "launch"
 device.
 """
 
+_DISTURBED = 1.1
+"""How many times as long a run takes as its parts, in the median, on a machine that is busy."""
+
 MOST_RUNS = 50
 """Profiled runs of one set of shapes: 50 runs of 135 nodes are 4 MB of events."""
 
@@ -122,9 +125,23 @@ class ExecutionProfile:
         return sum(node.time for node in self.nodes)
 
     @property
+    def outside_time(self) -> float | None:
+        """The median of the time of a run outside of its nodes; None if runs were not measured."""
+        if not self.run_times:
+            return None
+        return median(time - inside for time, inside in zip(self.run_times, self._times_inside()))
+
+    @property
     def run_time(self) -> float:
-        """The median time of a profiled run; the sum over nodes if it was not measured."""
-        return median(self.run_times) if self.run_times else self.node_time
+        """The time of a profiled run: of its nodes, and outside of them. That is the median of the
+        runs, unless other programs interrupted most of them.
+        """
+        return self.node_time + (self.outside_time or 0.0)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether runs took much longer than their parts usually take: the machine was busy."""
+        return bool(self.run_times) and median(self.run_times) > _DISTURBED * self.run_time
 
     @property
     def plain_time(self) -> float | None:
@@ -138,12 +155,12 @@ class ExecutionProfile:
         if self.plain_time is None or not events or not self.run_times:
             return 0.0
         added = max(min(self.run_times) - min(self.plain_times), 0.0)
-        outside = [time - inside for time, inside in zip(self.run_times, self._times_inside())]
-        return min(added, max(min(outside, default=0.0), 0.0)) / events
+        return min(added, max(self.outside_time or 0.0, 0.0)) / events
 
     def _times_inside(self) -> list[float]:
         """Return the time of all nodes in each run."""
-        return [sum(times) for times in zip(*(node.times for node in self.nodes))]
+        inside = [sum(times) for times in zip(*(node.times for node in self.nodes))]
+        return inside or [0.0] * len(self.run_times)
 
     @property
     def runs(self) -> int:

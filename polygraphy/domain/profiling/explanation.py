@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 
 from attrs import evolve, frozen
 
@@ -12,8 +13,10 @@ from polygraphy.domain.profiling.table import (
     NODES,
     OUTSIDE,
     ProfileTable,
+    Side,
     TimeRow,
     profile_table,
+    time_text,
 )
 from polygraphy.domain.tensors.naming import count_text, join_words
 
@@ -23,6 +26,9 @@ _MOST_CAUSES = 3
 _NOTABLE = 0.2
 """Share of the difference above which a cause in the other direction is named."""
 _OP_COUNT = 3
+_SIGMAS = 3.0
+_ERROR_OF_MEDIAN = 1.86
+"""Standard error of the median of normal values, by their median distance from it: 1.48 x 1.25."""
 
 
 @frozen
@@ -57,15 +63,21 @@ def explain_difference(table: ProfileTable) -> str:
     """Return the sentence about the first and the last profile of a table."""
     first, last = table.sides[0], table.sides[-1]
     one, two = (first.runner, last.runner) if first.runner != last.runner else ("A", "B")
-    difference = last.time - first.time
-    if abs(difference) <= 3 * (first.spread + last.spread) or not first.time or not last.time:
+    times = first.time, last.time
+    limit, condition = _uncertainty(first, last), ""
+    is_busy = first.is_disturbed or last.is_disturbed
+    if is_busy or (first.microseconds is None) != (last.microseconds is None):
+        times = first.profiled, last.profiled
+        limit, condition = _uncertainty_of_rows(table), " by the sum of its parts"
+    difference = times[1] - times[0]
+    if abs(difference) <= limit or not all(times):
         return (
             f"{one} and {two} take equally long: the difference of {time_text(abs(difference))} is"
             " within the spread of the runs."
         )
     is_slower = difference > 0
-    ratio = last.time / first.time if is_slower else first.time / last.time
-    start = f"{two} is {ratio:.2f} times as {'slow' if is_slower else 'fast'} as {one}"
+    ratio = times[1] / times[0] if is_slower else times[0] / times[1]
+    start = f"{two} is {ratio:.2f} times as {'slow' if is_slower else 'fast'} as {one}{condition}"
     causes = find_causes(table)
     sign = 1 if is_slower else -1
     same = sorted(
@@ -100,6 +112,22 @@ def explain_difference(table: ProfileTable) -> str:
     return f"{sentence}."
 
 
+def _uncertainty(first: Side, last: Side) -> float:
+    """Return three standard errors of the difference of two medians, by the spread of the runs."""
+    squares = sum(each.spread**2 / max(each.runs, 1) for each in (first, last))
+    return _SIGMAS * _ERROR_OF_MEDIAN * sqrt(squares)
+
+
+def _uncertainty_of_rows(table: ProfileTable) -> float:
+    """Return the same from the spread of the rows, which other programs disturb less."""
+    squares = 0.0
+    for at in (0, -1):
+        runs = max(table.sides[at].runs, 1)
+        rows = [row.cells[at].spread for row in table.rows if row.kind != OUTSIDE]
+        squares += sum(value**2 for value in rows) / runs
+    return _SIGMAS * _ERROR_OF_MEDIAN * sqrt(squares)
+
+
 def _verb(cause: Cause) -> str:
     return "takes" if cause.rows == 1 else "take"
 
@@ -109,15 +137,17 @@ def find_causes(table: ProfileTable) -> list[Cause]:
     together if the same operators ran as the same others.
     """
     causes = []
-    kinds: dict[tuple[str, str], list[TimeRow]] = {}
+    kinds: dict[tuple[frozenset[str], frozenset[str]], list[TimeRow]] = {}
     for row in table.rows:
         if row.kind == INSERTED:
             causes.append(_inserted_cause(row))
         elif row.kind == OUTSIDE:
             causes.append(Cause(OUTSIDE, "the time outside nodes", row.difference))
         elif row.is_significant:
-            kinds.setdefault((_main_op(row, 0), _main_op(row, -1)), []).append(row)
-    for (before, after), rows in kinds.items():
+            key = frozenset(row.cells[0].executed), frozenset(row.cells[-1].executed)
+            kinds.setdefault(key, []).append(row)
+    for rows in kinds.values():
+        before, after = _operators(rows[0], 0), _operators(rows[0], -1)
         difference = sum(row.difference for row in rows)
         causes.append(Cause(NODES, _rows_in_words(rows, before, after), difference, len(rows)))
     return causes
@@ -126,15 +156,15 @@ def find_causes(table: ProfileTable) -> list[Cause]:
 def _inserted_cause(row: TimeRow) -> Cause:
     cell = max(row.cells[0], row.cells[-1], key=lambda each: each.time)
     ops = sorted(set(cell.executed), key=cell.executed.count, reverse=True)
-    words = [count_text(cell.executed.count(op), f"inserted {op}") for op in ops[:_OP_COUNT]]
+    words = [count_text(cell.executed.count(op), f"inserted {op} node") for op in ops[:_OP_COUNT]]
     return Cause(
         INSERTED, join_words(words) or "inserted nodes", row.difference, len(cell.executed)
     )
 
 
-def _main_op(row: TimeRow, side: int) -> str:
+def _operators(row: TimeRow, side: int) -> str:
     """Return the executed operators of a row, each once; empty if it ran none."""
-    return "+".join(dict.fromkeys(row.cells[side].executed))
+    return ", ".join(dict.fromkeys(row.cells[side].executed))
 
 
 def _rows_in_words(rows: Sequence[TimeRow], before: str, after: str) -> str:
@@ -145,12 +175,3 @@ def _rows_in_words(rows: Sequence[TimeRow], before: str, after: str) -> str:
     if before == after or not (before and after):
         return what
     return f"{what} ({before} in the first run, {after} in the second)"
-
-
-def time_text(microseconds: float) -> str:
-    """Return a time in words, with three digits: ``12.3 us``, ``1.23 ms``."""
-    for unit, size in (("us", 1.0), ("ms", 1e3), ("s", 1e6)):
-        value = microseconds / size
-        if abs(value) < 999.5 or unit == "s":
-            return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
-    raise AssertionError

@@ -109,7 +109,7 @@ class _Joining:
         known = set(self.makers) | set(self.model.inputs)
         names: dict[str, str] = {}
         by_name = {node.name: node for node in self.nodes if node.name}
-        for index, executed in enumerate(self.executed):
+        for executed in self.executed:
             for name in (*executed.reads, *executed.makes):
                 if name not in known and name.startswith(_PREFIX_OF_CASTS):
                     plain = name[len(_PREFIX_OF_CASTS) :]
@@ -118,7 +118,10 @@ class _Joining:
                         plain = counted[1]
                     if plain in known:
                         names[name] = plain
-            if not executed.makes or any(name in known for name in executed.makes):
+        self._resolve_sources(known, names)
+        for index, executed in enumerate(self.executed):
+            made = executed.makes[:1]
+            if not made or made[0] in names or any(name in known for name in executed.makes):
                 continue
             tensor = self._tensor_of_blocked(executed)
             twin = by_name.get(executed.name)
@@ -140,9 +143,11 @@ class _Joining:
         computes the activation after that.
         """
         match = _BLOCKED.match(executed.name)
-        if match is None or match[1] not in self.makers:
+        tensor = "" if match is None else match[1]
+        if tensor not in self.makers:
+            tensor = tensor.removeprefix(_PREFIX_OF_CASTS)
+        if tensor not in self.makers:
             return None
-        tensor = match[1]
         if executed.op.rpartition(".")[2] != "Conv" or len(executed.reads) < _OPERANDS_WITH_SUM:
             return tensor
         total = self._next_of(tensor, {"Add", "Sum"})
@@ -187,14 +192,18 @@ class _Joining:
                 if tensor is not None and tensor in known:
                     names[name] = tensor
 
-    def _resolve_by_conversions(self, known: set[str], names: dict[str, str]) -> None:
-        """A tensor that a conversion makes a known one from, or of a known one, is that one."""
+    def _resolve_sources(self, known: set[str], names: dict[str, str]) -> None:
+        """Take what a conversion computes a tensor of the model from for that tensor."""
         for node in reversed(self.executed):
             if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
                 target = names.get(node.makes[0], node.makes[0])
                 source = node.reads[0]
                 if target in known and source not in known:
                     names.setdefault(source, target)
+
+    def _resolve_by_conversions(self, known: set[str], names: dict[str, str]) -> None:
+        """Take what a conversion computes from a tensor of the model for that tensor."""
+        self._resolve_sources(known, names)
         for node in self.executed:
             if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
                 source = names.get(node.reads[0], node.reads[0])
@@ -296,8 +305,9 @@ class _Joining:
             if index not in owner
         }
         unmatched = sum(
-            index not in by_origin and known.isdisjoint((*made[index], *read[index]))
-            for index in range(len(self.executed))
+            known.isdisjoint((*made[index], *read[index]))
+            and self.executed[index].op.rpartition(".")[2] not in _CONVERSIONS
+            for index in inserted
         )
         return Join(groups, sorted(inserted), gone, unmatched)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -136,6 +137,7 @@ class Side:
         removed: how many nodes an optimization removed.
         gone: the names of the nodes that were folded or removed.
         notes: what is not known, or was left out, a sentence each.
+        is_disturbed: whether the machine was busy.
     """
 
     runner: str
@@ -150,6 +152,7 @@ class Side:
     removed: int
     gone: Sequence[str] = ()
     notes: Sequence[str] = ()
+    is_disturbed: bool = False
 
     @property
     def time(self) -> float:
@@ -203,6 +206,15 @@ def _with_error(row: TimeRow, errors: Mapping[str, float]) -> TimeRow:
     return evolve(row, error=errors[worst], tensor=worst)
 
 
+def time_text(microseconds: float) -> str:
+    """Return a time in words, with three digits: ``12.3 us``, ``1.23 ms``."""
+    for unit, size in (("us", 1.0), ("ms", 1e3), ("s", 1e6)):
+        value = microseconds / size
+        if abs(value) < 999.5 or unit == "s":
+            return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
+    raise AssertionError
+
+
 def profile_table(
     profiles: Sequence[ExecutionProfile], model: ModelNodes | None = None
 ) -> ProfileTable:
@@ -245,6 +257,11 @@ def _side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
             "Times of nodes on the device are those of launching kernels, because the profile has"
             " no events of the device."
         )
+    if profile.is_disturbed:
+        notes.append(
+            f"The machine was busy: a run took {time_text(median(profile.run_times))} in the"
+            f" median, and its parts {time_text(profile.run_time)}."
+        )
     reasons = Counter(join.gone.values())
     return Side(
         profile.runner,
@@ -259,6 +276,7 @@ def _side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
         reasons["removed"],
         [model.nodes[index].name for index in sorted(join.gone)],
         notes,
+        profile.is_disturbed,
     )
 
 
@@ -351,11 +369,7 @@ def _other_rows(
     else:
         rows += _executed_rows(profiles)
     outside = [
-        (
-            Cell(profile.run_time - profile.node_time, spread(profile.run_times))
-            if profile.run_times
-            else Cell()
-        )
+        (Cell(profile.outside_time, spread(profile.run_times)) if profile.run_times else Cell())
         for profile in profiles
     ]
     if any(cell.microseconds is not None for cell in outside):

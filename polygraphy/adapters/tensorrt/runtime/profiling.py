@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from polygraphy import mod
 from polygraphy.adapters.tensorrt.describe.describe_engine import layer_information
 from polygraphy.adapters.tensorrt.describe.layer_times import layer_nodes
+from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module, trt
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.profiling.execution import ExecutionProfile
-
-trt = mod.lazy_import("tensorrt")
 
 if TYPE_CHECKING:
     from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
@@ -27,7 +25,7 @@ class EngineProfiler:
         """Take an active runner."""
         self._runner = runner
         self._layers = layer_information(runner.engine, runner.context)
-        self._recorder = _recorder_class(trt.__name__)()
+        self._recorder = _recorder_class(ModuleKey(tensorrt_module()))()
         self._runs: list[dict[str, float]] = []
         self._times: list[float] = []
 
@@ -72,13 +70,15 @@ class EngineProfiler:
         """Do nothing: the context belongs to the runner."""
 
 
-@cache
-def _recorder_class(module: str) -> Any:
-    class Recorder(trt.IProfiler):  # type: ignore[misc]
+@lru_cache(maxsize=8)
+def _recorder_class(key: ModuleKey) -> Any:
+    base: Any = key.module.IProfiler
+
+    class Recorder(base):  # type: ignore[misc]
         """Adds up the milliseconds of each layer."""
 
         def __init__(self) -> None:
-            trt.IProfiler.__init__(self)
+            base.__init__(self)
             self.times: dict[str, float] = {}
 
         def report_layer_time(self, layer_name: str, ms: float) -> None:

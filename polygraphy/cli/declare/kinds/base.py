@@ -407,7 +407,6 @@ class OptionalInteger(Integer):
         self.without_word = without_word
 
     def parse(self, words: Sequence[str]) -> int:
-        """Return the number."""
         value = super().parse(words) if words else self.without_word
         if value > self.maximum:
             raise BadValue(f"{value} is more than {self.maximum:g}")
