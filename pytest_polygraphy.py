@@ -233,7 +233,7 @@ def pytest_runtest_makereport(
         own = [entry.lineno + 1 for entry in raised.traceback if Path(entry.path) == item.path]
         where = f"{report.nodeid.partition('::')[0]}:{own[-1]}: " if own else ""
         kind = type(raised.value).__name__
-        report.longrepr = f"{where}{kind}: {raised.value}"
+        report.longrepr = _printable(f"{where}{kind}: {raised.value}")
     return report
 
 
@@ -261,7 +261,14 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if lines:
         terminalreporter.section("polygraphy")
         for line in lines:
-            terminalreporter.line(line)
+            terminalreporter.line(_printable(line))
+
+
+def _printable(text: str) -> str:
+    """Return a text without control characters and commands to GitHub's runner."""
+    from polygraphy.logger.sinks import plain
+
+    return plain(text)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -280,7 +287,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     base = metafunc.definition.path.parent if marker else config.rootpath
     models = [_matching(base, str(pattern)) for pattern in patterns]
     every = list(dict.fromkeys(path for paths in models for path in paths))
-    metafunc.parametrize("onnx_model", every, ids=[str(p.relative_to(base)) for p in every])
+    ids = [_printable(str(path.relative_to(base))) for path in every]
+    metafunc.parametrize("onnx_model", every, ids=ids)
 
 
 def _is_own(metafunc: pytest.Metafunc) -> bool:

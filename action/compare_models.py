@@ -22,7 +22,7 @@ from polygraphy.logger.sinks import plain
 from polygraphy.python_command import safe_command
 
 _POINTER = b"version https://git-lfs"
-_PASSED = ("passed", "new", "removed", "unchanged", "not fetched")
+_PASSED = ("passed", "new", "removed", "unchanged")
 
 
 def setting(name: str, default: str = "") -> list[str]:
@@ -116,10 +116,13 @@ class Comparing:
         if not now.is_file():
             return "error", "git lists it, but it is not a file of the checkout."
         known = before is not None and before.exists()
-        if is_pointer(now) or (before is not None and known and is_pointer(before)):
-            return "not fetched", "A pointer of Git LFS: check out with lfs: true."
+        pointers = [path for path in (now, before if known else None) if path and is_pointer(path)]
+        if pointers:
+            return self._pointer_row(pointers)
         if before is None:
             said = "There is no base to compare with: check out with fetch-depth: 0."
+            if setting("BASE") and not self._compares_backends():
+                return "error", said
             verdict, summary = self._run(name, [])
             return verdict, f"{said} {summary}"
         if not known:
@@ -132,9 +135,14 @@ class Comparing:
                 return "error", "The model of the base does not run."
             return self._run(name, ["--load-outputs", saved])
 
+    def _pointer_row(self, pointers: list[Path]) -> tuple[str, str]:
+        if len({path.read_bytes() for path in pointers}) < len(pointers):
+            return "unchanged", "The Git LFS pointer file is that of the base."
+        return "not fetched", "A pointer of Git LFS: check out with lfs: true."
+
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
         stem = self._stem(name)
-        compares = bool(saved) or len([word for word in self._backends if word in _FLAGS]) > 1
+        compares = bool(saved) or self._compares_backends()
         words = [name, *self._backends, *self._data, *saved]
         words += self._tolerance if compares else []
         for extension in _REPORTS:
@@ -148,6 +156,9 @@ class Comparing:
         if code and verdict in _PASSED:
             return "error", f"It ended with exit code {code}: see the log of the step. {summary}"
         return verdict, summary
+
+    def _compares_backends(self) -> bool:
+        return len([word for word in self._backends if word in _FLAGS]) > 1
 
     def _stem(self, name: str) -> str:
         """Return the path of a model's reports without extension, of which none exists."""
@@ -202,7 +213,7 @@ def compared_models() -> list[tuple[str, str, str]]:
     Raises:
         StepError: git cannot tell which models there are.
     """
-    git("rev-parse", "--verify", "HEAD")
+    git("cat-file", "-e", "HEAD^{commit}")
     report = Path((setting("REPORT") or ["polygraphy-report"])[0])
     report.mkdir(parents=True, exist_ok=True)
     patterns = setting("MODELS", "*.onnx")

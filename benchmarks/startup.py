@@ -5,12 +5,14 @@
 Uses the `polygraphy` that is installed beside the running interpreter; measure an installed
 package, not an editable one, whose import hook alone costs milliseconds. Packages are compiled
 first, as pip does when it installs them. With POLYGRAPHY_NVIDIA_PYTHON naming an interpreter that
-has NVIDIA's tool, that is measured in the same run.
+has NVIDIA's tool, that is measured in the same run, and imports of published modules are measured
+beside its imports, in CPU time: they must take at most 1.1 times as long.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -59,6 +61,28 @@ def seconds(command: list[str], folder: Path) -> float:
     return time.perf_counter() - start
 
 
+IMPORTS = ("polygraphy.backend.onnxrt", "polygraphy.backend.trt", "polygraphy.comparator")
+
+
+def cpu_seconds(command: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def measure_imports(python: Path, other: Path) -> None:
+    """Print the CPU time of imports with both tools, measured in turns."""
+    print(f"{'import':40} {'median ms':>10} {'NVIDIA':>10} {'ratio':>7}")
+    for module in IMPORTS:
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(RUNS + 1):
+            for taken, interpreter in zip(times, (python, other)):
+                taken.append(cpu_seconds([str(interpreter), "-c", f"import {module}"]))
+        ours, theirs = (statistics.median(taken[1:]) for taken in times)
+        print(f"{module:40} {ours * 1e3:10.1f} {theirs * 1e3:10.1f} {ours / theirs:7.2f}")
+
+
 def commands_of(interpreter: Path) -> dict[str, list[str]]:
     script = str(interpreter.parent / "polygraphy")
     return {
@@ -92,6 +116,8 @@ def main() -> None:
     for label, median in medians.items():
         floor = "raw script" if "identity" in label else "python -c pass"
         print(f"{label:40} {median * 1e3:10.1f} {median / medians[floor]:7.2f}  {floor}")
+    if other:
+        measure_imports(python, Path(other))
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ def assert_outputs_match(
     shapes: Shapes | None = None,
     seeds: int = 3,
     steps: int | None = None,
+    first_model: str | Path | None = None,
 ) -> None:
     """Assert that a model gives the same in several backends.
 
@@ -93,6 +94,8 @@ def assert_outputs_match(
         seeds: how many sets of data are generated.
         steps: how often a model with states is run, each backend on its own states (default: its
             states are inputs like others).
+        first_model: the path of an ONNX model that runs the first step, if prompt and decoding are
+            two files.
 
     Raises:
         OutputsDiffer: they do not.
@@ -105,11 +108,16 @@ def assert_outputs_match(
                 "A comparison requires at least two backends.", hint="Choose a different path."
             )
         )
-    data = _Data(inputs, shapes, 1, seeds, steps)
+    if first_model is not None and steps is None:
+        raise _short(UsageError("first_model requires steps.", hint="Add steps=8."))
+    data = _Data(inputs, shapes, 1, seeds, steps, None if first_model is None else str(first_model))
     with _quietly(), _at_hand(model, data) as path:
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
-        runners = [_runner(path, each, words) for each, words in zip(listed, flags)]
+        more = data.step_flags()
+        runners = [
+            _runner(path, each, words and [*words, *more]) for each, words in zip(listed, flags)
+        ]
         recorder, verdicts, _ = _run_and_compare(runners, data, None, rtol, atol)
         if not verdicts:
             command = data.command(path, [*chain.from_iterable(flags)]) if all(flags) else ""
@@ -233,18 +241,31 @@ class _Data:
         seed: int,
         count: int,
         steps: int | None = None,
+        first_model: str | None = None,
     ) -> None:
         single = isinstance(inputs, Mapping)
         self.inputs = [inputs] if single else None if inputs is None else list(inputs)
         self._shapes = dict(shapes or {})
         self._seed, self._count, self._steps = seed, count, steps
+        self._first_model = first_model
         self.file = self.model = ""
 
     def loader(self) -> Any:
         """Return what makes the data."""
         if self._steps is None:
             return self._single_loader(self._count)
-        return StepLoader(self.model, steps=self._steps, data_loader=self._single_loader(1))
+        return StepLoader(
+            self.model,
+            steps=self._steps,
+            data_loader=self._single_loader(1),
+            first_model=self._first_model,
+        )
+
+    def step_flags(self) -> list[str]:
+        """Return the options by which runners have the model of the first step."""
+        if self._first_model is None:
+            return []
+        return ["--steps", f"{self._steps}", "--first-model", self._first_model]
 
     def _single_loader(self, count: int) -> Any:
         if self.inputs is not None:
@@ -268,6 +289,8 @@ class _Data:
             data = {name: value for name, value in data.items() if value != 1}
         if self._steps is not None:
             data["steps"] = self._steps
+        if self._first_model is not None:
+            data["first_model"] = self._first_model
         return command_line("run", {"model_file": path}, flags, data, *more)
 
 
@@ -335,14 +358,14 @@ def _runner(path: str, backend: str | Runner, flags: Sequence[str] = ()) -> Runn
     """Return what runs a model, from a program as the command line makes it."""
     if not isinstance(backend, str):
         return backend
-    from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import render_list
 
     words = [path, *(flags or _flags(backend))]
     try:
-        command = load("run").extend(flags_in(words))
+        command = load_command("run").extend(flags_in(words))
         made = command.program(parse(command, words)).context
     except CommandLineError as error:
         raise UsageError(f"Backend {backend!r}: {error}") from error

@@ -131,9 +131,9 @@ def _heard() -> AbstractContextManager[None]:
     path = os.environ.get(FAULTS_VARIABLE)
     if path is None:
         return nullcontext()
-    from polygraphy.adapters.report.faults import faults_written
+    from polygraphy.adapters.report.faults import write_faults
 
-    return faults_written(path)
+    return write_faults(path)
 
 
 def _command_of(docstring: str) -> str:

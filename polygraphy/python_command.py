@@ -8,6 +8,7 @@ an interpreter calls `safe_command`.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SAFE_PATH", "safe_command"]
+__all__ = ["SAFE_PATH", "ignore_empty_paths", "safe_command"]
 
 SAFE_PATH = "import sys; sys.path[:] = filter(None, sys.path); "
 """Code that removes the current folder from the import path, for ``python -c``, where it is the
@@ -44,6 +45,21 @@ def safe_command(command: Sequence[str]) -> list[str]:
     if words[0] == "-c":
         return [interpreter, "-c", code + words[1], *words[2:]]
     return [interpreter, "-c", code + _SCRIPT, *words]
+
+
+def ignore_empty_paths() -> None:
+    """Remove empty elements of PYTHONPATH, which Python reads as the current folder, for this
+    process and those that it starts: ``PYTHONPATH=$PYTHONPATH:/opt/x`` has one if the variable was
+    empty, and nobody named a folder.
+    """
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    named = [path for path in paths if path]
+    if len(named) == len(paths) or not named:
+        return
+    os.environ["PYTHONPATH"] = os.pathsep.join(named)
+    folder = str(Path.cwd())
+    if folder not in map(os.path.abspath, named):
+        sys.path[:] = [path for path in sys.path if path != folder]
 
 
 def _root() -> str:

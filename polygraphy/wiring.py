@@ -55,6 +55,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
         "failure_program": "polygraphy.codegen.failure_programs:failure_program",
         "failure_text": "polygraphy.adapters.onnx.run.failure_folders:failure_text",
+        "find_code_tensors": "polygraphy.adapters.onnx.edit.code_tensors:find_code_tensors",
         "find_quantized_operands": "polygraphy.adapters.onnx.edit.quantising:quantised_operands",
         "find_violations": "polygraphy.adapters.onnx.lint.node_checks:find_violations",
         "graph_with_weights": "polygraphy.adapters.onnx.edit.copying:graph_with_weights",
@@ -108,6 +109,9 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "describe_file/onnx": "polygraphy.adapters.onnx.describe.reading:describe_file",
         "describe_file/tensorflow": "polygraphy.adapters.tensorflow.reading:describe_file",
         "describe_file/tensorrt": "polygraphy.adapters.tensorrt.plan.reader:describe_file",
+        "find_quantized_tensors": (
+            "polygraphy.adapters.onnx.describe.quantized:find_quantized_tensors"
+        ),
         "load_onnx": "polygraphy.adapters.onnx.storage.model:load_onnx",
         "ModelReports": "polygraphy.adapters.console.models.reports:LogModelReports",
         "ModelTrial/onnx": "polygraphy.adapters.onnx.run.reference:ReferenceTrial",
@@ -160,6 +164,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "load_profiles": "polygraphy.adapters.files.small.profiles:load_profiles",
         "load_tactic_replays": "polygraphy.adapters.files.small.debug_replays:load_tactic_replays",
         "mirror_folder": "polygraphy.adapters.files.small.work_files:mirror_folder",
+        "move_into_folder": "polygraphy.adapters.files.small.work_files:move_into_folder",
         "open_spool": "polygraphy.adapters.files.small.spool:open_spool",
         "path_exists": "polygraphy.adapters.files.small.work_files:path_exists",
         "read_matches": "polygraphy.adapters.files.small.match_files:read_matches",
@@ -168,7 +173,6 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "remove_path": "polygraphy.adapters.files.small.work_files:remove_path",
         "save_debug_replay": "polygraphy.adapters.files.small.debug_replays:save_debug_replay",
         "save_profiles": "polygraphy.adapters.files.small.profiles:save_profiles",
-        "sort_away": "polygraphy.adapters.files.small.work_files:sort_away",
         "start_label": "polygraphy.adapters.files.small.work_files:start_label",
         "temporary_path": "polygraphy.adapters.files.small.work_files:temporary_path",
         "write_matches": "polygraphy.adapters.files.small.match_files:write_matches",

@@ -8,7 +8,7 @@ from typing import Any, Union
 
 from polygraphy.cli.backends.built_in import flag_of
 from polygraphy.cli.commands.command import Command
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
 from polygraphy.cli.declare.kinds import Ordered
 from polygraphy.cli.declare.kinds.base import Repeated
@@ -26,17 +26,17 @@ def command_line(command: str, *parts: Part) -> str:
 
 
 def command_words(command: str, *parts: Part) -> list[str]:
-    """Return the words of a command line behind the name of the command; none if no command line
-    can say this.
+    """Return the words of a command line after the command's name; empty if no command line can
+    express the options.
     """
     values = [part for part in parts if isinstance(part, Mapping)]
     typed = [word for part in parts if not isinstance(part, Mapping) for word in part]
     if command not in COMMANDS:
         return []
-    loaded = load(command).extend({*_backend_flags(values), *flags_in(typed)})
+    loaded = load_command(command).extend({*_backend_flags(values), *flags_in(typed)})
     rows = {row.name: row for row in loaded.options}
     if any(name not in rows for each in values for name in each):
-        loaded = load(command).extend()
+        loaded = load_command(command).extend()
         rows = {row.name: row for row in loaded.options}
     arguments: list[str] = []
     options: list[str] = []
@@ -63,15 +63,13 @@ def command_words(command: str, *parts: Part) -> list[str]:
             elif expected.setdefault(name, words) != words:
                 return []
     line = [*arguments, *options]
-    return line if _says(loaded, line, expected, has_typed=bool(typed)) else []
+    return line if _sets_exactly(loaded, line, expected, has_typed=bool(typed)) else []
 
 
-def _says(
+def _sets_exactly(
     command: Command, line: Sequence[str], expected: Mapping[str, Sequence[Any]], *, has_typed: bool
 ) -> bool:
-    """Return whether a command line is valid, and sets these options, and no others unless somebody
-    typed them.
-    """
+    """Return whether a command line is valid, and sets these options and no others."""
     try:
         given = parse(command, line).given
     except (BadValue, CommandLineError, HelpRequested):
@@ -85,7 +83,7 @@ def _says(
 
 
 def _backend_flags(values: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the flags of the backends that take part."""
+    """Return the flags of the selected backends."""
     entries = (
         entry for each in values for key in ("runners", "parties") for entry in each.get(key, ())
     )
@@ -96,5 +94,5 @@ def _backend_flags(values: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _path(value: Any) -> Any:
-    """Return the path of a file, which is not taken for a flag."""
+    """Return a path in a form that is not taken for a flag."""
     return f"./{value}" if isinstance(value, str) and value.startswith("-") else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load_command, members, top_level
 from polygraphy.cli.declare.option import options_of
 from polygraphy.cli.help import description_of
 from polygraphy.cli.shared.log import LogOptions
@@ -59,8 +59,8 @@ _BASH_GROUP = """\
 """
 
 
-def script(shell: str) -> str:
-    """Return what a shell has to read to complete commands, options and their choices."""
+def completion_script(shell: str) -> str:
+    """Return the script with which a shell completes commands, options and choices."""
     if shell == "fish":
         return _fish()
     bash = _bash()
@@ -68,7 +68,7 @@ def script(shell: str) -> str:
 
 
 def _options(command: str) -> list[tuple[list[str], list[str], str]]:
-    """Return the options of a command: spellings, choices (if they are a short list), and text."""
+    """Return the options of a command: spellings, choices (if there are few) and help."""
     options: list[tuple[list[str], list[str], str]] = [
         (["-h", "--help"], [], "Show this text and exit.")
     ]
@@ -86,9 +86,9 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
 
 
 def _choices_of(command: str) -> dict[str, list[str]]:
-    """Return the words that options take whose help has a name for them, by flag."""
+    """Return the words that options take, by flag, where the help names them as a list."""
     found = {}
-    for row in load(command).options:
+    for row in load_command(command).options:
         kind = getattr(row.kind, "value", row.kind)  # Of values per name, that of one.
         if kind.choices:
             found.update({flag: [*kind.choices] for flag in row.flags})
@@ -96,7 +96,7 @@ def _choices_of(command: str) -> dict[str, list[str]]:
 
 
 def _leading() -> list[str]:
-    """Return the options that may stand before a command."""
+    """Return the options that may come before a command."""
     return [flag for row in options_of(LogOptions) for flag in row.flags]
 
 

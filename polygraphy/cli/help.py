@@ -31,25 +31,25 @@ def description_of(name: str) -> Description:
     from polygraphy.mod.plugins import BACKENDS, are_installed
 
     if name == _EXTENSIBLE and are_installed(BACKENDS):
-        from polygraphy.cli.commands.listing import load
+        from polygraphy.cli.commands.listing import load_command
 
-        return describe(load(name).extend())
+        return describe(load_command(name).extend())
     try:
         descriptions: dict[str, Description] = import_module(
             "polygraphy.cli.described"
         ).DESCRIPTIONS
     except ImportError:
-        from polygraphy.cli.commands.listing import load
+        from polygraphy.cli.commands.listing import load_command
 
-        return describe(load(name))
+        return describe(load_command(name))
     return descriptions[name]
 
 
 def all_described() -> dict[str, Description]:
     """Return what the help of each command says, from the declarations of this package alone."""
-    from polygraphy.cli.commands.listing import COMMANDS, load
+    from polygraphy.cli.commands.listing import COMMANDS, load_command
 
-    return {name: describe(load(name)) for name in COMMANDS}
+    return {name: describe(load_command(name)) for name in COMMANDS}
 
 
 def write_descriptions(folder: object) -> None:

@@ -11,12 +11,13 @@ from polygraphy import __version__
 from polygraphy.cli.commands.listing import (
     COMMANDS,
     GROUPS,
-    find,
     members,
+    split_command,
     split_leading,
     top_level,
 )
 from polygraphy.cli.declare.errors import CommandLineError
+from polygraphy.python_command import ignore_empty_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     exits by itself.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    ignore_empty_paths()
     try:
         return _dispatch(words)
     except CommandLineError as error:
@@ -119,16 +121,16 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _run(name: str, rest: list[str], leading: list[str]) -> int:
-    from polygraphy.cli.commands.listing import load
-    from polygraphy.cli.declare.errors import forget_what_was_said
+    from polygraphy.cli.commands.listing import load_command
+    from polygraphy.cli.declare.errors import forget_messages
     from polygraphy.cli.declare.option import flags_in, with_options
     from polygraphy.cli.parser import HelpRequested, parse
     from polygraphy.cli.shared.paths import check_read
     from polygraphy.codegen.source import quote_command
 
-    forget_what_was_said()
+    forget_messages()
     try:
-        command = load(name)
+        command = load_command(name)
         if leading:
             rest = with_options(rest, leading, command.options)
         command = command.extend(flags_in(rest))
@@ -178,7 +180,7 @@ def save(source: str, path: str) -> None:
 
     pretty = format_source(source)
     if path == "-":
-        sys.stdout.write(pretty)
+        sys.stdout.write(_without_commands(pretty))
         return
     _refuse_to_overwrite_edits(path, pretty)
     from polygraphy.ports.storage import write_text
@@ -224,7 +226,7 @@ def _regenerate(program: str) -> str | None:
     from contextlib import redirect_stderr
     from pathlib import Path
 
-    from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
     from polygraphy.codegen.render import format_source
@@ -233,10 +235,10 @@ def _regenerate(program: str) -> str | None:
     try:
         lines = (ast.get_docstring(ast.parse(program)) or "").splitlines()
         words = shlex.split(lines[-1] if lines else "")
-        name, rest = find(words[1:])
+        name, rest = split_command(words[1:])
         if words[0] != "polygraphy" or name not in COMMANDS:
             return None
-        command = load(name).extend(flags_in(rest))
+        command = load_command(name).extend(flags_in(rest))
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
             return format_source(command.render(parse(command, rest), quote_command(words)))
     except Exception:  # Whatever a person wrote there, it is nothing that we can make again.
@@ -276,6 +278,17 @@ def _warn_about_unused(values: Values, source: str, render: Callable[[Values], s
     warn_idle(unused, ", because nothing in this program uses it")
 
 
+def _without_commands(program: str) -> str:
+    """Return a program in which no string is a command to GitHub's runner, in its jobs: the escapes
+    are those of Python, so that it does the same.
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return program
+    from polygraphy.logger.sinks import without_commands
+
+    return without_commands(program)
+
+
 def _without_script(words: list[str]) -> list[str]:
     """Leave out the option that saves the program: it says nothing about what the program does."""
     kept = list(words)
@@ -297,11 +310,11 @@ def _show(text: str) -> int:
 
 
 def _show_completion(words: list[str]) -> int:
-    from polygraphy.cli.completion import SHELLS, script
+    from polygraphy.cli.completion import SHELLS, completion_script
 
     if len(words) != 1 or words[0] not in SHELLS:
         raise CommandLineError(f"--completion must be one of {', '.join(SHELLS)}.")
-    return _show(script(words[0]))
+    return _show(completion_script(words[0]))
 
 
 def _show_help(name: str, *, is_short: bool) -> int:
@@ -326,7 +339,7 @@ def _help(words: list[str]) -> int:
         return _show(man([description_of(name) for name in COMMANDS], __version__))
     if words[0] in GROUPS and len(words) == 1:
         return _show_group(words[0], is_asked_for=True)
-    name, topic = find(words)
+    name, topic = split_command(words)
     if name not in COMMANDS:
         from polygraphy.cli.short_help import topic_help
 

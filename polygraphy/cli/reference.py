@@ -75,13 +75,24 @@ def markdown(descriptions: Sequence[Description]) -> str:
         own = [group for group in groups if group not in shared]
         others = [shared[group][0] for group in groups if group in shared]
         for group in own:
-            lines += ["", _escape_text(f"{group[0]}{_after(group)}"), "", *_bullets(group[2])]
+            lines += [
+                "",
+                _escape_text(f"{group[0]}{_title_suffix(group)}"),
+                "",
+                *_bullets(group[2]),
+            ]
         links = ", ".join(f"[{title}](#{anchor(title)})" for title in others)
         lines += ["", f"Shared options: {links}."] if links else []
     lines += ["", "## Shared options"]
     for group, (title, names) in shared.items():
         used = ", ".join(f"`{name}`" for name in names)
-        lines += ["", f"### {title}", "", _escape_text(f"Of {used}{_after(group) or '.'}"), ""]
+        lines += [
+            "",
+            f"### {title}",
+            "",
+            _escape_text(f"Of {used}{_title_suffix(group) or '.'}"),
+            "",
+        ]
         lines += _bullets(group[2])
     lines += ["", "## Exit codes", ""]
     lines += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
@@ -112,12 +123,12 @@ def man(descriptions: Sequence[Description], version: str) -> str:
         own = [group for group in groups if group not in shared]
         others = [shared[group][0] for group in groups if group in shared]
         for each in own:
-            lines += [".PP", _roff(each[0] + _after(each)), *_items(each[2])]
+            lines += [".PP", _roff(each[0] + _title_suffix(each)), *_items(each[2])]
         lines += [".PP", _roff(f"Shared options: {', '.join(others)}.")] if others else []
     lines.append(".SH SHARED OPTIONS")
     for each, (title, names) in shared.items():
         lines += [f'.SS "{_roff(title)}"']
-        lines += [_roff(f"Of {', '.join(names)}{_after(each) or '.'}")]
+        lines += [_roff(f"Of {', '.join(names)}{_title_suffix(each) or '.'}")]
         lines += _items(each[2])
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES:
@@ -127,12 +138,12 @@ def man(descriptions: Sequence[Description], version: str) -> str:
 
 
 def anchor(heading: str) -> str:
-    """Return what a link to a heading ends with, as GitHub makes it."""
+    """Return the anchor of a heading, as GitHub creates it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _after(group: Group) -> str:
-    """Return what stands behind the title of a group."""
+def _title_suffix(group: Group) -> str:
+    """Return the text after the title of a group."""
     return f": {group[1]}" if group[1] else ""
 
 

@@ -143,8 +143,8 @@ def short_help(description: Description) -> str:
 
 
 def topic_help(description: Description, topic: str) -> str:
-    """Return the help about one topic: the groups of options whose title has the word, or else the
-    options that do; empty where there is none.
+    """Return the help about one topic: matching groups, or else matching options; empty without a
+    match.
     """
     name, usage, text, groups = description
     word = topic.lower().lstrip("-")
@@ -160,7 +160,7 @@ def topic_help(description: Description, topic: str) -> str:
 
 
 def _backend_title(word: str) -> str:
-    """Return what people call the backend of a name, as titles of groups do; else the word."""
+    """Return the title of a backend by name; other words unchanged."""
     from polygraphy.cli.backends.built_in import built_in
 
     backend = built_in().get(word.replace("-", "_"))
@@ -168,7 +168,7 @@ def _backend_title(word: str) -> str:
 
 
 def topics_of(groups: tuple[Group, ...]) -> list[str]:
-    """Return the first words of the titles, each once."""
+    """Return the first words of group titles, without duplicates."""
     return list(dict.fromkeys(title.partition(" ")[0].lower() for title, _, _ in groups))
 
 

@@ -84,14 +84,14 @@ class _Imports:
         self._names: dict[str, set[str]] = {}
 
     def use(self, module: str, name: str, alias: str = "") -> Source:
-        """Return a name that the program imports from a module, under another name if given; with
-        no name, the module itself.
+        """Return the name of an import from a module, or of the module itself, and add the
+        import.
         """
         self._names.setdefault(module, set()).add(f"{name} as {alias}" if alias else name)
         return Source(alias or name or module)
 
     def lines(self) -> Source:
-        """Return the import statements: of the standard library, of others, and of this package."""
+        """Return the import statements: the standard library, other packages, this package."""
         groups: tuple[list[str], list[str], list[str]] = ([], [], [])
         for module, names in sorted(self._names.items()):
             package = module.partition(".")[0]
@@ -101,7 +101,7 @@ class _Imports:
 
 
 def _lines(module: str, names: set[str]) -> list[str]:
-    """Return the statements that import names from a module: a renamed one has its own."""
+    """Return the statements that import names from a module."""
     plain = sorted((name for name in names if name and " as " not in name), key=_import_order)
     renamed = sorted(names.difference(plain, [""]))
     whole = [f"import {module}"] if "" in names else []
@@ -110,7 +110,7 @@ def _lines(module: str, names: set[str]) -> list[str]:
 
 
 def _import_order(name: str) -> tuple[int, str]:
-    """Order names as isort does: constants, classes, functions."""
+    """Return the sort key of an imported name: constants, classes, functions, as isort sorts."""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
     return kind, name
 
@@ -207,7 +207,7 @@ def render(
 
 
 def render_list(steps: Iterable[Expression], name: str, items: Iterable[Expression]) -> str:
-    """Return statements that make a list of what expressions stand for, without a program around.
+    """Return statements that create a list of expressions, without a program around them.
 
     Args:
         steps: statements before.
@@ -242,7 +242,7 @@ def write_compiled(folder: Path) -> None:
 
 
 def finalize(value: Any) -> Source:
-    """Let a value into a program; the hook through which everything passes that a template writes.
+    """Return a value as source code; every expression of a template passes through here.
 
     Raises:
         TypeError: `value` is a bare string, or has no literal.
@@ -258,7 +258,5 @@ def finalize(value: Any) -> Source:
 
 @pass_context
 def finalize_in(context: Context, value: Any) -> Source:
-    """Let a value into a program: an expression with what it imports, anything else as `finalize`
-    does.
-    """
+    """Return a value as source code, and add the imports that an expression needs."""
     return value.written(context["use"]) if isinstance(value, Expression) else finalize(value)

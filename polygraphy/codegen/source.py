@@ -36,7 +36,7 @@ _SAFE_EXPONENT = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-])0*(\d+)$")
 
 
 def literal(value: Any) -> Source:
-    """Return the literal of a checked value: evaluating it gives an equal value of the same type.
+    """Return the literal of a value: evaluating it gives an equal value of the same type.
 
     Raises:
         TypeError: `value` is, or contains, something that has no literal.
@@ -85,7 +85,7 @@ def _mapping(values: Mapping[Any, Any]) -> str:
 
 
 def _bytes(value: int) -> str:
-    """Return whole gibibytes and mebibytes as ``2 << 30`` and ``512 << 20``."""
+    """Return a number of bytes as source, such as ``2 << 30`` for whole gibibytes."""
     for shift in (30, 20):
         count, rest = divmod(value, 1 << shift)
         if count and not rest:
@@ -318,7 +318,7 @@ class Step(Expression):
 
 
 def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a statement, or what an expression takes, with other names of steps."""
+    """Return a statement or an expression with other names of steps."""
     if isinstance(value, Markup):
         return Source(names.get(str(value), value))
     if isinstance(value, (list, tuple)):
@@ -334,10 +334,8 @@ def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
     return value
 
 
-def in_turn(first: Any, calls: Iterable[Call]) -> Any:
-    """Return calls within each other: each takes what the one before gives, and the first one
-    `first`.
-    """
+def nest_calls(first: Any, calls: Iterable[Call]) -> Any:
+    """Return nested calls: each takes the result of the one before, the innermost takes `first`."""
     for call in calls:
         first = call.of(first)
     return first

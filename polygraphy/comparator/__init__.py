@@ -8,6 +8,7 @@ from polygraphy.mod.deferred import deferred_names
 if TYPE_CHECKING:
     from polygraphy.application.compare.comparator import Comparator
     from polygraphy.application.compare.samples import Samples
+    from polygraphy.application.run.first_model import WithFirstModel
     from polygraphy.application.run.layerwise import WithUnmarked
     from polygraphy.application.run.profiling import ProfileNodes
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
@@ -54,6 +55,7 @@ __all__ = [
     "Threshold",
     "Tolerance",
     "TopKPostprocessFunc",
+    "WithFirstModel",
     "WithUnmarked",
 ]
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ _ELSEWHERE = {
     "Threshold": "polygraphy.domain.limits",
     "Tolerance": "polygraphy.domain.limits",
     "TopKPostprocessFunc": "polygraphy.domain.results.postprocess",
+    "WithFirstModel": "polygraphy.application.run.first_model",
     "WithUnmarked": "polygraphy.application.run.layerwise",
 }
 

@@ -300,5 +300,5 @@ def read_config(model: str) -> Any:
 @port
 def read_tokens(path: str) -> list[int]:
     """Return the tokens in a file: whole numbers in text or JSON, or an array; FileError when it is
-    missing or holds something else.
+    missing, InputError when it holds something else.
     """

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph, Model
+    from polygraphy.domain.quantization.code_tensors import CodeTensor
     from polygraphy.domain.quantization.schemes import Scheme
     from polygraphy.domain.quantization.sites import FloatNode, Site
     from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -376,6 +377,30 @@ class QuantizedModel(Protocol):
         """Return the model with other parameters at some sites; with None, a bias gets those that
         follow from its operands.
         """
+
+
+class CodeTensors(Protocol):
+    """The tensors of codes that nodes of a quantized model compute.
+
+    Attributes:
+        tensors: these, in the order of their nodes.
+    """
+
+    tensors: Sequence[CodeTensor]
+
+    def marked(self) -> Any:
+        """Return an ``onnx.ModelProto`` with all tensors of codes as outputs."""
+
+    def split(self, codes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return an ``onnx.ModelProto`` in which nodes read given codes, and these as inputs."""
+
+    def split_into_pairs(self, codes: Mapping[str, Any]) -> Any:
+        """Return the same with Q/DQ pairs instead of operators on codes."""
+
+
+@port
+def find_code_tensors(model: Any) -> CodeTensors:
+    """Return the tensors of codes in an ``onnx.ModelProto``, which stays as it is."""
 
 
 @port

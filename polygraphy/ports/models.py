@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.description import TensorUse
     from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
+    from polygraphy.domain.quantization.listing import QuantizedTensor
 
 
 @port
@@ -42,6 +43,13 @@ def describe_file(source: ModelSource, detail: Detail) -> Any:
     """
 
 
+@port
+def find_quantized_tensors(path: str) -> list[QuantizedTensor]:
+    """Return the tensors that an ONNX file stores in few bits; none if it is not quantized, or
+    cannot be read.
+    """
+
+
 class ModelReports(Protocol):
     """Shows what was found out about models."""
 
@@ -56,6 +64,9 @@ class ModelReports(Protocol):
 
     def unbounded(self, names: Sequence[str]) -> None:
         """Tensors whose elements decide without limit how large others become."""
+
+    def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+        """How a model is quantized: in a line, or all tensors."""
 
     def placements(self, placements: Placements, *, is_complete: bool) -> None:
         """Which execution provider runs which node; all nodes, or those that run elsewhere."""

@@ -81,6 +81,11 @@ class RunnerExtras(Protocol):
     def last_device_times(self) -> DeviceTimes | None:
         """Return what the device measured of the last `infer`; None where it did not."""
 
+    def runner_of(self, feed_dict: Mapping[str, Any]) -> Runner:
+        """Return the runner that takes a feed dictionary, of one that consists of several; only
+        while active.
+        """
+
     def device_memory(self) -> int:
         """Return the bytes that activations take; only while active."""
 

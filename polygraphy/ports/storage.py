@@ -71,7 +71,7 @@ def copy_file(path: str, target: str) -> None:
 
 
 @port
-def sort_away(path: str, folder: str, label: str) -> str | None:
+def move_into_folder(path: str, folder: str, label: str) -> str | None:
     """Move a file or a folder into another folder, under its name with a label appended in
     front of the extension, and a number if there is one of that name.
 

@@ -180,10 +180,35 @@ def test_a_step_in_which_git_fails_does_not_pass(repository: Path) -> None:
     outside.mkdir()
     code, _, said = step(outside)
     assert code == 3
-    assert "Nothing was compared: git rev-parse failed: fatal: not a git repository" in said
+    assert "Nothing was compared: git cat-file failed: fatal: not a git repository" in said
+    code, rows, _ = step(repository, MODELS="models/same.onnx", BASE="0" * 40)
+    assert (code, rows["models/same.onnx"][0]) == (1, "error")
     shutil.rmtree(repository / "models")
     code, rows, _ = step(repository, MODELS="models/same.onnx")
     assert (code, rows["models/same.onnx"][0]) == (1, "error")
+    shutil.rmtree(repository / ".git" / "objects")
+    (repository / ".git" / "objects").mkdir()
+    assert step(repository, MODELS="models/same.onnx")[0] == 3
+
+
+def test_a_changed_model_that_was_not_fetched_does_not_pass(repository: Path) -> None:
+    (repository / "models" / "large.onnx").write_text(POINTER.replace("1234", "4321"))
+    (repository / "models" / "other.onnx").write_text(POINTER)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "pointers")
+    names = "models/large.onnx models/other.onnx"
+    base = git(repository, "rev-parse", "HEAD~1")
+    code, rows, _ = step(repository, MODELS=names, BASE=base)
+    assert code == 1
+    assert {row[0] for row in rows.values()} == {"not fetched"}
+    (repository.parent / "summary.md").unlink()
+    (repository / "models" / "gone.onnx").write_text("")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "another file")
+    base = git(repository, "rev-parse", "HEAD~1")
+    code, rows, _ = step(repository, MODELS=names, BASE=base)
+    assert code == 0
+    assert {row[0] for row in rows.values()} == {"unchanged"}
 
 
 def test_a_report_in_the_checkout_is_not_that_of_a_run(repository: Path) -> None:
@@ -213,6 +238,7 @@ def test_a_name_is_not_a_command_to_the_runner_of_github(
         "inspect model m.onnx --show layers",
         "check lint m.onnx --format json",
         f"inspect model m.onnx --show '{name}'",
+        f"run '{name}.onnx' --onnxrt --gen-script -",
         f"'{name}'",
     ):
         done = polygraphy(f"polygraphy {command}", env={"GITHUB_ACTIONS": "true"})

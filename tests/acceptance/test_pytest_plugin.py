@@ -217,6 +217,28 @@ def test_models_come_from_a_marker_or_the_settings(session: Session, tmp_path: P
     assert "hookexec" not in said
 
 
+MASKED = """
+import numpy as np
+from polygraphy.assertions import assert_close
+
+def test_models(onnx_model):
+    name = "probs##[add-mask]FAILED"
+    assert_close({name: np.ones(3)}, {name: np.zeros(3)})
+"""
+
+
+def test_names_in_a_session_are_not_commands_to_the_runner_of_github(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    shutil.copy(DIGITS / "digits.onnx", tmp_path / "a##[add-mask]PASSED.onnx")
+    output = session("-v", "-o", "polygraphy_models=a*.onnx", test_masked=MASKED)
+    assert "1 failed" in output
+    assert "add-mask]PASSED" in output
+    assert "add-mask]FAILED" in output
+    assert "##[" not in output
+
+
 def test_a_marker_with_options_that_it_does_not_have_is_refused(session: Session) -> None:
     marked = MARKED.replace('"digits*.onnx"', '"digits*.onnx", rtol=1e-3, seeds=2')
     said = session("--strict-markers", cold=True, test_marked=marked)

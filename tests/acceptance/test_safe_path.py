@@ -86,6 +86,18 @@ def test_no_command_runs_modules_of_its_folder(hostile: Path, name: str) -> None
 
 
 @pytest.mark.slow
+def test_an_empty_element_of_the_import_path_is_not_the_folder(tmp_path: Path) -> None:
+    for name in ("numpy", "onnx", "jinja2"):
+        (tmp_path / f"{name}.py").write_text("open('mark', 'a').close()")
+    shutil.copy(DIGITS / "digits.onnx", tmp_path / "m.onnx")
+    env = {**variables(), "PYTHONPATH": f":{tmp_path / 'else'}"}
+    done = subprocess.run([str(POLYGRAPHY), "inspect", "model", "m.onnx"], cwd=tmp_path, env=env,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.slow
 def test_the_action_runs_no_modules_of_the_checkout(hostile: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=hostile, check=True)
     subprocess.run(["git", "add", "m.onnx"], cwd=hostile, check=True)

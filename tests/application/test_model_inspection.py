@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from polygraphy.adapters.onnx.describe.reading import describe_file as describe_onnx
 from polygraphy.application.models.model_inspection import inspect_model
-from polygraphy.binding import bind
+from polygraphy.binding import bind, resolve
+from polygraphy.domain.asked import ResultStore
+from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.ports.models import ModelReports, describe_file
+from tests.application.diagnose.test_quantised import SIZE, plain, quantised
 from tests.support import g1
 
 
@@ -32,7 +37,7 @@ class Shown:
         self.events: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        return lambda found, *_: self.events.update({name: found})
+        return lambda found, *_, **options: self.events.update({name: found})
 
 
 def inspected(tmp_path: Path, **options: Any) -> tuple[int, dict[str, Any]]:
@@ -70,3 +75,21 @@ def test_what_was_read_for_something_else_is_not_shown(tmp_path: Path) -> None:
     assert more["model"].graph.tensors == {}
     assert layers["model"].graph.nodes
     assert layers["statistics"] == more["statistics"]
+
+
+def test_quantized_tensors_are_listed_with_their_losses(tmp_path: Path) -> None:
+    quantized, exact, data = (str(tmp_path / name) for name in ("q.onnx", "f.onnx", "x.json"))
+    onnx.save(quantised(2), quantized)
+    onnx.save(plain(), exact)
+    draw = np.random.default_rng(0)
+    feeds = [{"x": draw.standard_normal((8, SIZE)).astype(np.float32)}]
+    resolve(ResultStore).save(feeds, data)
+    shown = Shown()
+    with bind(ModelReports, shown):  # type: ignore[arg-type]
+        inspect_model(quantized, reference=exact, inputs=[data])
+        found = {one.name: one for one in shown.events["quantized_tensors"]}
+        with pytest.raises(UsageError, match="no quantized tensors to measure"):
+            inspect_model(exact, inputs=[data])
+    assert {one.kind for one in found.values()} >= {"activation", "weight"}
+    assert all(one.loss is not None for one in found.values())
+    assert found["r1"].loss > 5 * found["r1"].least > 0

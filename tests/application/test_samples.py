@@ -108,3 +108,23 @@ def test_answers_are_read_off_one_sample(tmp_path: Path) -> None:
     (tmp_path / "1.png").touch()
     with pytest.raises(InputError, match="'y' has 2 rows of scores for one sample"):
         compared(runs({"y": np.eye(2, dtype=np.float32)}), Samples(str(tmp_path)))
+    (tmp_path / "labels.csv").write_text("1.png,0\n")
+    with pytest.raises(InputError, match=r"1\.png: there is one label, but 2 predictions"):
+        compared(runs({"y": np.array([0, 0])}), Samples(str(tmp_path)))
+    assert compared(runs({"y": np.array([[0, 1]])}), Samples(str(tmp_path))).total == 1
+
+
+def test_classes_that_do_not_fit_the_scores_are_a_note(tmp_path: Path) -> None:
+    """A data set without class b: whether b is a class of the model, only its scores show."""
+    for name in ("a", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").touch()
+    notes: dict[int, str] = {}
+    for count in (2, 3):
+        console = RecordingConsole()
+        results = runs(*[{"y": np.eye(count, dtype=np.float32)[:1]}] * 2)
+        with bind(Console, console):
+            Comparator.compare_accuracy(results, samples=Samples(str(tmp_path)))
+        notes[count] = str(console.arguments_of("note"))
+    assert "The labels name 2 classes ('a', 'c'), but 'y' has 3 scores" in notes[3]
+    assert "scores" not in notes[2]

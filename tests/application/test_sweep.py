@@ -435,3 +435,27 @@ def test_the_marks_of_a_shard_that_starts_are_no_foreign_files(run: Sweeps) -> N
     (run.folder / "sweep.json").unlink()
     with pytest.raises(FileError, match="contains files that are not from a sweep"):
         run(resume=True)
+
+
+def test_wrong_parameters_of_quantized_models_are_one_group(run: Sweeps) -> None:
+    text = """<ir_version: 9, opset_import: ["": 17]> m (float[2] x) => (float[2] y)
+        <float s = {0.5}, uint8 z = {128}> { q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, s, z) }"""
+    onnx.save(onnx.parser.parse_model(text), run.root / "b.onnx")
+
+    def answer(job: Job) -> Mapping[str, Any]:
+        if "diagnose" in job.command:
+            culprit = {"op": "Relu", "cause": "clipped range", "party": "model"}
+            culprit["nodes"] = [job.command[4]]  # type: ignore[assignment]
+            return {"code": 1, "essence": {"summary": "s", "verdict": "f", "culprits": [culprit]}}
+        return {"code": 1} if "/cells/" in job.stem else {}
+
+    run.answer = answer
+    models = {"runner": "onnx", "models": {"b.onnx": "a.onnx"}}
+    plan = {**PLAN, "reference": models, "within": 0.05}
+    del plan["precisions"]
+    outcome = run(plan, diagnose=True)
+    assert [(group.cause, len(group.cells)) for group in outcome.groups] == [
+        ("Quantization: clipped range (model)", 2)
+    ]
+    [job] = [job for job in run.ran if "--reference" in job.command]
+    assert job.command[job.command.index("--within") + 1] == "0.05"

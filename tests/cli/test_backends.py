@@ -15,7 +15,7 @@ import pytest
 import polygraphy
 from polygraphy.cli.backends.built_in import BuiltIn, built_in
 from polygraphy.cli.backends.onnxrt import OnnxrtOptions
-from polygraphy.cli.commands.listing import load
+from polygraphy.cli.commands.listing import load_command
 from polygraphy.codegen.signatures import SIGNATURES
 from polygraphy.domain.catalog.formats import FORMATS
 from tests.support import g1
@@ -72,7 +72,7 @@ def test_what_a_backend_declares_can_be_used() -> None:
 
 def test_a_command_line_that_names_one_backend_has_no_options_of_others() -> None:
     for name in ("run", "diagnose"):
-        every = load(name)
+        every = load_command(name)
         few = every.extend({"--onnxrt", "--seed", "-v"})
         assert OnnxrtOptions in few.groups
         assert set(few.groups) < set(every.groups)

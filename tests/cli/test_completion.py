@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy.cli.commands.listing import COMMANDS, GROUPS, members, top_level
-from polygraphy.cli.completion import SHELLS, script
+from polygraphy.cli.completion import SHELLS, completion_script
 from polygraphy.cli.main import main
 
 BASH, FISH, ZSH = (shutil.which(shell) for shell in ("bash", "fish", "zsh"))
@@ -21,7 +21,7 @@ def completed(words: list[str], folder: Path) -> list[str]:
     """Return what bash offers for the last of some words."""
     assert BASH is not None
     quoted = " ".join(f"'{word}'" for word in words)
-    asked = f"{script('bash')}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _polygraphy; "
+    asked = f"{completion_script('bash')}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _polygraphy; "
     done = subprocess.run(
         [BASH, "-c", asked + "printf '%s\\n' \"${COMPREPLY[@]}\""],
         capture_output=True,
@@ -83,7 +83,7 @@ QUESTIONS = [
 @pytest.mark.skipif(FISH is None, reason="there is no fish")
 def test_fish_offers_them_too(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").touch()
-    (tmp_path / "c.fish").write_text(script("fish"), encoding="utf-8")
+    (tmp_path / "c.fish").write_text(completion_script("fish"), encoding="utf-8")
     asked = "; ".join(f"complete -C {line!r}; echo" for line, _ in QUESTIONS)
     done = subprocess.run(
         [FISH or "", "-c", f"source c.fish; {asked}"],
@@ -101,7 +101,7 @@ def test_fish_offers_them_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("line", "answer"), QUESTIONS)
 def test_zsh_completes_what_is_typed(tmp_path: Path, line: str, answer: str) -> None:
     (tmp_path / "a.onnx").touch()
-    (tmp_path / "c.zsh").write_text(script("zsh"), encoding="utf-8")
+    (tmp_path / "c.zsh").write_text(completion_script("zsh"), encoding="utf-8")
     typed = (
         "autoload -U compinit; compinit -u -D; source ./c.zsh\n"
         'polygraphy() { print -rl -- "<$@>" > said; exit }\n'

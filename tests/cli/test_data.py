@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.cli.declare.errors import CommandLineError
-from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, turns_of, usual_or
+from polygraphy.cli.shared.data import (
+    USUAL,
+    DataOptions,
+    data_loader_argument,
+    data_of,
+    shapes_by_iteration,
+)
 from polygraphy.codegen.source import Call, Metadata
 
 
@@ -23,7 +29,7 @@ def test_generated_data_take_every_setting() -> None:
         },
     )
     assert data_of(DataOptions(), None) == USUAL
-    assert usual_or(USUAL) is None
+    assert data_loader_argument(USUAL) is None
 
 
 def test_a_function_may_be_named_apart_from_its_script() -> None:
@@ -85,7 +91,7 @@ shapes = st.lists(st.tuples(st.integers(1, 9)), min_size=1, max_size=4)
 
 @given(st.dictionaries(st.sampled_from("abc"), shapes, min_size=1))
 def test_every_input_takes_its_shapes_in_turn(given_shapes: dict[str, list[tuple[int]]]) -> None:
-    turns = turns_of(given_shapes)
+    turns = shapes_by_iteration(given_shapes)
     for index in range(3 * len(turns)):
         for name, listed in given_shapes.items():
             assert turns[index % len(turns)][name] == list(listed[index % len(listed)])

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Flag, Ordered
 from polygraphy.cli.declare.option import Option, Options, Values
@@ -43,7 +43,7 @@ _SAVED = ("ScriptOptions.gen_script", "TemplateOptions.output")
 
 def options(command: str) -> Iterator[tuple[str, type[Options], Option]]:
     """Yield the options of a command, each with its key and its group."""
-    loaded = load(command)
+    loaded = load_command(command)
     for group in loaded.groups:
         for option in loaded.declared(group):
             yield f"{group.__name__}.{option.name}", group, option
@@ -70,13 +70,13 @@ def _changed(base: str, words: str) -> str:
 
 @functools.cache
 def parsed(command: str, words: tuple[str, ...]) -> Values:
-    return parse(load(command), words)
+    return parse(load_command(command), words)
 
 
 @functools.cache
 def facts(command: str, words: tuple[str, ...]) -> frozenset[str]:
     line = quote_command(["polygraphy", *command.split(), *_without_script(list(words))])
-    return frozenset(facts_of(load(command).render(parsed(command, words), line)))
+    return frozenset(facts_of(load_command(command).render(parsed(command, words), line)))
 
 
 def new_facts(command: str, key: str) -> list[str]:
@@ -162,7 +162,7 @@ def test_what_a_command_cannot_do_is_refused(command: str, key: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_program_is_saved_where_that_is_asked_for(command: str) -> None:
-    loaded = load(command)
+    loaded = load_command(command)
     keys = [key for key, _, _ in options(command) if key in _SAVED]
     assert len(keys) == 1
     without, given = (parse(loaded, words) for words in lines_of(command, keys[0]))

@@ -10,7 +10,7 @@ from polygraphy.cli.commands.debug.context import CheckOptions
 from polygraphy.cli.commands.listing import (
     COMMANDS,
     GROUPS,
-    load,
+    load_command,
     members,
     split_leading,
     top_level,
@@ -39,7 +39,7 @@ LOGGING = (
 
 
 def parsed(name: str, leading: list[str], words: list[str]) -> Values:
-    command = load(name)
+    command = load_command(name)
     return parse(command, with_options(words, leading, command.options))
 
 
@@ -54,7 +54,7 @@ def test_they_mean_the_same_wherever_they_stand(name: str, options: list[list[st
         assert split_leading([*leading, own, *words], members(group)) == (leading, [own, *words])
     before = parsed(name, leading, words)
     end = words.index("--check") if "--check" in words else len(words)
-    after = parse(load(name), [*words[:end], *leading, *words[end:]])
+    after = parse(load_command(name), [*words[:end], *leading, *words[end:]])
     assert before[LogOptions] == after[LogOptions]
     assert list(before) == list(after)
 

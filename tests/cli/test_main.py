@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load, members, top_level
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load_command, members, top_level
 from polygraphy.cli.help import command_help, describe, description_of, write_descriptions
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
@@ -50,7 +50,7 @@ def test_a_sub_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFi
     assert main([*name.split(), "-h"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: polygraphy {name} ")
-    assert load(name).name == name
+    assert load_command(name).name == name
 
 
 def test_every_positional_argument_is_in_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_the_help_of_a_command_names_every_option(
 ) -> None:
     assert main(words) == 0
     shown = capsys.readouterr().out
-    for group in describe(load("run"))[3]:
+    for group in describe(load_command("run"))[3]:
         for flags, _ in group[2]:
             assert flags in shown
 
@@ -100,7 +100,7 @@ def test_the_examples_of_a_short_help_are_command_lines_that_there_are() -> None
         for example in examples:
             words = example.split()[1 + len(name.split()) :]
             assert example.startswith(f"polygraphy {name} ")
-            command = load(name)
+            command = load_command(name)
             parse(command.extend(words), words)
 
 
@@ -108,7 +108,7 @@ def test_the_lines_of_a_short_help_are_complete_and_name_options_of_the_command(
     from polygraphy.cli.short_help import LINES
 
     for name, lines in LINES.items():
-        entries = [entry for group in describe(load(name))[3] for entry in group[2]]
+        entries = [entry for group in describe(load_command(name))[3] for entry in group[2]]
         spellings = {word.rstrip(",") for flags, _ in entries for word in flags.split()}
         for options, text in lines:
             flags = {word.rstrip(",") for word in options.split() if word.startswith("-")}
@@ -133,7 +133,7 @@ def test_help_about_a_topic(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_help_of_a_command_says_what_each_group_is_about() -> None:
-    command = load("run")
+    command = load_command("run")
     explained = {title: text for title, text, _ in describe(command)[3]}
     for group in command.groups:
         title, _, text = " ".join((group.__doc__ or "").split()).partition(": ")
@@ -157,8 +157,10 @@ def test_help_that_cannot_be_written_is_one_line(
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_help_keeps_within_the_terminal(width: int) -> None:
-    unbreakable = max(len(flags) for group in describe(load("run"))[3] for flags, _ in group[2]) + 2
-    lines = command_help(describe(load("run")), width).splitlines()
+    unbreakable = (
+        max(len(flags) for group in describe(load_command("run"))[3] for flags, _ in group[2]) + 2
+    )
+    lines = command_help(describe(load_command("run")), width).splitlines()
     assert max(map(len, lines)) <= max(width, unbreakable)
 
 

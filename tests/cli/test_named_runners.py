@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.cli.commands.listing import load
+from polygraphy.cli.commands.listing import load_command
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Values, flags_in
 from polygraphy.cli.parser import parse
@@ -18,7 +18,7 @@ from tests.codegen.commands import rendered
 
 def parsed(line: str) -> Values:
     words = shlex.split(line)
-    return parse(load("run").extend(flags_in(words)), ["model.onnx", *words])
+    return parse(load_command("run").extend(flags_in(words)), ["model.onnx", *words])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polygraphy.binding import bind
 from polygraphy.cli.backends.openvino import OpenvinoOptions
 from polygraphy.cli.command_line import command_words
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.commands.run.run import RunCommand, RunnerOptions
 from polygraphy.cli.commands.surgeon.surgeon_options import CopyOptions
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
@@ -57,7 +57,7 @@ def test_onnx_is_a_flag_of_its_own_and_no_abbreviation() -> None:
 def test_every_option_of_every_command_is_documented_and_has_a_distinct_flag() -> None:
     for name in COMMANDS:
         seen: set[str] = set()
-        for group in load(name).groups:
+        for group in load_command(name).groups:
             assert (group.__doc__ or "").strip().endswith(".")
             for declared in options_of(group):
                 assert declared.help.endswith(".")
@@ -67,7 +67,7 @@ def test_every_option_of_every_command_is_documented_and_has_a_distinct_flag() -
 
 def rows() -> dict[int, Option]:
     declared = (
-        row for name in COMMANDS for group in load(name).groups for row in options_of(group)
+        row for name in COMMANDS for group in load_command(name).groups for row in options_of(group)
     )
     return {id(row): row for row in declared}
 
@@ -202,7 +202,7 @@ def test_a_model_behind_a_list_of_choices_is_the_model(command: str, line: str) 
     """Options that take one word elsewhere, and several here, leave the model alone."""
     words = line.split()
     first = ["m.onnx", *(word for word in words if word != "m.onnx")]
-    assert list(parse(load(command), words)) == list(parse(load(command), first))
+    assert list(parse(load_command(command), words)) == list(parse(load_command(command), first))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_model_behind_a_list_of_choices_is_the_model(command: str, line: str) 
 )
 def test_a_wrong_choice_is_no_model(line: str, wrong: str) -> None:
     with pytest.raises(CommandLineError, match=wrong):
-        parse(load("run"), line.split())
+        parse(load_command("run"), line.split())
 
 
 def excluding() -> list[tuple[str, Option, Option]]:
@@ -225,7 +225,7 @@ def excluding() -> list[tuple[str, Option, Option]]:
     return [
         (name, row, rows[flag])
         for name in COMMANDS
-        for rows in [{row.flags[0]: row for row in load(name).options if row.flags}]
+        for rows in [{row.flags[0]: row for row in load_command(name).options if row.flags}]
         for row in rows.values()
         for flag in row.excludes
         if flag in rows
@@ -236,13 +236,15 @@ def test_rows_that_exclude_each_other_are_refused_together_and_taken_apart() -> 
     pairs = excluding()
     assert len({(one.flags[0], other.flags[0]) for _, one, other in pairs}) >= 15
     for name, one, other in pairs:
-        needed = ["m" for row in load(name).options if row.is_positional and row.kind.nargs != "?"]
+        needed = [
+            "m" for row in load_command(name).options if row.is_positional and row.kind.nargs != "?"
+        ]
         words = [[*needed, *leading(one)], leading(other)]
         message = f"{one.flags[0]} and {other.flags[0]} cannot be combined. Choose one."
         with pytest.raises(CommandLineError) as error:
-            parse(load(name), [*words[0], *words[1]])
+            parse(load_command(name), [*words[0], *words[1]])
         assert str(error.value) == message
-        parse(load(name), [*needed, *words[1]])
+        parse(load_command(name), [*needed, *words[1]])
 
 
 def leading(row: Option) -> list[str]:
@@ -266,7 +268,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 def test_a_remedy_names_nodes_whatever_they_are_called(names: list[str]) -> None:
     with bind(command_line, lambda *given: shlex.join(command_words(*given))):
         line = copy_command("m.onnx", "r.onnx", names)
-    values = parse(load("surgeon copy"), shlex.split(line))
+    values = parse(load_command("surgeon copy"), shlex.split(line))
     assert sorted(values[CopyOptions].nodes) == sorted(names)
 
 
@@ -277,7 +279,9 @@ def test_words_with_a_dash_are_added_and_others_replace() -> None:
         (["--nodes=a", "--nodes=b"], ("b",)),
         (["--nodes", "a", "b", "--nodes=-c", "--nodes=-d"], ("a", "b", "-c", "-d")),
     ):
-        assert parse(load("surgeon copy"), [*words, *given_words])[CopyOptions].nodes == nodes
+        assert (
+            parse(load_command("surgeon copy"), [*words, *given_words])[CopyOptions].nodes == nodes
+        )
 
 
 def test_words_with_a_dash_are_kept_each_time_that_an_option_may_repeat() -> None:

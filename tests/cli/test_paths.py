@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from polygraphy.cli.backends.built_in import built_in
-from polygraphy.cli.commands.listing import COMMANDS, find, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command, split_command
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.main import main
 from polygraphy.cli.parser import parse
@@ -53,7 +53,7 @@ MOVED = {"artifacts"}
 def test_every_row_that_names_a_file_says_whether_it_is_read_or_written() -> None:
     undecided = []
     for name in COMMANDS:
-        command = load(name)
+        command = load_command(name)
         for group in command.groups:
             for row in command.declared(group):
                 words = re.findall(r"[A-Z]+", str(row.kind.metavar))
@@ -132,8 +132,8 @@ def test_a_script_whose_text_does_not_tell_is_left_to_python(text: str, tmp_path
 
 
 def parsed(words: str) -> None:
-    name, rest = find(shlex.split(words))
-    parse(load(name), rest)
+    name, rest = split_command(shlex.split(words))
+    parse(load_command(name), rest)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_files_may_be_updated_and_folders_shared(words: str) -> None:
 
 
 def test_a_plan_of_a_sweep_knows_what_flags_of_run_write_and_which_are_about_data() -> None:
-    run = load("run").extend({f"--{name}" for name in built_in()})
+    run = load_command("run").extend({f"--{name}" for name in built_in()})
     rows = [row for group in run.groups for row in run.declared(group)]
     data = {flag for row in run.declared(DataOptions) for flag in row.flags}
     assert {*DATA_FLAGS} == data | {"--input-shapes", "--inputs"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.completion import script
+from polygraphy.cli.completion import completion_script
 from polygraphy.cli.main import main
 from polygraphy.datatype import DataType
 from polygraphy.exception import DataTypeConversionException
@@ -145,8 +145,8 @@ def test_help_and_completion_list_it(mine: Install, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     assert "  --mine                  Runs it in Mine.\n" in shown
     assert "Mine: how --mine runs.\n  --mine-level N          How much.\n" in shown
-    assert " --mine " in script("bash")
-    assert ' --mine-level"' in script("bash")
+    assert " --mine " in completion_script("bash")
+    assert ' --mine-level"' in completion_script("bash")
 
 
 def test_its_options_ask_for_its_flag(mine: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.commands.trt.engine import PrecisionSearchOptions
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import options_of
@@ -29,7 +29,12 @@ ROWS = [
 
 
 def declared(command: str) -> set[str]:
-    return {flag for group in load(command).groups for o in options_of(group) for flag in o.flags}
+    return {
+        flag
+        for group in load_command(command).groups
+        for o in options_of(group)
+        for flag in o.flags
+    }
 
 
 @pytest.mark.parametrize("command", OLDER)
@@ -55,23 +60,26 @@ def test_a_row_does_what_it_says(
     if row.takes is None:
         for given in ([flag], [f"{flag}=1"], [flag, "1"]):
             with pytest.raises(CommandLineError) as error:
-                parse(load(command), [*own, *given, *check])
+                parse(load_command(command), [*own, *given, *check])
             assert str(error.value) == f"{flag} {row.advice}"
         return
     value = [] if row.takes == 0 else ["1"]
-    expected = parse(load(command), base)
-    assert list(parse(load(command), [*own, flag, *value, *check])) == list(expected)
+    expected = parse(load_command(command), base)
+    assert list(parse(load_command(command), [*own, flag, *value, *check])) == list(expected)
     assert capsys.readouterr().err == f"[W] {flag} {row.advice}\n"
 
 
 def test_each_of_several_is_named() -> None:
     with pytest.raises(CommandLineError) as error:
-        parse(load("run"), ["m.onnx", "--onnxrt", "--int-min", "0", "--trtexec", "--int-max=9"])
+        parse(
+            load_command("run"),
+            ["m.onnx", "--onnxrt", "--int-min", "0", "--trtexec", "--int-max=9"],
+        )
     for flag in ("--int-min was", "--trtexec belonged", "--int-max was"):
         assert flag in str(error.value)
 
 
 @pytest.mark.parametrize(("word", "name"), [("fp32", "float32"), ("fp16", "float16")])
 def test_precisions_have_their_short_names(word: str, name: str) -> None:
-    values = parse(load("debug precision"), ["m.onnx", "--precision", word])
+    values = parse(load_command("debug precision"), ["m.onnx", "--precision", word])
     assert values[PrecisionSearchOptions].precision == name

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polygraphy.cli.commands.debug.context import CheckOptions, UntilOptions
-from polygraphy.cli.commands.listing import load
+from polygraphy.cli.commands.listing import load_command
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import argv_of
 from polygraphy.cli.help import command_help, describe
 from polygraphy.cli.parser import HelpRequested, parse
 
-REPEAT = load("debug repeat")
+REPEAT = load_command("debug repeat")
 WORDS = st.lists(
     st.one_of(st.sampled_from(["--until", "-h", "--", "--check", "--s", "-v", ""]), st.text()),
     min_size=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.main import main
 
 REASON = "without effect, because nothing in this program uses it."
@@ -75,7 +75,7 @@ def test_what_an_option_needs_is_named_once(
 
 
 def test_what_an_option_needs_is_an_option_of_its_command() -> None:
-    for command in map(load, COMMANDS):
+    for command in map(load_command, COMMANDS):
         flags = {row.flags[0] for row in command.options if row.flags}
         for row in command.options:
             assert set(row.needs) <= flags, (command.name, row.flags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from polygraphy.cli.commands.listing import find, load
+from polygraphy.cli.commands.listing import load_command, split_command
 from polygraphy.cli.main import _without_script
 from polygraphy.cli.parser import parse
 from polygraphy.codegen.source import quote_command
@@ -197,6 +197,10 @@ COMMANDS: dict[str, tuple[str, int]] = {
         1,
     ),
     "inspect_model": ("inspect model identity_fp16.onnx", 0),
+    "inspect_model_quantization": (
+        "inspect model identity.onnx --show quantization",
+        0,
+    ),
     "inspect_model_page": ("inspect model identity.onnx --save-visual page.html --show weights", 0),
     "inspect_model_providers": (
         "inspect model identity.onnx --providers cpu --show layers",
@@ -362,6 +366,9 @@ RENDERED: dict[str, str] = {
     ),
     "run_steps": (
         "run model.onnx --onnxrt --onnx --steps 12 --prompt 3 --state hn:h0 --tokens tokens.txt"
+    ),
+    "run_first_model": (
+        "run model.onnx --onnxrt --trt --fp16 --steps 12 --first-model prompt.onnx"
     ),
     "diagnose_steps": "diagnose model.onnx --onnxrt --steps --state none",
     "run_torch_alone": "run --torch model.pt2 --mark-all",
@@ -537,8 +544,8 @@ RENDERED: dict[str, str] = {
 
 def rendered(command: str) -> str:
     """Return the program of a command line, as it is run."""
-    name, words = find(shlex.split(command))
-    chosen = load(name)
+    name, words = split_command(shlex.split(command))
+    chosen = load_command(name)
     parsed = parse(chosen, words)
     return chosen.render(
         parsed, quote_command(["polygraphy", *name.split(), *_without_script(words)])

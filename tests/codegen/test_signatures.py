@@ -18,7 +18,7 @@ from black import Mode, format_str
 from polygraphy import backend, cli
 from polygraphy.adapters.tensorrt.engine.config import CreateConfig, CreateConfigRTX
 from polygraphy.adapters.tensorrt.engine.config_settings import CommonSettings
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.codegen import signatures
 from polygraphy.codegen.render import LINE_LENGTH
 from polygraphy.codegen.signatures import SIGNATURES, Signature
@@ -51,7 +51,7 @@ TAKERS: dict[Any, Any] = {CreateConfigRTX: CreateConfig, CreateConfig: CommonSet
 
 def targets() -> set[str]:
     """Return what the rows of all commands feed."""
-    commands = map(load, COMMANDS)
+    commands = map(load_command, COMMANDS)
     rows = {
         id(row): row for each in commands for group in each.groups for row in each.declared(group)
     }

@@ -24,23 +24,23 @@ from polygraphy.domain.errors import InputError
 
 def test_the_answer_of_scores_is_the_place_of_the_largest() -> None:
     scores = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1]], np.float32)
-    assert answers_of(scores, "y", is_one=False) == [("1",), ("0",)]
-    assert answers_of(scores[:1, :, None, None], "y", is_one=True) == [("1",)]
-    assert answers_of(scores[0], "y", is_one=False) == [("1",)]
-    assert answers_of(np.array([[3, 9]], np.uint8), "y", is_one=True) == [("1",)]
-    assert answers_of(np.array([[1.0, np.nan]]), "y", is_one=True) == [("NaN",)]
-    assert answers_of(np.array([[-np.inf, np.inf]]), "y", is_one=True) == [("1",)]
+    assert answers_of(scores, "y", is_single=False) == [("1",), ("0",)]
+    assert answers_of(scores[:1, :, None, None], "y", is_single=True) == [("1",)]
+    assert answers_of(scores[0], "y", is_single=False) == [("1",)]
+    assert answers_of(np.array([[3, 9]], np.uint8), "y", is_single=True) == [("1",)]
+    assert answers_of(np.array([[1.0, np.nan]]), "y", is_single=True) == [("NaN",)]
+    assert answers_of(np.array([[-np.inf, np.inf]]), "y", is_single=True) == [("1",)]
 
 
 def test_the_answer_of_indices_and_texts_is_what_they_are() -> None:
-    assert answers_of(np.array([[4, 2]]), "y", is_one=True) == [("4", "2")]
-    assert answers_of(np.array([4, 2]), "y", is_one=False) == [("4",), ("2",)]
-    assert answers_of(np.array(["cat", "dog"]), "y", is_one=False) == [("cat",), ("dog",)]
+    assert answers_of(np.array([[4, 2]]), "y", is_single=True) == [("4", "2")]
+    assert answers_of(np.array([4, 2]), "y", is_single=False) == [("4",), ("2",)]
+    assert answers_of(np.array(["cat", "dog"]), "y", is_single=False) == [("cat",), ("dog",)]
 
 
 def test_of_one_number_none_is_the_largest() -> None:
     with pytest.raises(InputError, match=r"'y' has one number per sample.*--postprocess"):
-        answers_of(np.array([[0.3]]), "y", is_one=True)
+        answers_of(np.array([[0.3]]), "y", is_single=True)
 
 
 def test_labels_come_in_order_or_by_name() -> None:

@@ -97,7 +97,7 @@ def test_build_save_load_and_run(mlp: str, tmp_path: Path) -> None:
 def test_a_damaged_plan_is_an_error(tmp_path: Path, trt: Any) -> None:
     path = tmp_path / "bad.engine"
     path.write_bytes(b"no plan at all" * 100)
-    with pytest.raises(ModelError, match="no TensorRT engine: it is text"):
+    with pytest.raises(ModelError, match="is not a TensorRT engine: it is text"):
         EngineFromPath(str(path))()
     path.write_bytes(bytes(range(1, 256)) * 100)
     with pytest.raises(BackendError, match="could not load the engine"):

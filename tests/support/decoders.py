@@ -136,6 +136,17 @@ def _rename(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
         node.output[:] = [names.get(name, name) for name in node.output]
 
 
+def without_past(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a decoder for the first step: its past is empty."""
+    first = onnx.ModelProto()
+    first.CopyFrom(model)
+    past = [each for each in first.graph.input if each.name.startswith("past")]
+    for each in past:
+        first.graph.input.remove(each)
+        first.graph.initializer.append(numpy_helper.from_array(np.zeros((1, 0, 8), "f"), each.name))
+    return first
+
+
 def stream() -> onnx.ModelProto:
     """Return a convolution over chunks that keeps the end of each as context of the next."""
     text = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.cli.commands.listing import COMMANDS, GROUPS, find, load
+from polygraphy.cli.commands.listing import COMMANDS, GROUPS, load_command, split_command
 from polygraphy.cli.help import all_described
 from polygraphy.cli.parser import HelpRequested, parse
 
@@ -41,7 +41,7 @@ def commands_of(page: Path) -> list[str]:
 
 def is_command(words: list[str]) -> bool:
     """Return whether words are a command, and not a group, help, or a command without its model."""
-    return bool(words) and find(words)[0] in COMMANDS and bool(find(words)[1])
+    return bool(words) and split_command(words)[0] in COMMANDS and bool(split_command(words)[1])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -57,11 +57,13 @@ def test_what_a_page_names_is_there(
     for command in commands_of(page):
         words = shlex.split(command)[1:]
         if is_command(words):
-            name, rest = find(words)
+            name, rest = split_command(words)
             with suppress(HelpRequested):
-                parse(load(name).extend(rest), rest)
+                parse(load_command(name).extend(rest), rest)
         else:
-            assert words[0] in {*COMMANDS, *GROUPS, "help"} or find(words)[0] in COMMANDS, command
+            assert (
+                words[0] in {*COMMANDS, *GROUPS, "help"} or split_command(words)[0] in COMMANDS
+            ), command
 
 
 def test_the_tasks_name_options_that_are_there() -> None:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any, Protocol, Union
 
-import numpy as np
-
 from polygraphy.domain.errors import DataTypeConversionException, InputError
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
 

@@ -47,7 +47,7 @@ class BaseLoader:
 
 
 def evaluate(value: Deferred[T]) -> T:
-    """Return what a callable makes, or the value itself: arguments may be given either way."""
+    """Return the result of calling a loader, or the value itself if it cannot be called."""
     return value() if callable(value) else value
 
 

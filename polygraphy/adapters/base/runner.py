@@ -112,7 +112,7 @@ class BaseRunner:
             )
 
     def _state(self) -> dict[str, None]:
-        """Return the public attributes where that is checked, else nothing."""
+        """Return the public attributes if internal checks are on, else an empty dictionary."""
         if not config.INTERNAL_CORRECTNESS_CHECKS:
             return {}
         return dict.fromkeys(name for name in vars(self) if not name.startswith("_"))
@@ -185,6 +185,7 @@ class BaseRunner:
         self._accepted = described
 
     def _require_active(self, purpose: str) -> None:
+        """Raise UsageError unless the runner is active."""
         if not self.is_active:
             raise UsageError(
                 f"{self.name} must be active before {purpose}.",
@@ -199,6 +200,7 @@ class BaseRunner:
 
 
 def _unique_name(prefix: str) -> str:
+    """Return a runner name of a prefix, a counter and the time, which no other runner has."""
     count = _runner_counts[prefix]
     _runner_counts[prefix] += 1
     seconds, fraction = divmod(time.time_ns(), 10**9)

@@ -62,6 +62,7 @@ class Terminal:
         fed = next((party for party in parties if party.inputs), None)
         if self._model and parties:
             yield f"{'Model':{_LABEL}}{one_line(self._model)}", INFO
+            yield from _quantization_of(self._model)
         if fed is not None:
             seed = next((f"seed {one.seed}: " for one in self._recorder.data
                          if one.seed is not None), "")  # fmt: skip
@@ -284,6 +285,19 @@ def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
     was, them = ("was", "it") if len(names) == 1 else ("were", "them")
     text = f"  {count_text(len(names), 'output')} {was} not compared, because only one run has"
     yield from ((line, INFO) for line in wrap_text(f"{text} {them}: {shown}{more}", 4))
+
+
+def _quantization_of(path: str) -> Iterator[Line]:
+    """Yield how an ONNX model is quantized; nothing if it is not."""
+    from polygraphy.domain.catalog.formats import format_named
+    from polygraphy.ports.models import find_quantized_tensors
+
+    if format_named(path) != "onnx" or not (tensors := find_quantized_tensors(path)):
+        return
+    from polygraphy.domain.quantization.listing import summarize_quantization
+
+    text = one_line(f"quantized: {summarize_quantization(tensors)}")
+    yield from ((line, INFO) for line in wrap_text(f"{'Format':{_LABEL}}{text}", _LABEL))
 
 
 def _graph_of(path: str) -> Graph | None:

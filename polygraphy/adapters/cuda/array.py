@@ -100,7 +100,7 @@ class DeviceView:
         return host_buffer
 
     def _check_size(self, host_buffer: np.ndarray[Any, Any]) -> None:
-        """Make sure that a host array of another data type has as many bytes."""
+        """Raise UsageError unless a host array has as many bytes as this one."""
         if host_buffer.nbytes != self.nbytes or not self.ptr:
             raise UsageError(
                 f"The host array has data type {host_buffer.dtype} and {host_buffer.nbytes} bytes,"
@@ -135,7 +135,7 @@ class DeviceArray(DeviceView):
 
     @classmethod
     def raw(cls: type[A], shape: Sequence[int] | None = None) -> A:
-        """Return an array of bytes; `shape` is the number of bytes, as a tuple."""
+        """Return a new array of bytes; `shape` is the number of bytes, as a tuple."""
         return cls(shape=shape, dtype=np.uint8)
 
     def resize(self, shape: Sequence[int]) -> None:
@@ -204,7 +204,7 @@ class DeviceArray(DeviceView):
         return view
 
     def free(self) -> None:
-        """Give the memory back; harmless when done twice."""
+        """Free the memory; harmless when done twice."""
         ptr, self.ptr = self.ptr, 0
         self.allocated_nbytes = 0
         self.shape = ()
@@ -226,6 +226,7 @@ class DeviceArray(DeviceView):
 
 
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the NumPy data type for one of NumPy's or ours."""
     entry = DataType.from_dtype(dtype)
     made: np.dtype[Any] = entry.numpy()
     return made

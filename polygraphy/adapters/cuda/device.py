@@ -76,7 +76,7 @@ class Stream:
 
     @classmethod
     def unordered(cls: type[S]) -> S:
-        """Return a stream that has no order towards the default stream."""
+        """Return a new stream that does not wait for the default stream."""
         stream = cls.__new__(cls)
         made = cudart().cudaStreamCreateWithFlags(_NON_BLOCKING)
         stream._take(int(value_of(made, "create a stream")))
@@ -121,13 +121,15 @@ class Stream:
             check_result(result, f"copy {nbytes} bytes on the GPU")
 
     def record(self, event: Any) -> None:
-        """Note in an `Event` the time at which the work before this is done."""
+        """Record an `Event`, which is reached when the work queued so far is done."""
         result = self._record(event.handle, self._handle)
         if result[0]:
             check_result(result, "record an event")
 
     def wait_for(self, stream: int) -> None:
-        """Do what follows after what is queued on another stream now; `stream` is its address."""
+        """Make later work wait for what is queued on another stream now; `stream` is its
+        address.
+        """
         module = cudart()
         event = Event()
         try:
@@ -139,7 +141,7 @@ class Stream:
             event.free()
 
     def free(self) -> None:
-        """Give the stream back; harmless when done twice."""
+        """Destroy the stream; harmless when done twice."""
         ptr, self.ptr = self.ptr, 0
         if ptr:
             wrapper().destroy_stream(ptr)
@@ -227,7 +229,7 @@ class Graph:
 
 
 def _discard(captured: tuple[Any, ...]) -> None:
-    """Destroy what an abandoned capture left."""
+    """Destroy the graph of a capture that failed."""
     module = cudart()
     module.cudaGetLastError()
     if not captured[0] and int(captured[1]):
@@ -238,7 +240,7 @@ class CudaDevice:
     """The GPU that is current in the calling thread."""
 
     def require(self) -> None:
-        """Do nothing if there is a GPU; BackendError with the reason if there is none."""
+        """Raise BackendError, with the reason, unless there is a GPU."""
         if not wrapper().device_count():
             raise BackendError(
                 "No GPU was found.",
@@ -339,6 +341,7 @@ class Pinned:
 
 
 def _host_memory(address: int, nbytes: int) -> ctypes.Array[ctypes.c_uint8]:
+    """Return host memory at an address as an array of bytes."""
     return (ctypes.c_uint8 * nbytes).from_address(address)
 
 

@@ -19,7 +19,7 @@ _in_use: list[Any] = []
 
 
 def cudart() -> Any:
-    """Return the module in use, importing it the first time.
+    """Return the CUDA runtime module in use, imported the first time.
 
     Raises:
         MissingDependencyError: cuda-python is not installed, or cannot be imported.
@@ -31,8 +31,8 @@ def cudart() -> Any:
 
 
 def _with_driver(module: Any) -> Any:
-    """Return the module if there is a driver; without one, the older layout raises what it
-    should answer.
+    """Return the module if there is a CUDA driver; raise the error of the runtime if there
+    is none.
     """
     try:
         module.cudaGetDeviceCount()
@@ -46,6 +46,7 @@ def _with_driver(module: Any) -> Any:
 
 
 def _import_bindings() -> Any:
+    """Import and return the CUDA runtime module of cuda-python, in its new or its old layout."""
     try:
         return import_module(_NAMES[0])
     except (ImportError, RuntimeError, OSError) as error:
@@ -111,11 +112,11 @@ class Cuda:
     # Devices.
 
     def device_count(self) -> int:
-        """Return how many GPUs there are."""
+        """Return the number of GPUs."""
         return int(value_of(cudart().cudaGetDeviceCount(), "look for GPUs"))
 
     def get_device(self) -> int:
-        """Return the number of the GPU that the calling thread uses."""
+        """Return the index of the GPU that the calling thread uses."""
         return int(value_of(cudart().cudaGetDevice(), "find the current GPU"))
 
     def set_device(self, index: int) -> None:
@@ -127,7 +128,7 @@ class Cuda:
         check_result(cudart().cudaDeviceSynchronize(), "finish its work")
 
     def memory_info(self) -> tuple[int, int]:
-        """Return how many bytes of the GPU are free, and how many there are."""
+        """Return the free and the total memory of the GPU, in bytes."""
         result = cudart().cudaMemGetInfo()
         check_result(result, "ask for free memory")
         return int(result[1]), int(result[2])
@@ -141,18 +142,19 @@ class Cuda:
         result = cudart().cudaMalloc(max(nbytes, 1))
         if result[0]:
             raise failure(
-                result[0], f"allocate {nbytes} bytes of device memory", self._what_is_free()
+                result[0], f"allocate {nbytes} bytes of device memory", self._describe_free_memory()
             )
         return int(result[1])
 
-    def _what_is_free(self) -> str:
+    def _describe_free_memory(self) -> str:
+        """Return a sentence about the free memory of the GPU."""
         result = cudart().cudaMemGetInfo()
         if result[0]:
             return ""
         return f"{int(result[1])} of {int(result[2])} bytes are free."
 
     def free(self, ptr: int) -> None:
-        """Give device memory back."""
+        """Free device memory."""
         check_result(cudart().cudaFree(ptr), f"free device memory at {ptr:#x}")
 
     def malloc_host(self, nbytes: int) -> int:
@@ -163,7 +165,7 @@ class Cuda:
         return int(result[1])
 
     def free_host(self, ptr: int) -> None:
-        """Give pinned host memory back."""
+        """Free pinned host memory."""
         check_result(cudart().cudaFreeHost(ptr), f"free pinned memory at {ptr:#x}")
 
     def host_register(self, ptr: int, nbytes: int) -> bool:
@@ -180,7 +182,7 @@ class Cuda:
     def memcpy(
         self, dst: int, src: int, nbytes: int, kind: int, stream_ptr: int | None = None
     ) -> None:
-        """Copy memory, now; or on a stream, whose address is `stream_ptr`."""
+        """Copy memory at once, or on a stream, whose address is `stream_ptr`."""
         module = cudart()
         how = module.cudaMemcpyKind(int(kind))
         doing = f"copy {nbytes} bytes from {src:#x} to {dst:#x}"
@@ -190,7 +192,7 @@ class Cuda:
             check_result(module.cudaMemcpyAsync(dst, src, nbytes, how, stream_ptr), doing)
 
     def owner_of(self, ptr: int) -> tuple[MemoryType, int]:
-        """Return what kind of memory is at an address, and the number of the GPU that has it."""
+        """Return the kind of memory at an address, and the index of its GPU."""
         doing = f"look up the memory at {ptr:#x}"
         attributes = value_of(cudart().cudaPointerGetAttributes(ptr), doing)
         return MemoryType(int(attributes.type)), int(attributes.device)
@@ -206,7 +208,7 @@ class Cuda:
         check_result(cudart().cudaStreamSynchronize(ptr), "finish the work on a stream")
 
     def destroy_stream(self, ptr: int) -> None:
-        """Give a stream back."""
+        """Destroy a stream."""
         check_result(cudart().cudaStreamDestroy(ptr), "destroy a stream")
 
 
@@ -214,7 +216,7 @@ _wrapper = Cuda()
 
 
 def wrapper() -> Cuda:
-    """Return the one object that calls the CUDA runtime. Nothing is loaded before its first
+    """Return the wrapper of the CUDA runtime, one per process; nothing is loaded before its first
     call.
     """
     return _wrapper
@@ -254,7 +256,7 @@ def value_of(result: tuple[Any, ...], doing: str) -> Any:
 
 
 def failure(code: Any, doing: str, found: str = "") -> BackendError:
-    """Return the error for a code; `found` is what else is known, as a sentence."""
+    """Return the error for a CUDA error code; `found` is a further sentence about the cause."""
     name, text = describe(code)
     # Some errors stay pending: reading them once keeps them from being blamed on the next call.
     cudart().cudaGetLastError()
@@ -265,7 +267,7 @@ def failure(code: Any, doing: str, found: str = "") -> BackendError:
 
 
 def describe(code: Any) -> tuple[str, str]:
-    """Return CUDA's name of an error code and CUDA's words for it."""
+    """Return the name of a CUDA error code and its description."""
     module = cudart()
     try:
         code = module.cudaError_t(code)
@@ -276,4 +278,5 @@ def describe(code: Any) -> tuple[str, str]:
 
 
 def _text(value: Any) -> str:
+    """Return bytes or another value as text."""
     return value.decode() if isinstance(value, bytes) else str(value)

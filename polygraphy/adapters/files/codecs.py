@@ -120,9 +120,7 @@ def _summary(
     outputs: list[OutputRow],
     result: AccuracyResult,
 ) -> dict[str, Any]:
-    """Return in plain values, for other readers, how each output fared in the order of the model,
-    and which one is the first that failed; in no iteration where averages are judged.
-    """
+    """Return for other readers how each output fared, and which failed first."""
     return {
         "runners": list(pair),
         "first_failure": failed
@@ -253,6 +251,7 @@ def _decode_array(fields: dict[str, Any]) -> Array:
 
 @cache
 def _is_in_npy_format(dtype: np.dtype[Any]) -> bool:
+    """Return whether the ``.npy`` format has a data type."""
     if dtype.hasobject:
         return True  # It is refused for that, later.
     try:
@@ -262,7 +261,7 @@ def _is_in_npy_format(dtype: np.dtype[Any]) -> bool:
 
 
 def _narrow_dtype(name: str) -> np.dtype[Any] | None:
-    """Return the data type that `ml_dtypes` has under a name, or None."""
+    """Return the data type of `ml_dtypes` with a name; None if there is none."""
     scalar = getattr(ml_dtypes, name, None)
     is_type = isinstance(scalar, type) and issubclass(scalar, np.generic)
     return np.dtype(scalar) if is_type else None
@@ -354,7 +353,7 @@ def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
 
 
 def _layouts(saved: Any) -> dict[str, Layout]:
-    """Return how outputs are put together, as far as a file says so in a way that is known here."""
+    """Return how outputs are joined from parts, as far as a file says so."""
     try:
         return {str(name): Layout.of_fields(one) for name, one in dict(saved or {}).items()}
     except (ValueError, TypeError):
@@ -362,6 +361,7 @@ def _layouts(saved: Any) -> dict[str, Layout]:
 
 
 def _names(fields: dict[str, Any], key: str) -> frozenset[str]:
+    """Return the set of names in a field; empty if it is missing."""
     return frozenset(str(name) for name in fields.get(key) or ())
 
 
@@ -406,5 +406,5 @@ def _decode_replay(fields: dict[str, Any]) -> TacticReplay:
 
 
 def _known_fields(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that are ours; another version may have saved more."""
+    """Return the fields that this version knows; another version may have saved more."""
     return {name: fields[name] for name in fields_dict(kind)}

@@ -56,14 +56,13 @@ print("names", json.dumps(names))
 
 
 def open_environment(path: str) -> OtherEnvironment:
-    """Ask an environment for its version; see the port."""
+    """Return an installation of ONNX Runtime in another Python environment; see the port."""
     return OtherEnvironment(path, "onnxruntime", "ONNX Runtime", _RUN)
 
 
 def provider_sections() -> list[Section]:
-    """Return the execution providers, in the package's order of priority. The package is imported,
-    because it alone knows, and because one that does not load is what this is for; it is never
-    installed here.
+    """Return the sections of `doctor` about ONNX Runtime: its providers in order of priority, and
+    its plugins.
     """
     title = "ONNX Runtime Execution Providers"
     try:
@@ -81,8 +80,8 @@ def provider_sections() -> list[Section]:
 
 
 def _status(provider: str) -> str:
-    """Return whether a provider starts on a model of one node, in a process of its own: it may
-    crash, and the memory of a device that it takes is free again afterwards.
+    """Return whether a provider starts with a model of one node, in a process of its own; else why
+    not.
     """
     try:
         reason = call_isolated(partial(why_not, provider), what=provider, is_silent=True)
@@ -103,6 +102,7 @@ _BUILDS = (
 
 
 def _clashes() -> tuple[str, ...]:
+    """Return warnings about several ONNX Runtime packages in one environment."""
     from importlib import metadata  # It reads mails, archives and tables: 10 ms.
 
     names = {str(each.metadata["Name"]).lower() for each in metadata.distributions()}
@@ -118,7 +118,7 @@ def _clashes() -> tuple[str, ...]:
 
 
 def _describe_plugin(module: str) -> str:
-    """Return what a plugin offers here, in a process of its own: it may crash."""
+    """Return the devices that a plugin offers here, asked in a process of its own."""
     name = module.removeprefix("onnxruntime_ep_")
     try:
         found = call_isolated(partial(devices_of, name, module), what=module, is_silent=True)

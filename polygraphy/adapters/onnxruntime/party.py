@@ -149,7 +149,9 @@ class OnnxrtParty:
         return OnnxrtParty(["cpu"], self._level, self._threads, self._disabled, None, self.name)
 
     def _cuda(self) -> tuple[int, dict[str, Any]] | None:
-        """Return where CUDA stands among the providers, and its options; None if it is not one."""
+        """Return the position of CUDA among the providers and its options; None if it is
+        not one.
+        """
         if self._providers == ["cpu"]:
             return None
         matched = [(each, {}) if isinstance(each, str) else each for each in self._full_providers()]
@@ -184,11 +186,13 @@ class OnnxrtParty:
         return options
 
     def _full_providers(self) -> list[Provider]:
+        """Return the providers by their full names."""
         return match_providers(self._providers, self._libraries)
 
     def _session(
         self, model: Any, level: str | None, without: Collection[str], saved: str | None = None
     ) -> Any:
+        """Return a session for a model, as this party runs it."""
         options = session_options(level or self._level)
         if self._threads is not None:
             options.intra_op_num_threads = self._threads

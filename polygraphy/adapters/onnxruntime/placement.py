@@ -82,8 +82,8 @@ def record_placements(options: SessionOptions) -> None:
 
 
 def placements_of(session: InferenceSession, wanted: str) -> Placements:
-    """Return which provider runs each node of the graph that a session runs; none if it does not
-    remember that.
+    """Return which provider runs each node of a session's graph; empty if the session did not
+    record that.
 
     Args:
         session: the session, made with options for `record_placements`.
@@ -98,6 +98,7 @@ def placements_of(session: InferenceSession, wanted: str) -> Placements:
 
 
 def _parts(session: InferenceSession) -> Sequence[Any]:
+    """Return the parts of the graph that a session assigned to providers."""
     report: Callable[[], Sequence[Any]] | None = getattr(session, _REPORT, None)
     if report is None:
         return ()
@@ -118,9 +119,7 @@ def _providers_of_session(session: InferenceSession) -> dict[int, str]:
 
 
 def _providers_of_log(log: str, session: InferenceSession, count: int) -> dict[int, str]:
-    """Return the same as the log has it. Nodes that a provider compiles as one are not listed
-    there: they belong to the first provider that lists something else.
-    """
+    """Return the provider of each node by position, as ONNX Runtime's log lists it."""
     placed: dict[int, str] = {}
     compiling = provider = ""
     for line in log.splitlines():
@@ -138,7 +137,7 @@ def _providers_of_log(log: str, session: InferenceSession, count: int) -> dict[i
 
 
 def _reasons(log: str) -> dict[int, str]:
-    """Return why nodes do not run on the provider that was asked for, by position."""
+    """Return by position why nodes do not run on the requested provider."""
     found: dict[int, str] = {}
     for match in _NO_KERNEL.finditer(log):
         found[int(match[2])] = f"{match[1]} has no kernel for this operator and these types"
@@ -150,7 +149,7 @@ def _reasons(log: str) -> dict[int, str]:
 
 
 def _capture_log(call: Callable[[], T]) -> tuple[T, str]:
-    """Return what a call returns, and what the C++ library writes meanwhile."""
+    """Return the result of a call, and what the C++ library writes to standard error meanwhile."""
     onnxrt.set_default_logger_severity(_INFO)
     try:
         kept = os.dup(2)

@@ -155,6 +155,7 @@ def point_of(message: str) -> str:
 
 
 def _hint(text: str) -> str:
+    """Return what the user can do about an error of ONNX Runtime; empty if that is unknown."""
     return next((advice for sign, advice in _HINTS if sign in text), "")
 
 

@@ -9,8 +9,6 @@ from functools import cached_property, partial
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from polygraphy import mod
 from polygraphy.adapters.arrays.foreign import (
     as_torch,
@@ -38,6 +36,7 @@ from polygraphy.adapters.onnxruntime.session import (
 from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import check_has_outputs, check_is_tensor
 from polygraphy.domain.errors import DataTypeConversionException, InputError, UsageError
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -48,7 +47,6 @@ from polygraphy.ports.running import NodeProfiler
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, OrtValue, RunOptions
 
-numpy = mod.lazy_import("numpy")
 
 _OF_NVIDIA = (
     "CUDAExecutionProvider",
@@ -194,14 +192,14 @@ class BoundRuns:
         expected.check(name, data.dtype)
         where = device_buffer(data, self._whole_device)
         if where is None:
-            array = numpy.require(host_array(data), requirements=["A", "C"])
+            array = np.require(host_array(data), requirements=["A", "C"])
             bound.places.pop(name, None)
             bound.binding.bind_cpu_input(name, array)
             return array
         address, found_shape, kept = where
         if not prod(found_shape):  # What is empty may have no address.
             bound.places.pop(name, None)
-            empty = numpy.empty(found_shape, expected.dtype.numpy())
+            empty = np.empty(found_shape, expected.dtype.numpy())
             bound.binding.bind_cpu_input(name, empty)
             return kept, empty
         if bound.places.get(name) != (address, found_shape):
@@ -377,7 +375,6 @@ T = TypeVar("T")
 _LONG = 0.5
 """Seconds of an inference that are too long to wait for after ctrl-C."""
 _now = time.perf_counter
-_ndarray = np.ndarray
 
 
 @mod.export()
@@ -476,7 +473,7 @@ class OnnxrtRunner(BaseRunner):
         """
         to_host = copy_outputs_to_host is not False
         for array in feed_dict.values():
-            if type(array) is not _ndarray:
+            if type(array) is not np.ndarray:
                 return self._infer_foreign(feed_dict, to_host)
         return self._infer_plain(feed_dict) if to_host else self._infer_foreign(feed_dict, to_host)
 

@@ -6,10 +6,8 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +29,8 @@ STAYS_OPEN = fcntl is not None
 
 def make_part(target: Path) -> tuple[int, str]:
     """Open a part of a file; return its descriptor, which holds the lock, and its path."""
+    import tempfile
+
     _sweep(target)
     while True:
         descriptor, path = tempfile.mkstemp(
@@ -46,6 +46,8 @@ def make_part_folder(target: Path) -> tuple[int | None, Path]:
     """Make a folder that is to take the place of a file or folder; return what holds its lock, to
     be closed, if there is any, and its path.
     """
+    import tempfile
+
     _sweep(target)
     prefix = f".{short_name(target)}."
     path = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=_SUFFIX))
@@ -61,7 +63,11 @@ def short_name(target: Path) -> str:
     checksum.
     """
     name = os.fsencode(target.name)
-    return target.name if len(name) <= _LONGEST else blake2b(name, digest_size=16).hexdigest()
+    if len(name) <= _LONGEST:
+        return target.name
+    from hashlib import blake2b
+
+    return blake2b(name, digest_size=16).hexdigest()
 
 
 def is_abandoned(path: Path) -> bool:
@@ -205,6 +211,8 @@ def check_writable(path: str | Path) -> None:
     Raises:
         FileError: it cannot be.
     """
+    import tempfile
+
     given = Path(path)
     with translate_os_errors(path, "write"):
         if given.is_dir():

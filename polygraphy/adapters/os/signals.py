@@ -8,6 +8,7 @@ thread: allocators keep memory for each thread that makes one.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -34,18 +35,16 @@ def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
     wherever it does.
 
     Args:
-        on_signal: is called in another thread with the number of each signal that has a handler in
-            Python, as it comes, for the last time before this returns.
+        on_signal: is called with the number of each signal that has a handler in Python, as it
+            comes, in another thread; or in this one, for those that come as the call ends.
         call: gives up Python's lock while it waits. In other threads than the first, where no
             signal is handled, it is only made.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         return call()
-    heard, written = os.pipe()
-    os.set_blocking(written, False)
-    before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-    listener = threading.Thread(target=_listen, args=(heard, before, on_signal), daemon=True)
-    listener.start()
+    listener = _running_listener()
+    before = signal.set_wakeup_fd(listener.written, warn_on_full_buffer=False)
+    depth = listener.enter(on_signal, before)
     try:
         try:
             return call()
@@ -53,18 +52,93 @@ def watch_signals(on_signal: Callable[[int], None], call: Callable[[], T]) -> T:
             signal.set_wakeup_fd(before)
     finally:
         signal.set_wakeup_fd(before)  # The handler may have raised before the first time.
-        os.close(written)
-        listener.join()
-        os.close(heard)
+        listener.leave(depth)
 
 
-def _listen(heard: int, others: int, on_signal: Callable[[int], None]) -> None:
-    while numbers := os.read(heard, 16):
-        if others != _NONE:  # Such as an event loop, which hears of signals in the same way.
-            with suppress(OSError):
-                os.write(others, numbers)
-        for number in numbers:
-            on_signal(number)
+class _Listener:
+    """The thread that hears of signals. It stays, because to start one takes 0.3 ms, and several
+    where other threads keep the processors busy: longer than to load a small model.
+
+    Attributes:
+        written: the descriptor to which Python writes the numbers of signals.
+    """
+
+    def __init__(self) -> None:
+        self._heard, self.written = os.pipe()
+        os.set_blocking(self._heard, False)
+        os.set_blocking(self.written, False)
+        self._lock = threading.Lock()
+        self._calls: list[tuple[Callable[[int], None], int]] = []
+        threading.Thread(target=self._listen, name="signals", daemon=True).start()
+
+    def enter(self, on_signal: Callable[[int], None], before: int) -> int:
+        """Take note of a call, and of the descriptor that was written to before it; return how
+        many calls it is made in.
+        """
+        with self._lock:
+            if before != self.written:  # Of calls that a handler broke off, some may be left.
+                self._calls.clear()
+            self._calls.append((on_signal, before))
+            return len(self._calls) - 1
+
+    def leave(self, depth: int) -> None:
+        """Handle what has come until now, and forget a call."""
+        with self._lock:
+            self._handle()
+            del self._calls[depth:]
+
+    def _listen(self) -> None:
+        while select.select([self._heard], [], []):
+            with self._lock:
+                self._handle()
+
+    def _handle(self) -> None:
+        """Tell the calls, inner ones first, of what has come; somebody else may have listened
+        before one of them, such as an event loop, which hears of signals in the same way.
+        """
+        try:
+            numbers = os.read(self._heard, 16)
+        except BlockingIOError:
+            return
+        for on_signal, before in reversed(self._calls):
+            for number in numbers:
+                on_signal(number)
+            if before != self.written:
+                if before != _NONE and numbers:
+                    with suppress(OSError):
+                        os.write(before, numbers)
+                return
+
+    def detach(self) -> None:
+        """Leave the pipe to the parent, in a forked process, which lacks the thread; calls that it
+        was forked in still use the descriptors.
+        """
+        self._lock = threading.Lock()
+        self._calls.clear()
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_NONBLOCK)
+            for descriptor in (self._heard, self.written):
+                os.dup2(nowhere, descriptor, inheritable=False)
+            os.close(nowhere)
+
+
+_listeners: list[_Listener] = []
+"""The one of this process, as soon as there was a call."""
+
+
+def _running_listener() -> _Listener:
+    if not _listeners:
+        _listeners.append(_Listener())
+    return _listeners[0]
+
+
+def _detach_listener() -> None:
+    while _listeners:
+        _listeners.pop().detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_detach_listener)
 
 
 def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:

@@ -11,6 +11,7 @@ import errno
 import gc
 import os
 import pickle
+import select
 import signal
 import sys
 import tempfile
@@ -127,6 +128,7 @@ def _wait(pid: int, timeout: float | None) -> int | None:
     if timeout is None:
         return os.waitpid(pid, 0)[1]
     deadline = time.monotonic() + timeout
+    _wait_for_end(pid, timeout)
     pause = _FIRST_PAUSE
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -136,6 +138,20 @@ def _wait(pid: int, timeout: float | None) -> int | None:
             return None
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _wait_for_end(pid: int, timeout: float) -> None:
+    """Sleep until a process ends, if the operating system wakes this one then: Linux from 5.3."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.poll(timeout * 1000)
+    finally:
+        os.close(descriptor)
 
 
 def _kill(pid: int) -> None:

@@ -55,7 +55,7 @@ class Kept:
 
     @property
     def is_there(self) -> bool:
-        """Whether the process has it still; not after a crash."""
+        """Whether the process still keeps the object; False after a crash."""
         return self._owner.is_running and self._generation == self._owner.generation
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -82,7 +82,7 @@ class WarmProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there, and would be used."""
+        """Whether the process runs and belongs to this process."""
         return self._process is not None and self._owner == os.getpid()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -96,7 +96,7 @@ class WarmProcess:
         return Kept(self, number)
 
     def release(self, number: int, generation: int) -> None:
-        """Let go of what is kept, with the next call: this may be called at any time."""
+        """Let the process drop an object with the next call; may be called at any time."""
         if generation == self.generation:
             self._released.append(number)
 
@@ -121,6 +121,7 @@ class WarmProcess:
     def _request(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], number: int | None
     ) -> Any:
+        """Send a call to the process, and return its result or raise its exception."""
         timeout, is_silent = self._limits
         with self._lock:
             uses_kept = any(isinstance(each, Kept) for each in arguments)
@@ -154,6 +155,7 @@ class WarmProcess:
         raise answer
 
     def _answer(self, timeout: float | None) -> Any:
+        """Return the parts of the answer; BackendError if it takes longer than the limit."""
         if timeout is not None and not select.select([self._channel], [], [], timeout)[0]:
             self.close()
             raise BackendError(
@@ -163,6 +165,7 @@ class WarmProcess:
         return receive(self._channel)
 
     def _crash(self) -> BackendError:
+        """Close the process, and return the error that explains how it ended."""
         process = self._process
         assert process is not None
         with suppress(subprocess.TimeoutExpired):
@@ -204,6 +207,7 @@ class WarmProcess:
 
 
 def _stop(process: subprocess.Popen[bytes], channel: socket.socket, owner: int) -> None:
+    """End a warm process, if this is the process that started it."""
     channel.close()
     if owner != os.getpid():
         return
@@ -242,6 +246,7 @@ _kept_objects: dict[int, Any] = {}
 
 
 def _kept_object(number: int) -> Any:
+    """Return an object that this process keeps, by number."""
     return _kept_objects[number]
 
 
@@ -276,7 +281,7 @@ def main() -> None:
 
 
 def _answer_to(received: Any, nowhere: int, errors: int) -> tuple[bool, Any]:
-    """Make a call; return whether it succeeded, and what it returned or raised."""
+    """Return whether a requested call succeeded, and its result or its exception."""
     try:
         (folder, severity, is_silent, released, number), function, arguments = load(received)
         if folder != str(Path.cwd()):
@@ -284,7 +289,7 @@ def _answer_to(received: Any, nowhere: int, errors: int) -> tuple[bool, Any]:
         G_LOGGER.module_severity = severity
         for gone in released:
             _kept_objects.pop(gone, None)
-        _write_to(nowhere if is_silent else errors)
+        _redirect_output(nowhere if is_silent else errors)
         result = function(*arguments)
         if number is None:
             return True, result
@@ -302,8 +307,8 @@ def _answer_to(received: Any, nowhere: int, errors: int) -> tuple[bool, Any]:
 _written_to = [-1]
 
 
-def _write_to(descriptor: int) -> None:
-    """Let what backends write, to either output, go to an open file."""
+def _redirect_output(descriptor: int) -> None:
+    """Redirect standard output and standard error to an open file."""
     if _written_to[0] != descriptor:
         _written_to[0] = descriptor
         for output in (1, 2):
@@ -322,4 +327,5 @@ def _message(answer: tuple[bool, Any], lines: Sequence[tuple[str, int]]) -> Mess
 
 
 def _describe_error(error: BaseException) -> str:
+    """Return the type and the message of an exception as text."""
     return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -77,10 +77,10 @@ def main() -> None:
 
     preload, words = sys.argv[1], sys.argv[2:]
     _import_for(words, preload)
-    woken = _woken_by_children()
+    woken = _child_exit_descriptor()
     rest = b""
     while True:
-        ready, _, _ = select.select([0, woken], [], [], _patience())
+        ready, _, _ = select.select([0, woken], [], [], _seconds_to_next_deadline())
         if woken in ready:
             os.read(woken, _LINE)
         for facts, used in _finished_answers():
@@ -100,11 +100,11 @@ def main() -> None:
                 _stop(request["number"])
                 continue
             _import_for(request["words"], preload)
-            answer(number=request["number"], pid=_begin(request, given, prepare))
+            answer(number=request["number"], pid=_start_command_line(request, given, prepare))
 
 
-def _woken_by_children() -> int:
-    """Return a descriptor that can be read after a child has ended."""
+def _child_exit_descriptor() -> int:
+    """Return a descriptor that becomes readable when a child process ends."""
     reading, writing = os.pipe()
     for descriptor in (reading, writing):
         os.set_blocking(descriptor, False)
@@ -113,8 +113,8 @@ def _woken_by_children() -> int:
     return reading
 
 
-def _patience() -> float | None:
-    """Return for how many seconds nothing has to be stopped."""
+def _seconds_to_next_deadline() -> float | None:
+    """Return the seconds until the next time limit; None if there is none."""
     deadlines = [each.deadline for each in _running.values() if each.deadline is not None]
     return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
@@ -136,8 +136,10 @@ def _stop(number: int) -> None:
         _kill(_running[number].pid)
 
 
-def _begin(request: dict[str, Any], files: Sequence[int], prepare: Callable[[], None]) -> int:
-    """Run a command line in a fork, which alone has the files from then on; return its process."""
+def _start_command_line(
+    request: dict[str, Any], files: Sequence[int], prepare: Callable[[], None]
+) -> int:
+    """Run a command line in a forked process, which takes over the files; return its process ID."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Python 3.12 warns of threads, which imported libraries may start, and which do nothing.
@@ -164,7 +166,7 @@ def _finished_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
     for number, running in list(_running.items()):
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         has_ended = os.waitid(os.P_PID, running.pid, how) is not None
-        timed_out = not has_ended and _is_over(running.deadline)
+        timed_out = not has_ended and _has_expired(running.deadline)
         if not (has_ended or timed_out):
             continue
         _kill(running.pid)  # And what it has started.
@@ -181,11 +183,12 @@ def _finished_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
 
 
 def peak_memory(usage: Any) -> int:
-    """Return how many bytes of memory a process had resident at most, of what `os.wait4` tells."""
+    """Return the peak resident memory of a process in bytes, from what `os.wait4` returns."""
     return int(usage.ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 
-def _is_over(deadline: float | None) -> bool:
+def _has_expired(deadline: float | None) -> bool:
+    """Return whether a time limit has passed."""
     return deadline is not None and time.monotonic() >= deadline
 
 
@@ -235,14 +238,14 @@ def _code_of_program() -> int:
 
 
 def _import_for(words: Sequence[str], preload: str) -> None:
-    """Import what a command line is known to need."""
+    """Import the modules that a command line is known to need."""
     module, _, function = preload.partition(":")
     if function:
         _import(getattr(import_module(module), function)(words))
 
 
 def _import(names: Iterable[str]) -> None:
-    """Import what the last command line needed, for the next."""
+    """Import modules that the last command line needed, for the next one."""
     for name in names:
         if name not in sys.modules and not name.endswith("__main__"):
             with suppress(Exception):

@@ -36,10 +36,9 @@ class Everyone:
 
 
 @contextmanager
-def faults_written(path: str) -> Iterator[None]:
-    """Append a line of JSON to a file when the program ends: for each output that was judged None
-    where it passed, else by how much it differs at most; NaN where that is not a number, or a
-    validation found what is not finite.
+def write_faults(path: str) -> Iterator[None]:
+    """Append a line of JSON to a file when the program ends: for each judged output None if it
+    passed, else its largest difference.
     """
     heard = OutputFaults()
     with bind(Console, Everyone([resolve(Console), heard])):
@@ -55,7 +54,7 @@ class OutputFaults:
     """Listens to comparisons and validations.
 
     Attributes:
-        faults: what is written, see `faults_written`.
+        faults: what is written, see `write_faults`.
     """
 
     def __init__(self) -> None:
@@ -76,11 +75,11 @@ class OutputFaults:
             self.faults[name] = fault
 
     def __getattr__(self, event: str) -> Callable[..., None]:
-        return _unheard
+        return _ignore_event
 
 
 def _output_label(name: str, result: Any) -> str:
-    """Return the name of an output, with that of its partner where they have nothing in common."""
+    """Return the name of an output, with that of its partner if they differ."""
     if getattr(result, "is_missing", False):
         return f"{name}{GUESSED}nothing"
     one, other = getattr(result, "tensor0", None), getattr(result, "tensor1", None)
@@ -89,13 +88,13 @@ def _output_label(name: str, result: Any) -> str:
     return f"{one.name}{GUESSED}{other.name}"
 
 
-def _unheard(*facts: Any) -> None:
-    """Other events do not matter."""
+def _ignore_event(*facts: Any) -> None:
+    """Ignore an event that does not concern outputs."""
 
 
 def _difference(result: Any) -> float:
-    """Return by how much an output differs; infinity, as JSON has it, where that is not known, or
-    one side alone is infinite.
+    """Return the largest difference of an output; infinity if it is unknown or one side is
+    infinite.
     """
     found = getattr(result, "max_absdiff", None)
     return float("inf") if found is None else float(found)

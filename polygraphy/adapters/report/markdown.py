@@ -32,11 +32,12 @@ _SIGNS = {"passed": "✅", "agree": "✅", "inconclusive": "❔"}
 
 
 def markdown_of(document: Document) -> str:
-    """Return the text of the file."""
+    """Return a report as Markdown text."""
     return "\n".join(_lines(document)) + "\n"
 
 
 def _lines(document: Document) -> Iterator[str]:
+    """Yield the lines of the Markdown text."""
     sign = _SIGNS.get(document.verdict, "❌")
     yield f"## {sign} {document.verdict.upper()}: {text_of(document.summary)}"
     yield ""
@@ -71,6 +72,10 @@ def _lines(document: Document) -> Iterator[str]:
         yield ""
         yield f"> {text_of(note)}"
     yield ""
+    for each in document.files:
+        if each.quantization:
+            yield text_of(f"Quantized model {each.path}: {each.quantization}")
+            yield ""
     facts = [f"exit code {document.exit_code}", f"{document.seconds:.3g} s", document.started]
     facts += [
         f"{name} {value}"
@@ -82,7 +87,7 @@ def _lines(document: Document) -> Iterator[str]:
 
 
 def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the combinations of a sweep with what came of them, and the causes of failures."""
+    """Yield the lines about the combinations of a sweep and the causes of failures."""
     counts = {row["label"]: Counter[str]() for row in sweep["rows"]}
     for row in sweep["rows"]:
         counts[row["label"]][row["state"]] += 1
@@ -100,7 +105,7 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _samples(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what came of samples, and those that changed their answer."""
+    """Yield the lines about samples, with those whose answer changed."""
     yield ""
     yield " ".join(map(text_of, sample_sentences(found)))
     changed = found["changed"][:_MOST_ROWS]
@@ -113,7 +118,7 @@ def _samples(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _steps(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which step of a model with states is the first that differs, and the table of steps."""
+    """Yield the lines about the first wrong step of a model with states, and the table of steps."""
     yield ""
     yield " ".join(map(text_of, steps_in_words(found)))
     if found["first_wrong"] is not None:
@@ -123,6 +128,7 @@ def _steps(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _culprit(culprit: object) -> Iterator[str]:
+    """Yield the lines about a culprit."""
     facts = culprit if isinstance(culprit, dict) else {}
     nodes = ", ".join(map(str, facts.get("nodes") or ()))
     yield f"**Culprit: {text_of(nodes)}** ({text_of(str(facts.get('cause', '')))})"
@@ -136,6 +142,7 @@ def _culprit(culprit: object) -> Iterator[str]:
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
+    """Yield the lines about a comparison."""
     parties = text_of(" vs. ".join(comparison.parties))
     counted = "outputs on average" if comparison.average else "iterations"
     matched = f"{comparison.matched}/{comparison.total} {counted}"
@@ -152,6 +159,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 
 def _row(row: OutputRow, metrics: Sequence[str]) -> list[str]:
+    """Return the cells of an output's row."""
     shape = "" if row.shape is None else "x".join(map(str, row.shape))
     values = [brief(row.metrics[name]) if name in row.metrics else "" for name in metrics]
     sign = _SIGNS["passed"] if row.passed else "❌"
@@ -159,6 +167,7 @@ def _row(row: OutputRow, metrics: Sequence[str]) -> list[str]:
 
 
 def _table(title: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table."""
     yield f"| {' | '.join(title)} |"
     yield f"|{' --- |' * len(title)}"
     for row in rows:
@@ -166,12 +175,12 @@ def _table(title: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 
 
 def text_of(text: str) -> str:
-    """Return a text in one line, in which nothing is markup."""
+    """Return a text on one line, with Markdown escaped."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))
 
 
 def _code(text: str) -> str:
-    """Return a block of code, whatever is in it."""
+    """Return a text as a block of code."""
     line = " ".join(text.split())
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line)), default=0))
     return f"{fence}\n{line}\n{fence}"
@@ -184,7 +193,7 @@ _IN_TITLES = {**_ESCAPES, ":": "%3A", ",": "%2C"}
 
 
 def annotate(document: Document) -> None:
-    """Write both, where GitHub runs the program; what cannot be written is left out."""
+    """Write the Markdown summary and error annotations if GitHub runs the program."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     path = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -198,7 +207,7 @@ def annotate(document: Document) -> None:
 
 
 def error_lines(document: Document) -> list[str]:
-    """Return the lines about what did not pass."""
+    """Return GitHub's annotation lines for what did not pass."""
     failed = [check for check in checks_of(document) if check.outcome in (FAILED, ERROR)]
     lines = [
         f"::error title={_escape_text(f'{check.group} | {check.name}', _IN_TITLES)}"
@@ -211,6 +220,7 @@ def error_lines(document: Document) -> list[str]:
 
 
 def _escape_text(text: str, escapes: dict[str, str]) -> str:
+    """Return a printable text with characters escaped."""
     printable = text.encode("utf-8", "replace").decode()
     return "".join(escapes.get(letter, letter) for letter in printable)
 
@@ -221,7 +231,7 @@ _TAGS = {FAILED: "failure", ERROR: "error", SKIPPED: "skipped"}
 
 
 def junit_of(document: Document) -> str:
-    """Return the text of the file."""
+    """Return a report as JUnit XML text."""
     checks = checks_of(document)
     counts = {
         "tests": len(checks),
@@ -233,17 +243,17 @@ def junit_of(document: Document) -> str:
     root = _element("testsuites", {**counts, **seconds})
     started = document.started.partition("+")[0]
     head = {"name": document.command, **counts, **seconds, "timestamp": started}
-    suite = _below(root, "testsuite", head)
-    properties = _below(suite, "properties", {})
+    suite = _append_element(root, "testsuite", head)
+    properties = _append_element(suite, "properties", {})
     facts = {"verdict": document.verdict, "exit_code": document.exit_code}
     facts.update(
         (fact, text) for each in document.environment.sections for fact, text in each.facts
     )
     facts.update((f"sha256 of {each.path}", each.sha256) for each in document.files if each.sha256)
     for name, value in facts.items():
-        _below(properties, "property", {"name": name, "value": value})
+        _append_element(properties, "property", {"name": name, "value": value})
     for check in checks:
-        case = _below(
+        case = _append_element(
             suite,
             "testcase",
             {"classname": check.group, "name": check.name, "time": f"{check.seconds:g}"},
@@ -252,8 +262,8 @@ def junit_of(document: Document) -> str:
             about = {"message": check.message}
             if check.outcome != SKIPPED:
                 about["type"] = check.outcome
-            _below(case, _TAGS[check.outcome], about).text = _writable(check.message)
-    _below(suite, "system-out", {}).text = _writable(document.summary)
+            _append_element(case, _TAGS[check.outcome], about).text = _writable(check.message)
+    _append_element(suite, "system-out", {}).text = _writable(document.summary)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
@@ -262,11 +272,13 @@ def _element(tag: str, attributes: Mapping[str, object]) -> ET.Element:
     return ET.Element(tag, {name: _writable(str(value)) for name, value in attributes.items()})
 
 
-def _below(parent: ET.Element, tag: str, attributes: Mapping[str, object]) -> ET.Element:
+def _append_element(parent: ET.Element, tag: str, attributes: Mapping[str, object]) -> ET.Element:
+    """Return a new XML element under another."""
     made = _element(tag, attributes)
     parent.append(made)
     return made
 
 
 def _writable(text: str) -> str:
+    """Return a text without characters that XML does not allow."""
     return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)

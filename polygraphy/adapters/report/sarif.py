@@ -20,7 +20,7 @@ _OTHER = "check/failed"
 
 
 def sarif_of(document: Document) -> str:
-    """Return the text of the file."""
+    """Return a report as SARIF text."""
     results = [*_findings(document)] or [*_failures(document)]
     used = sorted({result["ruleId"] for result in results})
     rules = [
@@ -40,6 +40,7 @@ def sarif_of(document: Document) -> str:
 
 
 def _findings(document: Document) -> Iterator[dict[str, Any]]:
+    """Yield the SARIF results of lint."""
     for report in document.results:
         if report["kind"] != "lint":
             continue
@@ -54,6 +55,7 @@ def _findings(document: Document) -> Iterator[dict[str, Any]]:
 
 
 def _failures(document: Document) -> Iterator[dict[str, Any]]:
+    """Yield the SARIF results of failed checks."""
     path = document.files[0].path if document.files else ""
     for check in checks_of(document):
         if check.outcome in (FAILED, ERROR):

@@ -41,7 +41,7 @@ from polygraphy.domain.report.document import (
 from polygraphy.domain.report.summary import summary_of
 from polygraphy.logger.sinks import without_commands
 from polygraphy.ports.machine import sections_of
-from polygraphy.ports.models import ModelReports, describe_file
+from polygraphy.ports.models import ModelReports, describe_file, find_quantized_tensors
 from polygraphy.ports.reporting import Findings, Reports, report_page
 from polygraphy.ports.storage import write_text
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
     from polygraphy.domain.profiling.table import ProfileTable
+    from polygraphy.domain.quantization.listing import QuantizedTensor
     from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
 
@@ -64,7 +65,7 @@ _SOURCES = ("packages", "machine")
 
 
 def environment() -> Environment:
-    """Return versions and facts about the machine, without settings that are not set."""
+    """Return versions of libraries and facts about the machine."""
     found = (section for key in _SOURCES for section in bound_function(sections_of, key)())
     kept = (
         evolve(section, facts=tuple(fact for fact in section.facts if fact[1] != "not set"))
@@ -79,6 +80,7 @@ def file_facts(paths: Sequence[str]) -> list[FileFacts]:
 
 
 def _facts_of(path: str) -> FileFacts:
+    """Return size, digest and quantization of a file."""
     try:
         with Path(path).open("rb") as stream:
             digest, size = hashlib.sha256(), 0
@@ -87,11 +89,18 @@ def _facts_of(path: str) -> FileFacts:
                 size += len(block)
     except OSError:
         return FileFacts(path)
-    return FileFacts(path, size, digest.hexdigest())
+    quantization = None
+    if format_named(path) == "onnx" and (tensors := find_quantized_tensors(path)):
+        from polygraphy.domain.quantization.listing import summarize_quantization
+
+        quantization = summarize_quantization(tensors)
+    return FileFacts(path, size, digest.hexdigest(), quantization)
 
 
 def first_model(paths: Sequence[str]) -> Model | None:
-    """Describe the first ONNX model among some files; None where there is none that can be read."""
+    """Return the description of the first readable ONNX model among files; None if there is
+    none.
+    """
     for path in paths:
         if format_named(path) == "onnx" and Path(path).is_file():
             source = ModelSource(path, ignore_external_data=True)
@@ -155,6 +164,9 @@ class ReportsRecorder:
 
     def unbounded(self, names: Sequence[str]) -> None:
         self._record("unbounded_dds", path=self._path, tensors=list(names))
+
+    def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+        self._record("quantization", path=self._path, tensors=tensors)
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
         self._record("tensors", path=self._path, tensors=uses)
@@ -221,8 +233,8 @@ _Array = np.ndarray[Any, Any]
 
 
 def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
-    """Return histograms of both sides and of the differences, and the elements around the worst;
-    None where there are no numbers to look at.
+    """Return histograms of both sides and the elements around the worst difference; None without
+    numbers.
     """
     if not isinstance(answer, OutputCompareResult) or answer.arrays is None:
         return None
@@ -233,16 +245,18 @@ def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
     detail: dict[str, Any] = {"is_sample": found.size > _MOST}
     detail |= _histograms(_thin_out(found), _thin_out(expected))
     if worst is not None and found.ndim:
-        detail["around"] = _around(found, expected, worst.index)
+        detail["around"] = _surrounding_elements(found, expected, worst.index)
     return detail
 
 
 def _thin_out(array: _Array) -> _Array:
+    """Return a sample of an array's elements in float64, evenly spaced."""
     flat = array.reshape(-1)
     return np.asarray(flat[:: max(1, -(-flat.size // _MOST))], np.float64)
 
 
 def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
+    """Return histograms of both sides, and of the differences by powers of ten."""
     finite = [side[np.isfinite(side)] for side in (found, expected)]
     ends = [(float(side.min()), float(side.max())) for side in finite if side.size]
     low, high = min((a for a, _ in ends), default=0.0), max((b for _, b in ends), default=1.0)
@@ -266,7 +280,9 @@ def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
     }
 
 
-def _around(found: _Array, expected: _Array, index: tuple[int, ...]) -> dict[str, Any]:
+def _surrounding_elements(
+    found: _Array, expected: _Array, index: tuple[int, ...]
+) -> dict[str, Any]:
     """Return the elements around an index in the last two dimensions."""
     starts = [max(0, at - _AROUND) for at in index[-2:]]
     place: tuple[Any, ...] = (
@@ -398,7 +414,7 @@ def json_of(document: Document) -> str:
 
 
 def _report_text(document: Document, model: Model | None, path: str) -> str:
-    """Return the text of a report, as the name of its file says."""
+    """Return the text of a report, in the format that the file extension names."""
     format = format_of_report(path)
     if format == "html":
         return report_page(document, model, str(PurePath(path).parent))
@@ -407,7 +423,7 @@ def _report_text(document: Document, model: Model | None, path: str) -> str:
 
 
 def _command(words: Sequence[str]) -> str:
-    """Return a command line as one would type it."""
+    """Return a command line as a user types it."""
     program = PurePath(words[0])
     name = program.parent.name if program.name == "__main__.py" else program.name
     return shlex.join([name, *words[1:]])

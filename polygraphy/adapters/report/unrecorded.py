@@ -10,7 +10,7 @@ class Unrecorded:
     """Implements the port `Findings`, and keeps nothing."""
 
     def found(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """Forget what was found."""
+        """Ignore a finding."""
 
     def conclude(
         self,
@@ -18,4 +18,4 @@ class Unrecorded:
         culprits: Sequence[Mapping[str, Any]] = (),
         summary: str = "",
     ) -> None:
-        """Forget what it comes to."""
+        """Ignore a verdict."""

@@ -88,7 +88,7 @@ class TorchTensors:
     """Turns arrays into PyTorch's tensors on the CPU, and tensors on any device into arrays."""
 
     def prepare(self) -> None:
-        """Make sure that PyTorch is there; MissingDependencyError when not."""
+        """Import PyTorch; MissingDependencyError if it is not installed."""
         if not torch.is_installed():
             install = torch.install_command()
             raise MissingDependencyError(

@@ -14,9 +14,9 @@ _ASKS_LITTLE = {"hasattr", "isinstance", "is_scripting"}
 """What is the same for every example."""
 
 
-def deciding(path: str, line: int) -> str:
-    """Return what a line of a file depends on, as ``line 8 tests `x.sum() > 0` ``; empty where it
-    always runs, or that is the same for all data.
+def describe_condition(path: str, line: int) -> str:
+    """Return which condition decides whether a line of a file runs, as ``line 8 tests `x.sum() > 0`
+    ``; empty if none does, or it is the same for all data.
     """
     found = _deciding_statement(_statements(path), line)
     if found is None:
@@ -27,6 +27,7 @@ def deciding(path: str, line: int) -> str:
 
 @lru_cache(maxsize=32)
 def _statements(path: str) -> Sequence[ast.stmt]:
+    """Return the statements of a Python file."""
     try:
         return ast.parse(Path(path).read_text(encoding="utf-8")).body
     except (OSError, SyntaxError, ValueError):
@@ -45,26 +46,29 @@ def _deciding_statement(body: Sequence[ast.stmt], line: int) -> ast.If | ast.Whi
             inner and inner[0].lineno <= line <= (inner[-1].end_lineno or 0)
             for inner in _bodies(each)
         )
-        if isinstance(each, (ast.If, ast.While)) and is_inside and _depends(each.test):
+        if isinstance(each, (ast.If, ast.While)) and is_inside and _may_vary(each.test):
             return each
         asked = (before for before in body[:position] if isinstance(before, ast.If))
-        left = [before for before in asked if _leaves(before) and _depends(before.test)]
+        left = [before for before in asked if _leaves(before) and _may_vary(before.test)]
         if left:
             return left[-1]
     return None
 
 
 def _bodies(each: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a statement: body, `else` and `finally`; empty where it has none."""
     for name in ("body", "orelse", "finalbody"):
         yield getattr(each, name, [])
 
 
 def _leaves(each: ast.If) -> bool:
-    """Return whether what comes after a statement is another branch of it."""
+    """Return whether an `if` ends with `return`, `raise` or the like, so that the rest is its other
+    branch.
+    """
     return isinstance(each.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
-def _depends(test: ast.expr) -> bool:
+def _may_vary(test: ast.expr) -> bool:
     """Return whether a condition may differ from one example to the next."""
     if isinstance(test, ast.Compare) and any(
         isinstance(op, (ast.Is, ast.IsNot)) for op in test.ops
@@ -76,4 +80,4 @@ def _depends(test: ast.expr) -> bool:
             return False
     if isinstance(test, ast.Name):
         return test.id != "self"
-    return any(_depends(each) for each in ast.iter_child_nodes(test) if isinstance(each, ast.expr))
+    return any(_may_vary(each) for each in ast.iter_child_nodes(test) if isinstance(each, ast.expr))

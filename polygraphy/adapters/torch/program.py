@@ -91,7 +91,7 @@ triton = mod.lazy_import("triton", log=False)
 
 
 def check_compiler() -> None:
-    """Refuse to load the compiler where that would end the process.
+    """Raise if loading PyTorch's compiler would end the process.
 
     Triton and TensorFlow each bring an LLVM of their own, and that of Triton aborts when it comes
     second. The other way round is no problem.
@@ -314,7 +314,7 @@ class Module:
 
 
 def release_cached_memory(device: Any) -> None:
-    """Give memory of a GPU that PyTorch keeps for later tensors back."""
+    """Return GPU memory that PyTorch caches for later tensors to the driver."""
     if device is not None and torch.device(device).type == "cuda":
         torch.cuda.empty_cache()
 
@@ -324,12 +324,12 @@ Program = Union[Exported, Module]
 
 
 def is_model(value: Any) -> bool:
-    """Return whether something is a model; it may be callable, as what loads one is."""
+    """Return whether a value is a model of PyTorch, and not a function that loads one."""
     return isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
 
 
 def program_of(model: Any) -> Program:
-    """Return how a model is run; UsageError when it is none."""
+    """Return a model as a program that can be run; UsageError if it is not a model."""
     if isinstance(model, torch.export.ExportedProgram):
         return Exported(model)
     if isinstance(model, torch.nn.Module):  # So is TorchScript.
@@ -385,9 +385,7 @@ class TorchFromPath(BaseLoader):
 
 
 def _kind(path: Path) -> str:
-    """Return what an archive holds by the names in it: programs are described in JSON, the code of
-    TorchScript lies in a folder.
-    """
+    """Return the kind of an archive, from the names in it: an exported program or TorchScript."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -412,8 +410,8 @@ def _kind(path: Path) -> str:
 
 
 def _is_state(path: Path) -> bool:
-    """Return whether `torch.save` wrote a dictionary that holds nothing but tensors, numbers and
-    texts, other dictionaries included; nothing else is loaded.
+    """Return whether a file of `torch.save` holds a dictionary of tensors, numbers and
+    texts only.
     """
     try:
         found = torch.load(str(path), weights_only=True, map_location="meta")
@@ -423,7 +421,9 @@ def _is_state(path: Path) -> bool:
 
 
 def _newer_release(path: Path) -> str | None:
-    """Return the release of PyTorch that saved a program; None if that is unknown or no newer."""
+    """Return the release of PyTorch that saved a program, if that is newer than this one; else
+    None.
+    """
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             found = _RELEASE.search(archive.read(name)) if name.endswith(".json") else None

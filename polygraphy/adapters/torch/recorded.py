@@ -65,7 +65,7 @@ class Recording:
 def record_call(
     module: Any, names: Sequence[str], tensors: Sequence[Any], keep: Keep | None = None
 ) -> Recording:
-    """Call a module, and write down what it does.
+    """Call a module, and return a recording of its operations.
 
     Args:
         module: the module.
@@ -127,7 +127,7 @@ def record_call(
 
 
 def compute_operation(recording: Recording, name: str, value: Callable[[str], Any]) -> Any:
-    """Return what an operation makes of other tensors.
+    """Return the result of a recorded operation for other input tensors.
 
     Args:
         recording: of the module.

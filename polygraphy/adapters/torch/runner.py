@@ -204,6 +204,7 @@ class PytRunner(BaseRunner):
 
 
 def _parts(loaded: Any) -> tuple[Any, TensorMetadata | None, Sequence[str] | None]:
+    """Return a loaded model with its inputs and output names, where it states them."""
     if not isinstance(loaded, tuple):
         return loaded, None, None
     model, metadata, names = (*loaded, None, None)[:3]

@@ -15,7 +15,7 @@ from typing import Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
-from polygraphy.adapters.torch.branches import deciding
+from polygraphy.adapters.torch.branches import describe_condition
 from polygraphy.adapters.torch.precision import computing_in_float32
 from polygraphy.adapters.torch.program import (
     Exported,
@@ -184,7 +184,8 @@ class OpenedTorch:
         self.nodes = [_describe_operation(node) for node in calls]
         self.weights: Mapping[str, Any] = _Weights(self._stored_tensors()) if self._exported else {}
         drawing = (
-            _drawing(one.target, one.args, one.kwargs, node) for one, node in zip(calls, self.nodes)
+            _describe_randomness(one.target, one.args, one.kwargs, node)
+            for one, node in zip(calls, self.nodes)
         )
         self.unsteady = next(filter(None, drawing), "")
         self.open_dimensions = _open_dimensions(self._program, names)
@@ -234,10 +235,10 @@ class OpenedTorch:
         place = Origin.of(frames_in(trace or ""), "")
         if place is None or getline(place.path, place.line).strip() not in str(trace):
             return ""  # The file is another one by now.
-        return deciding(place.path, place.line)
+        return describe_condition(place.path, place.line)
 
     def _value(self, name: str, known: Mapping[str, Any]) -> Any:
-        """Return a tensor in float64, or what is none: several results, or a size."""
+        """Return a tensor in float64; other values, such as sizes and tuples, unchanged."""
         if name not in known:
             return self._compute_operation(name, known)
         tensor = tensor_from(name, known[name], "cpu")
@@ -257,7 +258,7 @@ class OpenedTorch:
         return node.target(*args, **{k: v for k, v in kwargs.items() if k != "device"})
 
     def _stored_tensors(self) -> dict[str, Any]:
-        """Return parameters, buffers and constants by the names of what stands for them."""
+        """Return parameters, buffers and constants by the names of their placeholders."""
         assert self._exported is not None
         signature = self._exported.graph_signature
         named = {
@@ -348,7 +349,9 @@ class OpenedModule(OpenedTorch):
         self.nodes = recording.nodes
         self.weights = _Weights(recording.weights)
         calls = ((recording.calls[node.name], node) for node in recording.nodes)
-        drawing = (_drawing(call.target, call.args, call.kwargs, node) for call, node in calls)
+        drawing = (
+            _describe_randomness(call.target, call.args, call.kwargs, node) for call, node in calls
+        )
         self.unsteady = next(filter(None, drawing), "")
 
     def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
@@ -377,7 +380,7 @@ class OpenedModule(OpenedTorch):
 
     def condition_of(self, name: str) -> str:
         place = self._recording.frames.get(name)
-        return "" if place is None else deciding(*place)
+        return "" if place is None else describe_condition(*place)
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield the only other way to export the module; see the port."""
@@ -420,19 +423,21 @@ def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) 
 
 
 def _dynamo(program: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Return the model that PyTorch's newer exporter makes of a program."""
     with silence():
         made = torch.onnx.export(program, args, verbose=False, **options)
     return onnx.load_model_from_string(made.model_proto.SerializeToString())
 
 
 def _older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLDER) -> Any:
+    """Return the model that PyTorch's older exporter makes of a module."""
     file = io.BytesIO()
     torch.onnx.export(module, args, file, **options)
     return onnx.load_model_from_string(file.getvalue())
 
 
 def _describe_operation(node: Any) -> GraphNode:
-    """Return an operation as a node: what is no tensor, of its arguments, in words."""
+    """Return an operation as a node, with its arguments that are not tensors as text."""
     schema = getattr(node.target, "_schema", None)
     op = str(schema.name).replace("::", ".") if schema is not None else node.target.__name__
     plain = [each for each in node.args if not isinstance(each, torch.fx.Node)]
@@ -449,9 +454,11 @@ def _describe_operation(node: Any) -> GraphNode:
     )
 
 
-def _drawing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: GraphNode) -> str:
-    """Return that an operation draws random numbers, or computes as in training, in a sentence;
-    empty where it does not.
+def _describe_randomness(
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: GraphNode
+) -> str:
+    """Return a sentence if an operation draws random numbers or computes as in training; else an
+    empty text.
     """
     schema = getattr(target, "_schema", None)
     if schema is None:
@@ -481,8 +488,8 @@ def _drawing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: 
 
 
 def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return by input of a program that of a model which was exported from it: of the same name,
-    else in the same order.
+    """Return for each input of a program the name of the model's input: the same name, else the
+    same position.
 
     Raises:
         InputError: they do not go together.
@@ -520,6 +527,7 @@ def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _fits(array: Any, wanted: Any) -> bool:
+    """Return whether an array has the shape and the kind of data type that an input needs."""
     if wanted.shape is None:  # A parameter of a module, of which nothing is known.
         return True
     shape = numpy.shape(array)
@@ -532,6 +540,7 @@ def _fits(array: Any, wanted: Any) -> bool:
 
 
 def _describe_type(dtype: Any, shape: Any) -> str:
+    """Return data type and shape as text."""
     dims = "any shape" if shape is None else f"({', '.join(map(str, shape))})"
     return f"({dtype}, {dims})" if shape is None else f"[{dtype}, {dims}]"
 
@@ -539,7 +548,9 @@ def _describe_type(dtype: Any, shape: Any) -> str:
 def _fit_input(
     name: str, feed: Mapping[str, Any], given: str | None, described: TensorMetadata, place: Any
 ) -> Any:
-    """Return the data of an input in its type; what the program does not read is zeros."""
+    """Return the data of an input in its data type; zeros for an input that the program does not
+    read.
+    """
     asked = described.get(name)
     dtype = None if asked is None or asked.shape is None else asked.dtype
     if given is None:

@@ -58,7 +58,7 @@ class _Scale:
         return _HEIGHT - _BOTTOM - min(max(share, 0.0), 1.0) * (_HEIGHT - _TOP - _BOTTOM)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Yield powers of ten that leave room for their labels."""
+        """Yield the powers of ten on an axis, with their labels."""
         step = max(1, (self.high - self.low) // 7)
         for exponent in range(self.low, self.high + 1, step):
             yield self(10.0**exponent), f"1e{exponent}"
@@ -67,8 +67,8 @@ class _Scale:
 def depth_chart(
     rows: Sequence[OutputRow], measure: Measure, anchor: Callable[[int], str]
 ) -> Markup | None:
-    """Draw the errors of tensors in the order in which the model computes them, with what rounding
-    explains and the tolerance; None where there are too few.
+    """Return a chart of the errors of tensors in the order of computation, with rounding limit and
+    tolerance; None for too few tensors.
 
     Args:
         rows: of a comparison.
@@ -110,15 +110,15 @@ def depth_chart(
     failed = next((point for point in points if not point[1].passed), None)
     if failed is not None:
         number, row, value = failed
-        parts.append(_first(x(number), scale(value), row, anchor(number)))
+        parts.append(_label_of_first_failure(x(number), scale(value), row, anchor(number)))
     return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
 
 
 def curves_chart(
     curves: Sequence[Mapping[str, Any]], all_curves: Sequence[Mapping[str, Any]]
 ) -> Markup | None:
-    """Draw errors of the same tensors, measured in several ways, in the order in which the model
-    computes them; None where there are too few.
+    """Return a chart of several measurements of the same tensors, in the order of computation; None
+    for too few tensors.
 
     Args:
         curves: as the document of a diagnosis has them, of one party.
@@ -171,9 +171,7 @@ def curves_chart(
 def _worst_of_segments(
     points: list[tuple[int, OutputRow, float]], count: int
 ) -> list[tuple[int, OutputRow, float]]:
-    """Return the points; of very many the first that failed, and in each segment the largest of
-    those that passed and of those that failed.
-    """
+    """Return the points to draw; of very many, the first failure and the worst of each segment."""
     if len(points) <= _MOST_POINTS:
         return points
     kept: dict[object, tuple[int, OutputRow, float]] = {}
@@ -188,11 +186,13 @@ def _worst_of_segments(
 
 
 def _number(facts: Any, field: str) -> float | None:
+    """Return a metric if it is a finite positive number; else None."""
     value = getattr(facts, field, None)
     return value if isinstance(value, float) and isfinite(value) and value > 0 else None
 
 
 def _axes(scale: _Scale, count: int, title: str) -> Markup:
+    """Return the axes of a chart."""
     lines = [
         Markup(
             '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
@@ -213,6 +213,7 @@ def _axes(scale: _Scale, count: int, title: str) -> Markup:
 
 
 def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Markup:
+    """Return the mark of one tensor, which links to its row."""
     if row.passed:
         shape = Markup('<circle class="pass" cx="{:.1f}" cy="{:.1f}" r="3.2"/>').format(x, y)
     else:
@@ -226,12 +227,13 @@ def _point(x: float, y: float, row: OutputRow, value: float, anchor: str) -> Mar
 
 
 def _triangle(x: float, y: float) -> Markup:
+    """Return the mark of a tensor that failed."""
     corners = f"{x:.1f},{y - 5:.1f} {x - 4.6:.1f},{y + 3.4:.1f} {x + 4.6:.1f},{y + 3.4:.1f}"
     return Markup('<polygon class="fail" points="{}"/>').format(corners)
 
 
-def _first(x: float, y: float, row: OutputRow, anchor: str) -> Markup:
-    """Name the first that failed."""
+def _label_of_first_failure(x: float, y: float, row: OutputRow, anchor: str) -> Markup:
+    """Return the label of the first tensor that failed."""
     is_right = x < _WIDTH * 0.6
     return Markup(
         '<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1:.1f}" y2="{2}"/><a href="#{7}">'
@@ -243,7 +245,7 @@ def _first(x: float, y: float, row: OutputRow, anchor: str) -> Markup:
 
 
 def _levels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the corners of a line that runs level between its points."""
+    """Return the corners of a stepped line through points."""
     left, right = _LEFT, _WIDTH - _RIGHT
     corners = [(float(left), points[0][1])]
     for (x0, y0), (x1, y1) in pairwise(points):
@@ -254,7 +256,7 @@ def _levels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def histogram_chart(detail: Mapping[str, Any], names: Sequence[str]) -> Markup:
-    """Draw how the elements of both sides are distributed."""
+    """Return a chart of how the elements of both sides are distributed."""
     low, high = detail["range"]
     return _bars(
         [("found", detail["found"], names[0]), ("expected", detail["expected"], names[1])],
@@ -264,7 +266,7 @@ def histogram_chart(detail: Mapping[str, Any], names: Sequence[str]) -> Markup:
 
 
 def difference_chart(detail: Mapping[str, Any]) -> Markup:
-    """Draw how the sizes of the differences are distributed, by powers of ten."""
+    """Return a chart of how the differences are distributed, by powers of ten."""
     difference = detail["difference"]
     low, high = difference["decades"]
     title = "Sizes of the differences"
@@ -279,6 +281,7 @@ def difference_chart(detail: Mapping[str, Any]) -> Markup:
 
 
 def _bars(series: Sequence[tuple[str, Sequence[int], str]], ends: Any, title: str) -> Markup:
+    """Return a bar chart of one or two series."""
     width, height, left, base = 460, 170, 10, 140
     most = max((max(counts, default=0) for _, counts, _ in series), default=0) or 1
     parts = []
@@ -309,15 +312,14 @@ def _bars(series: Sequence[tuple[str, Sequence[int], str]], ends: Any, title: st
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
+    """Return the SVG path through points."""
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def svg(
     width: float, height: float, title: str, parts: Sequence[Markup], *, is_fixed: bool = False
 ) -> Markup:
-    """Return a picture with a title for those who cannot see it; where its size is not fixed, it
-    is as wide as there is room.
-    """
+    """Return an SVG picture with a title for screen readers."""
     size = Markup(' width="{:.0f}" height="{:.0f}"').format(width, height) if is_fixed else ""
     return Markup('<svg viewBox="0 0 {:.0f} {:.0f}"{} role="img" aria-label="{}">{}</svg>').format(
         width, height, size, title, Markup("\n").join(parts)

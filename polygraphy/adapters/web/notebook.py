@@ -29,7 +29,7 @@ _LARGEST = 1 << 22
 
 
 def results_html(results: RunResults) -> str:
-    """Return the tensors of each runner, in its first iteration."""
+    """Return an HTML table of the tensors of each runner, in its first iteration."""
     names = short_names(results.keys())
     rows = [
         (name, len(iterations), output, *_facts(array))
@@ -43,7 +43,7 @@ def results_html(results: RunResults) -> str:
 
 
 def verdicts_html(results: AccuracyResults) -> str:
-    """Return a row for each output."""
+    """Return an HTML table with a row for each compared output."""
     rows = [
         (
             f"{each['value_of']} vs. {each['reference']}",
@@ -66,14 +66,14 @@ def verdicts_html(results: AccuracyResults) -> str:
 
 
 def _steps_html(steps: StepsCompared) -> str:
-    """Return a row for each step, or several that are alike."""
+    """Return an HTML table with a row for each step, or for several that are alike."""
     found = plain(steps)
     titles, rows = step_table(found)
     return _table(" ".join(steps_in_words(found)), tuple(titles), [tuple(row) for row in rows])
 
 
 def model_html(model: Model) -> str:
-    """Return inputs, outputs and how large it is."""
+    """Return HTML tables of a model's inputs and outputs, with its size."""
     statistics = statistics_of(model)
     rows = [
         (kind, tensor.name, tensor.dtype or "", _shape(tensor.shape))
@@ -85,7 +85,7 @@ def model_html(model: Model) -> str:
 
 
 def diagnosis_html(result: DiagnosisResult) -> str:
-    """Return a row for each culprit."""
+    """Return an HTML table with a row for each culprit of a diagnosis."""
     rows = [
         (
             ", ".join(one.nodes) or "the whole model",
@@ -104,6 +104,7 @@ def diagnosis_html(result: DiagnosisResult) -> str:
 
 
 def _facts(array: Any) -> tuple[str, ...]:
+    """Return data type, shape and statistics of an array as texts."""
     if not isinstance(array, np.ndarray):
         return (type(array).__name__, "", "", "", "", "")
     kind = (str(array.dtype), _shape(array.shape))
@@ -115,6 +116,7 @@ def _facts(array: Any) -> tuple[str, ...]:
 
 
 def _number(value: Any) -> str:
+    """Return a number as short text; empty for None."""
     return "" if value is None else brief(float(value))
 
 
@@ -125,6 +127,7 @@ def _shape(shape: Sequence[Any] | None) -> str:
 def _table(
     caption: str, title: Iterable[str], rows: Sequence[Sequence[Any]], longest: int = 80
 ) -> str:
+    """Return rows of text as an HTML table."""
     head = Markup("").join(Markup("<th>{}</th>").format(each) for each in title)
     body = Markup("").join(
         Markup("<tr>{}</tr>").format(

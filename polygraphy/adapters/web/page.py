@@ -45,7 +45,7 @@ _SITES = ("none", "same-origin")  # A browser says so of what the user opens, or
 
 
 def serve(page: str, port: int, announce: Callable[[str], Any]) -> None:
-    """Serve a page until the user interrupts, after announcing its address.
+    """Serve a page until the user interrupts; announce its address first.
 
     Raises:
         UsageError: the port is taken, or is none.
@@ -59,7 +59,7 @@ def serve(page: str, port: int, announce: Callable[[str], Any]) -> None:
 
 
 def page_server(page: str, port: int) -> ThreadingHTTPServer:
-    """Return a server of a page that listens already; port 0 is any that is free.
+    """Return a listening server for a page; port 0 means any free port.
 
     Raises:
         UsageError: the port is taken, or is none.
@@ -105,14 +105,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(sends_body=False)
 
     def _answer(self, *, sends_body: bool) -> None:
-        if not self._is_from_here():
+        if not self._is_local_request():
             self._send(HTTPStatus.FORBIDDEN, b"This page is for browsers on its own machine.\n")
         elif self.path.partition("?")[0] != "/":
             self._send(HTTPStatus.NOT_FOUND, b"There is only one page: /\n")
         else:
             self._send(HTTPStatus.OK, self.body, "text/html", sends_body=sends_body)
 
-    def _is_from_here(self) -> bool:
+    def _is_local_request(self) -> bool:
+        """Return whether a request comes from a page of this server or from no page."""
         server = self.server
         assert isinstance(server, ThreadingHTTPServer)
         port = server.server_port
@@ -148,17 +149,19 @@ STEPS = 4
 
 
 def levels_of(rows: Mapping[str, OutputRow]) -> dict[str, tuple[int, str]]:
-    """Return, by tensor, its step and a few words about its error."""
+    """Return for each tensor its level of error, from 0 up, and a phrase about the error."""
     failed = [_excess(row) for row in rows.values() if not row.passed]
     worst = max((excess for excess in failed if isfinite(excess)), default=1.0)
     return {name: (_level(row, worst), _words(row)) for name, row in rows.items()}
 
 
 def _excess(row: OutputRow) -> float:
+    """Return by how much the worst error exceeds the tolerance, as a factor."""
     return inf if row.worst.excess is None else row.worst.excess
 
 
 def _level(row: OutputRow, worst: float) -> int:
+    """Return the level of an error, on a logarithmic scale from 1 to `STEPS`; 0 if it passed."""
     if row.passed:
         return 0
     if not isfinite(_excess(row)):
@@ -168,6 +171,7 @@ def _level(row: OutputRow, worst: float) -> int:
 
 
 def _words(row: OutputRow) -> str:
+    """Return a phrase about the error of an output."""
     error = row.metrics.get("max_absdiff")
     if error is not None:
         return f"max abs {brief(float(error))}"
@@ -184,7 +188,7 @@ def document(
     statistics: ModelStatistics,
     errors: Mapping[str, OutputRow] | None = None,
 ) -> dict[str, Any]:
-    """Return the document of a page.
+    """Return the data of a model page.
 
     Args:
         model: what is shown.
@@ -207,7 +211,7 @@ def document(
 
 
 def _facts(model: Model, statistics: ModelStatistics) -> list[list[str]]:
-    """Return what is said about the whole model: titles and texts."""
+    """Return titles and texts about the whole model."""
     facts: dict[str, str] = {"Graph": model.graph.name}
     if model.opsets:
         facts["Opsets"] = ", ".join(
@@ -233,7 +237,7 @@ class _Maker:
         self._functions = functions
 
     def drawing(self, drawing: GraphDrawing) -> dict[str, Any]:
-        """Return a graph with the places of its parts."""
+        """Return a graph with the positions of its nodes and edges."""
         graph = drawing.graph
         title = ".".join(filter(None, drawing.function)) if drawing.function else graph.name
         return {
@@ -254,6 +258,7 @@ class _Maker:
         }
 
     def _node(self, node: Node) -> list[Any]:
+        """Return the data of one node: operator, tensors, attributes and subgraphs."""
         inside = [self._numbers[id(graph)] for graph in node.graphs]
         body = self._functions.get((node.domain, node.op))
         return [
@@ -282,7 +287,7 @@ class _Maker:
 
 
 def _tensors(graph: Graph) -> dict[str, list[Any]]:
-    """Return what is known of tensors by name: data types and shapes."""
+    """Return data types and shapes of tensors, by name."""
     known: dict[str, Tensor] = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
     known.update(graph.tensors)
     return {
@@ -301,6 +306,7 @@ def _weight(weight: Weight) -> list[Any]:
 
 
 def _statistics(values: Any) -> list[list[str]]:
+    """Return titles and texts about the elements of a weight."""
     if values.dtype.kind in "OSU" or not values.size:
         return [["elements", _text(values.ravel()[:_MOST_ELEMENTS].tolist())]]
     if values.size <= 16:
@@ -319,7 +325,7 @@ def _statistics(values: Any) -> list[list[str]]:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a person reads it, and not more of it than a person reads."""
+    """Return a value as readable text of limited length."""
     if isinstance(value, (list, tuple)):
         listed = ", ".join(map(_text, value[:_MOST_ELEMENTS]))
         more = len(value) - _MOST_ELEMENTS
@@ -370,12 +376,14 @@ def _asset(name: str) -> str:
 
 
 def displayable(text: str) -> str:
-    """Return a text that can be encoded: a lone surrogate, which a file name may hold, cannot."""
+    """Return a text that can be encoded in UTF-8: lone surrogates, as in file names, are
+    replaced.
+    """
     return text.encode("utf-8", "replace").decode()
 
 
 def policy_of(script: str, style: str) -> str:
-    """Return a content security policy: this script and this style, and nothing from anywhere."""
+    """Return a content security policy that allows only this script and this style."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -388,4 +396,5 @@ def policy_of(script: str, style: str) -> str:
 
 
 def _digest(text: str) -> str:
+    """Return the SHA-256 digest of a text, as a content security policy has it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

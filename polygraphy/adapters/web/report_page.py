@@ -69,7 +69,7 @@ def region_of(
     anchor: Callable[[str], str | None],
     most: int = _MOST_NODES,
 ) -> Markup | None:
-    """Draw the nodes around some; None where none of them is in the model.
+    """Return a drawing of the nodes around some; None if none of them is in the model.
 
     Args:
         model: read with layers.
@@ -79,7 +79,7 @@ def region_of(
         most: how many nodes are drawn at most.
     """
     shown = [node for node in model.graph.nodes if constant_weight(node) is None]
-    chosen = _near(shown, list(dict.fromkeys(centres)), most)
+    chosen = _nearest_nodes(shown, list(dict.fromkeys(centres)), most)
     if not chosen:
         return None
     kept = tuple(node for index, node in enumerate(shown) if index in chosen)
@@ -97,8 +97,8 @@ def region_of(
     return svg(width, height, f"{len(kept)} nodes of {len(shown)}", parts, is_fixed=True)
 
 
-def _near(nodes: Sequence[Node], centres: Sequence[str], most: int) -> set[int]:
-    """Return the positions of the nodes that are fewest steps away."""
+def _nearest_nodes(nodes: Sequence[Node], centres: Sequence[str], most: int) -> set[int]:
+    """Return the positions of the nodes with the shortest paths to some."""
     makers = {name: index for index, node in enumerate(nodes) for name in node.outputs if name}
     beside: list[set[int]] = [set() for _ in nodes]
     for index, node in enumerate(nodes):
@@ -130,6 +130,7 @@ def _boxes(drawing: GraphDrawing) -> list[tuple[float, float]]:
 
 
 def _wire(drawing: GraphDrawing, number: int, boxes: Sequence[tuple[float, float]]) -> Markup:
+    """Return the line of an edge."""
     start, end, name = drawing.wires[number]
     offset = boxes[start][0] - drawing.layout.columns[start] * _COLUMN
     x, y = boxes[start][0] + _WIDTH / 2, boxes[start][1] + _HEIGHT
@@ -156,6 +157,7 @@ def _node(
     *,
     is_centre: bool,
 ) -> Markup:
+    """Return the drawing of a node, which links to its row."""
     found, (x, y) = [name for name in node.outputs if name in levels], box
     kind, text = _kind([levels[name] for name in found])
     if is_centre:
@@ -226,7 +228,7 @@ class _Table:
     charts: Sequence[tuple[str, Markup]]
 
     def anchor(self, index: int) -> str:
-        """Return the id of a row."""
+        """Return the HTML id of a row."""
         return f"r{self.number}-{index}"
 
     @property
@@ -313,8 +315,8 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
 
 
 def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return the cells of a sweep as rows of texts and by model and combination, with their
-    numbers; of very many, the others are data for the script of the page.
+    """Return the cells of a sweep by model and combination; of very many, the rest as data for the
+    script.
     """
     rows = sweep["rows"]
     labels = list(dict.fromkeys(row["label"] for row in rows))
@@ -344,7 +346,7 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 
 def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
-    """Return what stands in the columns of a cell, and before that the class of its row."""
+    """Return the texts of a cell's columns, and before them the class of its row."""
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
     why = [f"{each[0].upper()}{each[1:]}." for each in (*row["changes"], row["known"]) if each]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
@@ -366,13 +368,14 @@ def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
 
 
 def _heading(result: Mapping[str, Any]) -> str:
-    """Return what a result is called: its kind, and what tells it from others of that kind."""
+    """Return the heading of a result: its kind, and what distinguishes it from others."""
     texts = [result.get(key) for key in ("backend", "name", "outcome", "path", "source")]
     kind = str(result["kind"]).replace("_", " ")
     return " ".join([kind, *(text for text in texts if isinstance(text, str))])
 
 
 def _table(comparison: Comparison, number: int) -> _Table:
+    """Return the table of a comparison with its charts."""
     table = _Table(comparison, number, ())
     charts = [
         (measure.title, depth_chart(comparison.outputs, measure, table.anchor))
@@ -383,7 +386,9 @@ def _table(comparison: Comparison, number: int) -> _Table:
 
 
 def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Markup | None:
-    """Draw the graph around what is to blame, else around what failed first and what is worst."""
+    """Return a drawing of the graph around the culprit, else around the first and the worst
+    failure.
+    """
     centres = [str(node) for culprit in document.culprits for node in culprit.get("nodes") or ()]
     rows: dict[str, OutputRow] = {}
     anchors: dict[str, str] = {}
@@ -401,7 +406,7 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
 
 
 def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
-    """Yield each party of a diagnosis with the errors of tensors that were measured in it."""
+    """Yield each party of a diagnosis with a chart of the errors measured in it."""
     curves = _error_curves(document)
     for party in dict.fromkeys(curve["party"] for curve in curves):
         chart = curves_chart([curve for curve in curves if curve["party"] == party], curves)
@@ -410,14 +415,13 @@ def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
 
 
 def _error_curves(document: Document) -> list[Mapping[str, Any]]:
+    """Return the measured errors of tensors in a diagnosis."""
     found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
     return [curve for each in found for curve in each]
 
 
 def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
-    """Return by tensor the worst of what nodes make alone; what they make of inputs that are wrong
-    already is nothing that they are to blame for.
-    """
+    """Return the worst row of each tensor among errors of nodes that were run alone."""
     rows: dict[str, OutputRow] = {}
     for each in document.results:
         for curve in each["curves"] if each["kind"] == _ERRORS else ():
@@ -433,7 +437,7 @@ def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
 
 
 def _details(tables: Sequence[_Table]) -> Iterator[Mapping[str, Any]]:
-    """Yield what is shown about outputs that were looked at."""
+    """Yield the details that are shown about each examined output."""
     for table in tables:
         for index, row in enumerate(table.comparison.outputs):
             if row.detail is not None:
@@ -445,12 +449,12 @@ def _details(tables: Sequence[_Table]) -> Iterator[Mapping[str, Any]]:
                     "words": f"worst: {row_in_words(row, names)}",
                     "values": histogram_chart(row.detail, names),
                     "sizes": difference_chart(row.detail),
-                    "around": _around(row),
+                    "around": _surrounding_cells(row),
                 }
 
 
-def _around(row: OutputRow) -> Mapping[str, Any] | None:
-    """Return the elements around the worst as cells: both texts, and whether it is the worst."""
+def _surrounding_cells(row: OutputRow) -> Mapping[str, Any] | None:
+    """Return the elements around the worst one as cells of text; None if they are unknown."""
     around = None if row.detail is None else row.detail.get("around")
     if around is None or row.worst.element is None:
         return None
@@ -470,7 +474,7 @@ def _around(row: OutputRow) -> Mapping[str, Any] | None:
 
 
 def _other_checks(document: Document) -> list[Any]:
-    """Return the checks that no table of outputs shows, those that did not pass first."""
+    """Return the checks without a table of outputs, failures first."""
     shown = {f"{' vs. '.join(each.parties)} ({each.function})" for each in document.comparisons}
     checks = [check for check in checks_of(document) if check.group not in shown]
     return sorted(checks, key=lambda check: check.outcome == PASSED)
@@ -488,16 +492,19 @@ def _script_element(name: str, value: Any) -> Markup:
 
 
 def _text(value: Any) -> str:
+    """Return a text of limited length."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     more = len(text) - _MOST_LETTERS
     return text if more <= 0 else f"{text[:_MOST_LETTERS]}\n... {more:,} more characters"
 
 
 def _brief(value: Any) -> str:
+    """Return a number as short text; empty for None."""
     return "" if value is None else brief(value)
 
 
 def _breakable(text: str) -> Markup:
+    """Return a name in which a browser may break lines."""
     return Markup(_BREAKS.sub("<wbr>", escape(text)))
 
 
@@ -506,4 +513,5 @@ def _shape(shape: Sequence[Any] | None) -> str:
 
 
 def _words(name: str) -> str:
+    """Return the name of a metric as words."""
     return {"max_absdiff": "max abs", "max_reldiff": "max rel"}.get(name, name.replace("_", " "))

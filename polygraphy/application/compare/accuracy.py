@@ -31,6 +31,7 @@ from polygraphy.domain.compare.pairwise import is_program
 from polygraphy.domain.compare.result import check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
+from polygraphy.domain.states.aligning import read_part
 from polygraphy.domain.states.comparing import StepFigures, step_row
 from polygraphy.domain.tensors.naming import Note
 from polygraphy.ports.machine import cores
@@ -466,6 +467,7 @@ class _Comparison:
     ) -> bool:
         log, (i, j) = logs[position], self.pairs[position]
         run0, run1 = with_chosen(step[i], step[j]), with_chosen(step[j], step[i])
+        run0, run1 = _without_unread(run0, run1), _without_unread(run1, run0)
         shared0, shared1 = only_shared(run0, run1) if self._allow_missing_outputs else (run0, run1)
         results, outputs, origins = compare_iteration(
             compare, verdict.label, shared0, shared1, self._iteration
@@ -555,6 +557,20 @@ class _Comparison:
             )
         kept = {name: result for name, result in pair.results.items() if name not in missing}
         return evolve(pair, results=kept)
+
+
+def _without_unread(run: Run, other: Run) -> Run:
+    """Return a run without the positions of a step that nobody reads: those that its mask hides,
+    or that of the other run if it was saved.
+    """
+    name, outputs = run
+    facts = next((each.step for _, each in (run, other) if each and each.step), None)
+    if outputs is None or facts is None or facts.hidden is None:
+        return run
+    shown, rough = outputs.with_outputs(read_part(outputs, facts)), outputs.rough
+    if rough is not None:
+        shown.rough = lambda dtype: [read_part(moved, facts) for moved in rough(dtype)]
+    return name, shown
 
 
 def _comparing(function: Any) -> Any:

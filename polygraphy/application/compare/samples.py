@@ -16,10 +16,12 @@ from polygraphy.domain.accuracy.samples import (
     SamplesCompared,
     answers_of,
     labels_in,
+    scores_of,
 )
 from polygraphy.domain.asked import class_folders, sample_files
 from polygraphy.domain.errors import InputError, UnknownNameError, UsageError
 from polygraphy.domain.results.results import names_of_runs
+from polygraphy.domain.tensors.naming import some_of
 from polygraphy.ports.reporting import Console
 from polygraphy.ports.storage import path_exists, read_text
 
@@ -132,8 +134,10 @@ class SampleComparison:
         if self._output not in shared:
             raise UnknownNameError("Output", self._output, shared)
         name, is_one = self._samples.name_of(iteration), self._samples.names is not None
-        answers = [answers_of(run[self._output], self._output, is_one=is_one)
+        answers = [answers_of(run[self._output], self._output, is_single=is_one)
                    for run in (outputs0, outputs1)]  # fmt: skip
+        if iteration == 0:
+            self._check_classes(outputs0[self._output])
         if len(answers[0]) != len(answers[1]):
             raise InputError(
                 f"{name}: the runs have predictions for {len(answers[0])} and {len(answers[1])}"
@@ -141,6 +145,17 @@ class SampleComparison:
             )
         for at, (answer0, answer1) in enumerate(zip(*answers)):
             counts.add(name if len(answers[0]) == 1 else f"{name}[{at}]", answer0, answer1)
+
+    def _check_classes(self, output: Any) -> None:
+        labels = self._samples.labels
+        count = scores_of(output, is_one=self._samples.names is not None)
+        if labels is None or not labels.classes or count in (None, len(labels.classes)):
+            return
+        resolve(Console).note(
+            f"The labels name {len(labels.classes)} classes ({some_of(labels.classes)}), but"
+            f" {self._output!r} has {count} scores, so the numbers of the classes, and the"
+            " accuracy, may be wrong. Write class numbers to a file of labels."
+        )
 
     def results(self, *, is_whole: bool) -> Iterator[SamplesCompared]:
         """Yield what came of each pair; `is_whole` is whether all iterations were compared."""

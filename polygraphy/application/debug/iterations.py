@@ -28,10 +28,10 @@ from polygraphy.ports.storage import (
     check_writable,
     copy_file,
     load_debug_replay,
+    move_into_folder,
     path_exists,
     remove_path,
     save_debug_replay,
-    sort_away,
     start_label,
     write_scratch,
     write_text,
@@ -411,7 +411,7 @@ class Iterations:
         label = f"{start_label()}_N{number}" + (f"_{suffix}" if suffix else "")
         folder = str(PurePath(self._folder) / outcome.value)
         for path in self._artifacts:
-            moved = sort_away(place.path(path), folder, label)
+            moved = move_into_folder(place.path(path), folder, label)
             if moved is None:
                 G_LOGGER.warning(f"{path} does not exist and was not moved.")
             else:

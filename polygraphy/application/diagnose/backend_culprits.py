@@ -34,24 +34,24 @@ Wrong = Callable[[Sequence[str]], float]
 infinite where it is refused."""
 
 
-def culprit_at(case: Case, party: SuspectedParty, place: Place, known: Trace) -> Culprit:
-    """Return what is known of a place."""
+def culprit_at(case: Case, party: SuspectedParty, place: Place, trace: Trace) -> Culprit:
+    """Return the culprit for a difference at a place: nodes, cause and evidence."""
     nodes = case.model.nodes
     names = [nodes[index].name for index in place.region]
     op = nodes[place.region[-1]].op
-    size = int(np.size(known.values[place.tensor]))
+    size = int(np.size(trace.values[place.tensor]))
     if not place.fused:
         return Culprit(
             names, place.tensor, party.name, "kernel",
             facts=[
                 evidence.wrong_by_itself(
-                    place.tensor, place.deviation, size, party.name, known.party.name
+                    place.tensor, place.deviation, size, party.name, trace.party.name
                 )
             ],
             op=op,
         )  # fmt: skip
     with case.attempt(f"rewrites, {party.name}") as result:
-        passes = guilty_passes(case, party, place, known)
+        passes = guilty_passes(case, party, place, trace)
         result.append(" and ".join(passes) or steps.NO_REWRITE)
     facts = [
         evidence.wrong_in_graph(place.tensor, place.deviation, size, party.name),
@@ -114,8 +114,8 @@ def prove_remedies(
 
 
 def describe_plain_remedies(case: Case, expected: Values, feed: Feed) -> str:
-    """Return in words which parties make all outputs match where they rewrite nothing, and only
-    there, and the command that shows it; empty where there are none.
+    """Return a sentence that lists the backends whose outputs match only without graph rewrites,
+    with the command; empty if there are none.
     """
     said = []
     for party in filter(lambda each: each.rewrites, case.parties):
@@ -131,9 +131,7 @@ def describe_plain_remedies(case: Case, expected: Values, feed: Feed) -> str:
 def _remaining_error(
     case: Case, party: SuspectedParty, feed: Feed, expected: Values, **how: Any
 ) -> float | None:
-    """Return by how much the outputs differ at most where a party is run so that they match; None
-    where they do not.
-    """
+    """Return the largest error of a backend's outputs if they match; None if they do not."""
     try:
         compute = case.loaded(party, **how)
         values = compute(feed)
@@ -162,18 +160,18 @@ class Experiment:
     before: float
 
     def heals(self, without: Sequence[str]) -> bool:
-        """Return whether it is right without some rewrites."""
+        """Return whether the part is correct without some rewrites."""
         after = self.wrong(without)
         return after <= 1 or after <= min(_HEALED * self.before, 10.0)
 
 
-def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace) -> list[str]:
-    """Return the fewest rewrites of a party without which a region is right; none where they cannot
-    be switched off.
+def guilty_passes(case: Case, party: SuspectedParty, place: Place, trace: Trace) -> list[str]:
+    """Return the fewest rewrites of a backend to disable so that a region is correct; empty if they
+    cannot be disabled.
 
     They are searched in the part around the region, and in the whole model where that is right.
     """
-    experiment = _find_experiment(case, party, place, known)
+    experiment = _find_experiment(case, party, place, trace)
     if experiment is None:
         return []
     if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
@@ -183,7 +181,7 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, known: Trace)
 
 
 def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
-    """Return the fewest rewrites without which a part is not refused."""
+    """Return the fewest rewrites to disable so that the backend accepts a part."""
 
     def heals(without: Sequence[str]) -> bool:
         try:
@@ -196,7 +194,7 @@ def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
 
 
 def _executed_nodes(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
-    """Return the nodes that are really run without some rewrites, to see how little is undone."""
+    """Return the nodes that the backend executes without some rewrites."""
     try:
         executed = party.executed(case.model.proto, without=without)
     except PolygraphyException:
@@ -208,10 +206,10 @@ def _executed_nodes(case: Case, party: SuspectedParty, without: Sequence[str]) -
 
 
 def _find_experiment(
-    case: Case, party: SuspectedParty, place: Place, known: Trace
+    case: Case, party: SuspectedParty, place: Place, trace: Trace
 ) -> Experiment | None:
-    """Return the smallest part around a region that is wrong as it is run."""
-    held = known.held
+    """Return the smallest part around a region that the backend computes incorrectly."""
+    held = trace.held
     nodes = case.model.nodes
     size = 0
     for hops in _HOPS:
@@ -223,10 +221,10 @@ def _find_experiment(
             part = cut_part(case.model, chosen, held)
         except PolygraphyException:
             continue
-        made = _set_up_experiment(party, part, known.values, size)
+        made = _set_up_experiment(party, part, trace.values, size)
         if made is not None:
             return made
-    return _set_up_experiment(party, feed_part(case.model.proto, held), known.values, len(nodes))
+    return _set_up_experiment(party, feed_part(case.model.proto, held), trace.values, len(nodes))
 
 
 def _set_up_experiment(

@@ -63,7 +63,7 @@ Values = Mapping[str, Any]
 
 
 def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: str | None) -> None:
-    """Write what shows the first culprit of a result that a party is at fault for.
+    """Save a reproducer and a bug report for the first culprit whose backend is at fault.
 
     Args:
         case: what was diagnosed.
@@ -105,8 +105,8 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
 
 
 def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
-    """Return a result in which the first culprit says how it is handed over, where a party is at
-    fault for it and nothing is known to help.
+    """Return the result with the command that saves a bug report, if a backend is at fault and no
+    fix is known.
     """
     first = next(iter(result.culprits), None)
     if first is None or result.verdict != FAULT:
@@ -186,10 +186,12 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
         yield made
 
 
-def _same_part(right: OpenModel, case: Case, chosen: Sequence[int], held: Values) -> Any:
-    """Return the same part of the model that is right."""
+def _same_part(correct_model: OpenModel, case: Case, chosen: Sequence[int], values: Values) -> Any:
+    """Return the matching part of the correct model, with the same inputs."""
     names = {case.model.nodes[index].name for index in chosen}
-    return right.part([i for i, node in enumerate(right.nodes) if node.name in names], held)
+    return correct_model.part(
+        [i for i, node in enumerate(correct_model.nodes) if node.name in names], values
+    )
 
 
 def _failure(
@@ -202,7 +204,7 @@ def _failure(
     nodes: int,
     expected: Values | None = None,
 ) -> Failure | None:
-    """Return how a part of a model fails; None where it does not.
+    """Return how a part of a model fails; None if it does not.
 
     Raises:
         BackendError: what is right cannot be computed.
@@ -236,7 +238,9 @@ def _failure(
 
 
 def _broken_outputs(culprit: Culprit, values: Values) -> tuple[str, dict[str, float | None]] | None:
-    """Return which outputs are no numbers, where that is the fault: what is right is that, too."""
+    """Return a phrase about outputs with NaN or infinity and their tolerances; None unless that is
+    the fault.
+    """
     broken = [
         name for name, value in values.items() if is_float(value) and not np.isfinite(value).all()
     ]

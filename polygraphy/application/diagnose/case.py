@@ -152,7 +152,8 @@ class Case:
     memo: Memo = field(factory=Memo, kw_only=True)
 
     def of(self, model: OpenModel, lowered: ComputePrecision | None = None) -> Case:
-        """Return a case of another form of the model, whose steps are listed with those of this.
+        """Return a case for another form of the model; its steps are listed with those of this
+        case.
 
         Args:
             model: the form.
@@ -179,25 +180,25 @@ class Case:
 
     @property
     def evidence(self) -> Evidence:
-        """What was compared of what was asked."""
+        """Return the record of which comparisons were made and which were omitted."""
         return self.log.evidence
 
     @property
     def memory(self) -> int:
-        """How many bytes all tensors may take at a time."""
+        """Return the memory limit for all tensors, in bytes."""
         if self.memo.nbytes is None:
             self.memo.nbytes = min(self.room, _MOST) if self.budget is None else self.budget
         return self.memo.nbytes
 
     @property
     def room(self) -> int:
-        """How many bytes there are for what cannot be kept in a file meanwhile."""
+        """Return the memory for data that cannot be spooled to a file, in bytes."""
         return self.budget or free_memory() // SHARE
 
     @contextmanager
     def attempt(self, title: str) -> Iterator[list[str]]:
-        """Do a step; what is put into the list is what came of it, and without that it is not
-        shown.
+        """Run a step of the diagnosis. The caller appends notes to the list; a step without notes
+        is not shown.
         """
         result: list[str] = []
         start = time.perf_counter()
@@ -211,7 +212,7 @@ class Case:
     def loaded(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
     ) -> Compute:
-        """Return the model as a party loads it, once; first where a crash does no harm, if it may.
+        """Return the model loaded by a backend (cached), first in a subprocess if it may crash.
 
         Raises:
             BackendError: it refuses it, or crashes.
@@ -228,7 +229,7 @@ class Case:
         return self.memo.loaded[key][0]
 
     def unload(self) -> None:
-        """Let go of what parties have loaded, which is as large as the model."""
+        """Unload the models of all backends; each is as large as the model."""
         self.memo.loaded.clear()
         release_memory()
 
@@ -241,8 +242,8 @@ class Case:
         off: float = 0.0,
         is_auto: bool = False,
     ) -> str:
-        """Return the command that runs the model as a party would be right, beside the other
-        parties and on the data on which it was wrong, so that its exit code says whether it is.
+        """Return the `run` command that compares a backend with its fix applied against the others,
+        on the failing data; its exit code shows whether the fix works.
 
         Args:
             party: the party at fault.
@@ -262,10 +263,10 @@ class Case:
         atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
         return run_command(self.path, backends, self.data_options, atol=atol, is_auto=is_auto)
 
-    def undo_changes(self, side: Side, changed: Sequence[Variant]) -> Remedy:
-        """Return what undoes that nodes of the model were changed, which was tried."""
+    def undo_changes(self, graph: Side, changed: Sequence[Variant]) -> Remedy:
+        """Return a verified remedy that undoes changes to nodes."""
         is_file = self.is_given and self.model.given is self.model.proto
-        command = insert_commands(self.path, side, changed) if is_file else ""
+        command = insert_commands(self.path, graph, changed) if is_file else ""
         note = "" if command else remedies.undo([one.change for one in changed])
         return Remedy(command or None, True, note)
 
@@ -275,8 +276,8 @@ class Case:
         self.log.curves.append(Curve(party, what, made))
 
     def epsilon(self, output: str) -> float | None:
-        """Return the epsilon of the coarsest type of floats in which an output is computed; None
-        where it is not known, or quantised.
+        """Return the epsilon of the least precise float type in the computation of an output; None
+        if unknown or quantized.
         """
         known = compute_dtype(self.facts, output)
         precision = precision_of(known) if known in _FLOATS else None
@@ -284,7 +285,7 @@ class Case:
 
     @property
     def facts(self) -> Facts:
-        """What the outputs of the model are."""
+        """Return the facts about the model's outputs."""
         if self.memo.facts is None or self.memo.facts[0] is not self.model:
             is_wide = self.lowered is None
             facts = self.model.facts() if is_wide else find_facts(self.model.proto, self.lowered)
@@ -294,7 +295,7 @@ class Case:
     def differing(
         self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None
     ) -> dict[str, Deviation]:
-        """Return which outputs differ by more than rounding explains, and how."""
+        """Return, by output, the deviations that rounding does not explain."""
         found = {}
         for name in self.model.outputs:
             if name in values and name in expected:
@@ -305,8 +306,8 @@ class Case:
         return found
 
     def rounding(self, name: str, value: Any, expected: Any) -> Rounding | None:
-        """Return what rounding explains of an output, for what it is and its own type: whether a
-        coarser one inside is why, and rightly, its nodes tell. None of what is no array of numbers.
+        """Return the rounding limit of an output, from its operators and data type; None unless it
+        is a numeric array.
         """
         if not is_float(value) or not is_float(expected) or value.shape != expected.shape:
             return None
@@ -319,7 +320,7 @@ class Case:
         )
 
     def judged(self, name: str, value: Any, expected: Any, noise: Any = 0.0) -> Deviation:
-        """Return how far an output is off."""
+        """Return the deviation of an output from the expected values."""
         return deviation(
             value,
             expected,
@@ -331,8 +332,8 @@ class Case:
 
 
 def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, Any]:
-    """Return per tensor what moving the inputs by about an ulp does to it; nothing is known where
-    that cannot be run.
+    """Return, by tensor, how much it changes when inputs change by about one ulp; empty if this
+    cannot be run.
     """
     try:
         made = [
@@ -354,12 +355,12 @@ def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, An
 
 
 def _name_seed(name: str) -> int:
-    """Return a number for a tensor, the same whatever it is computed with."""
+    """Return a random seed for a tensor that depends on its name only."""
     return crc32(name.encode("utf-8", "replace"))
 
 
 def add_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> DiagnosisResult:
-    """Return a result that says where culprits come from, of nodes that know."""
+    """Return the result with the source line of each culprit, if known."""
     origins = {node.name: node.origin for node in nodes if node.origin is not None}
     culprits = [
         evolve(

@@ -104,19 +104,21 @@ class Counterparts:
         )
 
     def notes(self) -> str:
-        """Say how many there are."""
+        """Return a note with the number of tensor pairs."""
         made = {name for node in self._case.model.nodes for name in node.makes} & self._mine.keys()
         return steps.counterparts(len(self.pairs.keys() & made), len(made))
 
     def _returning_operation(self, value: Any) -> str:
-        """Return the operation of the program that makes what it returns; empty where none does."""
+        """Return the operation that computes a return value of the program; empty if there
+        is none.
+        """
         own = print_of(value)
         same = [name for name, each in self._prints.items() if own and own.distance(each) == 0]
         return same[-1] if same else ""
 
     def _pair(self) -> None:
-        """Find the counterparts of all tensors: by value, and where model and program part, by what
-        is computed of a tensor when it is as the program has it.
+        """Pair all tensors: by value and, after the models diverge, by computing later nodes from
+        the program's values.
         """
         self._match()
         for _ in range(_TRIED):
@@ -134,9 +136,9 @@ class Counterparts:
             self._match()
 
     def _match(self) -> None:
-        """Find more by value. Where as many operators of the model make the same of the same
-        operands as the program has operations of these operands, each has its own, in order: a
-        cosine in place of a sine is not the cosine beside it.
+        """Pair more tensors by value. If model and program have equally many operators with the
+        same inputs and results, pair them in order, so that a cosine is not paired with a
+        neighboring sine.
         """
         nodes = self._case.model.nodes
         graphs = nodes, self._program.nodes
@@ -160,7 +162,7 @@ class Counterparts:
                     del self.pairs[name]
 
     def _parting(self) -> Iterator[tuple[str, str]]:
-        """Yield tensors of the model that are others in the program, the likeliest first."""
+        """Yield pairs of corresponding tensors with different values, the likeliest first."""
         nodes = self._case.model.nodes
         mine = without_counterpart(nodes, self.pairs.keys())
         theirs = without_counterpart(self._program.nodes, set(self.pairs.values()))
@@ -182,19 +184,21 @@ class Counterparts:
                 if self._fits(name, other, theirs, most):
                     yield name, other
 
-    def _fits(self, mine: str, theirs: str, left: Sequence[str], most: int) -> bool:
-        """Return whether something of the program is made of a tensor that is as it is there."""
-        value = self.theirs[theirs]
-        if mine in self._expected:
-            return not self.off({mine: value})
-        made = _tensor_prints(self._compute_with({mine: value}, most))
-        behind = left.index(theirs) + 1 if theirs in left else 0
+    def _fits(self, tensor: str, program_tensor: str, left: Sequence[str], most: int) -> bool:
+        """Return whether the program's value, put in place of a tensor, leads to further matching
+        tensors.
+        """
+        value = self.theirs[program_tensor]
+        if tensor in self._expected:
+            return not self.off({tensor: value})
+        made = _tensor_prints(self._compute_with({tensor: value}, most))
+        behind = left.index(program_tensor) + 1 if program_tensor in left else 0
         later = {name: self._prints[name] for name in left[behind:] if name in self._prints}
         return bool(same_tensors(made, later, {}, {}))
 
     def _compute_with(self, given: Mapping[str, Any], most: int | None = None) -> Values:
-        """Return what the model makes of the inputs where some tensors are given, of those behind
-        them.
+        """Return the tensors that the model computes from its inputs after given tensors replace
+        its own.
 
         Args:
             given: by tensor.
@@ -215,7 +219,7 @@ class Counterparts:
             return {}
 
     def off(self, values: Values) -> list[str]:
-        """Return which outputs are wrong, by more than rounding and what it adds up to."""
+        """Return the outputs with differences beyond accumulated rounding."""
         found = self._case.differing(values, self._expected)
         if found and rounding_accumulates(
             self._case, [self._feed], {0: [values], 1: [self._expected]}
@@ -224,7 +228,7 @@ class Counterparts:
         return [*found]
 
     def proof(self, tensors: Sequence[str]) -> list[Fact]:
-        """Return what becomes of the outputs when wrong tensors are as in the program."""
+        """Return facts about the outputs after tensors are replaced by the program's values."""
         if not tensors:
             return []
         self._changed = {name: self.saved[name] for name in tensors}
@@ -241,8 +245,8 @@ def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Print]:
 
 
 def _recorded_names(case: Case, program: OpenedProgram) -> dict[str, str]:
-    """Return by tensor of the model that of the program of which the exporter recorded that it is
-    the same, or which has the same name.
+    """Return, by tensor, the program tensor that the exporter recorded for it, or of the
+    same name.
     """
     known = {node.name for node in program.nodes}
     own = {name: name for node in case.model.nodes for name in node.makes if name in known}
@@ -301,7 +305,7 @@ def other_weights(
     *,
     numbers: bool,
 ) -> OtherWeights | None:
-    """Return the weights that make all the difference.
+    """Return the incorrect weights that explain the entire difference; None if there are none.
 
     Args:
         place: where.
@@ -319,7 +323,7 @@ def other_weights(
 
 
 def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:
-    """Return a part in which nodes read other values of weights.
+    """Return a part whose nodes read other weights.
 
     Raises:
         BackendError: they cannot be written.
@@ -357,7 +361,7 @@ class _Search:
         return None
 
     def _best(self, tries: Iterable[Any]) -> Any:
-        """Return what explains the difference best, if something does."""
+        """Return the candidate that explains the difference best, if any."""
         least, best = min(_EXACTLY, _OF_BEFORE * self._before), None
         for number, tried in enumerate(tries):
             if number == _REPLACED or (best and least < _ENOUGH * self._before):
@@ -375,7 +379,7 @@ class _Search:
                 yield index, own
 
     def _compute_with(self, weights: Mapping[str, Any]) -> Any:
-        """Return what is made with other weights; None where nothing is."""
+        """Return the tensor computed with other weights; None if that fails."""
         readers = dict(pair for name in weights for pair in self._readers(name))
         try:
             part = change_weights(self._place.part, readers.values(), weights)
@@ -384,7 +388,7 @@ class _Search:
             return None
 
     def _error(self, made: Any) -> float:
-        """Return how far off a tensor is, relative to its size."""
+        """Return the error of a tensor relative to its size."""
         right = np.asarray(self._place.values[1], np.float64)
         if made is None or np.shape(made) != right.shape or not right.size:
             return np.inf
@@ -402,7 +406,7 @@ class _Search:
         return [(node, {n: x for n, x in own.items() if is_float(x)}) for node, own in asked]
 
     def _fitting_arrays(self, name: str, right: Any) -> list[Any]:
-        """Return what a weight of the program may be in place of one of the model."""
+        """Return forms of a program weight that fit in place of a model weight."""
         held = self._held[name]
         made = (each.astype(held.dtype) for each in arrangements(right, held.shape))
         return [each for each in made if held.size > 1 and deviation(held, each)]
@@ -410,7 +414,9 @@ class _Search:
     def _try_single_weights(
         self,
     ) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
-        """Yield other values of one weight, what they are in the program, and what reads it."""
+        """Yield candidate values for one weight, the program weights they come from, and the node
+        that reads it.
+        """
         for node, own in self._operations():
             for theirs, right in own.items():
                 for name, held in self._held.items():
@@ -424,7 +430,9 @@ class _Search:
                             yield {name: made}, {name: names}, node
 
     def _try_all_weights(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
-        """Yield other values of all weights, where model and program have as many of each size."""
+        """Yield candidate values for all weights at once, if model and program have equally many of
+        each size.
+        """
         asked = [(node, name, x) for node, own in self._operations() for name, x in own.items()]
         for way in (0, -1):
             weights, names = {}, {}
@@ -444,7 +452,7 @@ class _Search:
     def _describe_weights(
         self, weights: Mapping[str, Any], names: Mapping[str, Sequence[str]], node: GraphNode
     ) -> OtherWeights:
-        """Return what is known of weights that are others."""
+        """Return the description of incorrect weights."""
         facts = []
         for name, right in weights.items():
             held = self._held[name]
@@ -462,7 +470,7 @@ class _Search:
         return OtherWeights(weights, self._positions(weights), node, facts, is_as_held)
 
     def _name_other_weight(self, name: str, asked: Sequence[str]) -> str:
-        """Return which other weight of the program one of the model is."""
+        """Return the name of the program weight that a model weight equals."""
         held = self._held[name]
         for theirs in self._program.weights:
             if theirs not in asked:
@@ -472,7 +480,7 @@ class _Search:
         return ""
 
     def _positions(self, names: Iterable[str]) -> list[int]:
-        """Return which nodes read weights, or what is made of these alone."""
+        """Return the positions of nodes that depend on weights only."""
         place, found = self._place, set()
         for name in names:
             direct = {index for index, _ in self._readers(name)}
@@ -483,8 +491,8 @@ class _Search:
         return sorted(found)
 
     def number(self) -> OtherWeights | None:
-        """Return the number with which the nodes make what they should, if it is another one than
-        the program has.
+        """Return the constant with which the nodes are correct, if it differs from the program's;
+        else None.
         """
         if len(np.unique(self._place.values[1])) < _TELLING:
             return None
@@ -511,8 +519,8 @@ class _Search:
         return None
 
     def _is_operand(self, name: str) -> bool:
-        """Return whether a weight is one number, and a tensor is computed with it: of numbers that
-        are made of numbers, each explains the difference, and so do their operators.
+        """Return whether a weight is a scalar that is combined with a computed tensor. For scalars
+        computed from scalars, each would explain the difference.
         """
         own = self._place.own
         made = [own[x] for _, node in self._readers(name) for x in node.outputs if x in own]
@@ -520,7 +528,9 @@ class _Search:
 
     @staticmethod
     def _likely_numbers(now: float, known: Iterable[float]) -> list[float]:
-        """Return what a number may be: one of the program, or one that is made of what it is."""
+        """Return likely values of a constant: program constants, or values derived from the current
+        one.
+        """
         made = [abs(now) ** 0.5, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
         if abs(now) >= _FILLING:
             made.insert(0, float(np.copysign(np.inf, now)))
@@ -548,6 +558,6 @@ class _Search:
 
 
 def _in_dtype(numbers: Iterable[float], dtype: Any) -> list[float]:
-    """Return numbers as a data type holds them, each once: what is too large is infinite."""
+    """Return distinct numbers rounded to a data type; overflow becomes infinity."""
     with np.errstate(over="ignore", invalid="ignore"):
         return [*dict.fromkeys(float(np.asarray(number).astype(dtype)) for number in numbers)]

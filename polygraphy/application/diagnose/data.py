@@ -83,8 +83,8 @@ def feeds_that_run(
     runs: Callable[[dict[str, Any]], bool],
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return the data that a model is run on: where dynamic dimensions are made up, the first
-    lengths with which it runs, or else 1; options are those of `choose_feeds`.
+    """Return input data on which a model runs: made-up dynamic dimensions get the first lengths
+    that work, else 1. See `choose_feeds` for the arguments.
 
     Raises:
         UsageError: there are none.
@@ -122,7 +122,7 @@ class StepData(list[dict[str, Any]]):
 
 
 def with_data_loader(case: Case, data_loader: Any) -> Case:
-    """Return a case that knows whether its data are made up, and their shapes."""
+    """Return a case that knows the shapes of its data, and whether they are generated."""
     are_generated = isinstance(data_loader, DataLoader)
     return evolve(
         case,
@@ -134,10 +134,8 @@ def with_data_loader(case: Case, data_loader: Any) -> Case:
 def choose_feeds_for_parties(
     case: Case, data_loader: Any, *, are_saved: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the data on which backends are compared; see `feeds_that_run`: those that a backend
-    refuses when it runs are not what the model is made for, nor are integers of which it makes NaN,
-    such as a mask that leaves nothing. All sets that were given are used, as far as memory goes;
-    made-up ones are those of a run where results of one are saved.
+    """Return input data on which all backends run without NaN from integers (such as an empty
+    mask); see `feeds_that_run`. All given input sets are used, as far as memory allows.
     """
 
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
@@ -170,8 +168,8 @@ def choose_feeds_for_parties(
 def _fitting(
     room: int, left_out: list[str], remedy: str = ""
 ) -> Callable[[Sequence[Mapping[str, Any]]], bool]:
-    """Return what says whether so many sets of data may be used; that some may not, and what helps,
-    is put into a list.
+    """Return a function that checks whether input sets fit in memory; it adds a note with the
+    remedy to a list if some do not.
 
     Args:
         room: the bytes of memory that there are.
@@ -192,8 +190,8 @@ def _fitting(
 def choose_feeds_for_half(
     model: NarrowModel, data_loader: Any, left_out: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the data on which half precision is tried; see `feeds_that_run`. All sets that were
-    given are used, as far as memory goes; that some are not is put into `left_out`.
+    """Return input data for a half-precision trial; see `feeds_that_run`. Input sets that do not
+    fit in memory are noted in `left_out`.
     """
 
     def runs(feed: dict[str, Any]) -> bool:
@@ -207,7 +205,7 @@ def choose_feeds_for_half(
 
 
 def _is_of_nothing(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:
-    """Return whether outputs are NaN that were made of integers, as of a mask of zeros."""
+    """Return whether outputs are NaN because of integer inputs, such as a mask of zeros."""
     return not all(map(is_float, feed.values())) and any(map(has_nan, outputs))
 
 
@@ -218,8 +216,8 @@ def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
 def data_options(
     model: OpenModel, data_loader: Any, number: int, feed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the options of a command line that create the same data as those of a number that
-    `choose_feeds` returned; none if the data have another source.
+    """Return the command-line options that recreate an input set from `choose_feeds`; empty if the
+    data have another source.
     """
     if isinstance(data_loader, StepData):
         return dict(data_loader.options)
@@ -248,9 +246,7 @@ def data_options(
 
 
 def _vary_feeds(loader: Any, inputs: TensorMetadata) -> list[Any]:
-    """Return loaders of positive data, as they are by default, and of data of both signs; one whose
-    data are chosen is the only one.
-    """
+    """Return loaders of positive and of signed random data; a user's own loader is the only one."""
     is_chosen = (
         not isinstance(loader, DataLoader)
         or loader.iterations > 1

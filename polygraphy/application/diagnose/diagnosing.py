@@ -23,7 +23,7 @@ from polygraphy.application.diagnose.oracles.against_golden import against_golde
 from polygraphy.application.diagnose.oracles.against_program import against_program
 from polygraphy.application.diagnose.oracles.against_reference import against_reference
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
-from polygraphy.application.diagnose.oracles.over_steps import check_oracle_of_steps, diagnose_steps
+from polygraphy.application.diagnose.oracles.over_steps import over_steps
 from polygraphy.application.diagnose.oracles.precision import (
     check_lowered_first,
     check_lowered_last,
@@ -48,9 +48,7 @@ from polygraphy.domain.diagnosis.words import errors, reasons, steps
 from polygraphy.domain.errors import BackendError, ModelError, UnavailableError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
-from polygraphy.domain.states.loading import StepLoader
 from polygraphy.ports.diagnosing import (
-    REFERENCE,
     DiagnosisReports,
     SourceProgram,
     SuspectedParty,
@@ -134,24 +132,18 @@ def diagnose(
     elsewhere = Elsewhere(case, others) if others else None
     if elsewhere is not None:
         case = evolve(case, versions=elsewhere.versions)
-    has_oracle = reference is not None or bool(paths) or program is not None
+    request = Request(data_loader, diagnose_once, reference, paths, program, elsewhere, goal)
 
     def diagnose_in_float32(case: Case) -> Found:
-        if isinstance(data_loader, StepLoader):
-            check_oracle_of_steps(paths, program)
-            if goal is not None:
-                raise errors.goal_over_steps()
-            return diagnose_steps(case, data_loader, reference, diagnose_step)
-        return diagnose_once(case, data_loader, reference, paths, program, elsewhere, goal)
-
-    def diagnose_step(case: Case, data: Any, reference: Any) -> Found:
-        return diagnose_once(case, data, reference, None, None, elsewhere)
+        answer = take_steps(QUESTIONS, case, request)
+        assert isinstance(answer, Found)  # The last one always answers.
+        return answer
 
     def diagnose_lowered(case: Case) -> Found:
         lowering = lowering_party(case.parties)
         if lowering is None:
             return diagnose_in_float32(case)
-        in_order = check_lowered_last if has_oracle else check_lowered_first
+        in_order = check_lowered_last if request.has_oracle else check_lowered_first
         return in_order(case, lowering, diagnose_in_float32, data_loader)
 
     try:
@@ -164,7 +156,7 @@ def diagnose(
             result = elsewhere.complete(case, result, feeds)
         if save_culprit is not None or issue is not None:
             hand_over(case, result, save_culprit, issue)
-        elif isinstance(model, str) and not has_oracle:
+        elif isinstance(model, str) and not request.has_oracle:
             result = add_report_command(case, result)
     finally:
         close(parties)
@@ -174,35 +166,16 @@ def diagnose(
     return conclude(add_origins(result, case.model.nodes))
 
 
-def diagnose_once(
-    case: Case,
-    data_loader: Any,
-    reference: Any = None,
-    golden: Sequence[str] | None = None,
-    program: SourceProgram | None = None,
-    elsewhere: Elsewhere | None = None,
-    goal: QuantizedGoal | None = None,
-) -> Found:
-    """Compare a model with what is right, and else backends with each other; return what may be
-    said.
-
-    Args:
-        case: what is diagnosed.
-        data_loader: where the data come from.
-        reference: a model that is right.
-        golden: files of results that are right.
-        program: the program that the model was exported from.
-        elsewhere: environments with other versions of the backends.
-        goal: what a quantized model has to reach.
-    """
+def diagnose_once(case: Case, request: Request) -> Found:
+    """Compare a model with its reference, or else backends with each other; return the result."""
+    data_loader, golden, elsewhere = request.data_loader, request.golden, request.elsewhere
     case = with_data_loader(case, data_loader)
     feeds = choose_feeds_for_parties(case, data_loader, are_saved=golden is not None)
     case = evolve(case, feed=feeds[0])
-    arbiter = resolve(SuspectedParty, REFERENCE)
+    arbiter = request.arbiter
     given = (party for party in case.parties if party.backend == arbiter.backend)
-    arbiter = next(given, arbiter)
-    request = Request(data_loader, feeds, arbiter, reference, golden, program, elsewhere, goal)
-    if golden is not None or program is not None:  # They know tensors inside of branches.
+    request = evolve(request, feeds=feeds, arbiter=next(given, arbiter))
+    if golden is not None or request.program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=inline_branches(case, feeds))
     asks_versions = elsewhere is not None and not request.compares_versions_first(case)
     unexplained = ""
@@ -231,6 +204,10 @@ def diagnose_once(
     return Found(result, case)
 
 
+QUESTIONS: Sequence[Step[Request]] = (over_steps, diagnose_once)
+"""What a model is asked: over several steps with states, or on data that need none."""
+
+
 def _goal(
     within: float | None,
     metric: str | Callable[..., float] | None,
@@ -238,7 +215,7 @@ def _goal(
     budget: float | None,
     reference: Any,
 ) -> QuantizedGoal | None:
-    """Return what a quantized model has to reach; None if that is not asked.
+    """Return the accuracy goal for a quantized model; None if none is set.
 
     Raises:
         UsageError: there is no reference, no such metric, or an option without `within`.
@@ -268,8 +245,8 @@ def diagnose_half(
     atol: float | None = None,
     parties: Sequence[SuspectedParty] = (),
 ) -> bool:
-    """Return whether a float32 model would work in half precision, and if not, what has to stay in
-    float32, which is tried on the whole model.
+    """Return whether a float32 model works in half precision, and report the nodes that must stay
+    in float32, verified on the whole model.
 
     Args:
         model: its path, an ``onnx.ModelProto``, or a loader that makes one.
@@ -312,8 +289,8 @@ def diagnose_half(
 
 
 def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -> DiagnosisResult:
-    """Return what was found of half precision where every operator rounds, if the parties of a case
-    compute as much in it; else what is wrong in them.
+    """Return the half-precision result if backends round like a simulation of it; else the faults
+    of the backends.
     """
     narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
     path = output_path(case.path, f"_{dtype}.onnx")
@@ -333,7 +310,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
         if not refused and off.is_tolerable:
             continue
         alone = evolve(narrow, parties=[party])
-        apart = diagnose_once(alone, trial.feeds, reference).result
+        apart = diagnose_once(alone, Request(trial.feeds, diagnose_once, reference)).result
         if apart.verdict in (FAULT, ILL_CONDITIONED):
             return _once_cast(apart, narrow.path, convert_command(case.path, dtype, ()))
         differs = reasons.only_in_backend(party.name, off, dtype)
@@ -342,7 +319,7 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
 
 
 def _once_cast(found: DiagnosisResult, path: str, command: str) -> DiagnosisResult:
-    """Return what was found of a model that a command makes first."""
+    """Return the result for a model that a command creates first."""
 
     def remedy(given: Remedy) -> Remedy:
         helps = given.command or ""

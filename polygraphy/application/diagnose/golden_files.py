@@ -75,14 +75,14 @@ class Fitted:
 
     @property
     def is_proof(self) -> bool:
-        """Return whether it says something that a model gives them."""
+        """Return whether a match with these results proves anything."""
         return not self.lost and len(self._constant()) < len(self.common)
 
     def _constant(self) -> list[str]:
         return constant_outputs(self.sets, self.common)
 
     def notes(self, count: int) -> Iterator[str]:
-        """Yield what was compared, and how many tensors differ."""
+        """Yield notes: the tensors compared, and the number that differ."""
         if self.renamed:
             yield steps.renamed_outputs(self.renamed)
         what = "tensor" if self.inner else "output"
@@ -94,7 +94,7 @@ class Fitted:
             yield steps.not_compared(self.missing)
 
     def doubt(self, differs: bool = False) -> str:
-        """Return why it says little that all of them match, or that some differ, if that is so."""
+        """Return why a match, or a difference, proves little; empty if it is conclusive."""
         if self.lost:
             return reasons.not_finite(self.lost, differs)
         if constant := self._constant():
@@ -144,8 +144,8 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
 
 
 def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) -> dict[str, str]:
-    """Return the output that each saved array is of which has no name of the model: where nothing
-    has one, by alike names or the order; else what alone is the same, to rounding.
+    """Return, by saved array without a name in the model, the matching output: by similar names or
+    order, else by unique value.
     """
     if not saved.keys() & made:
         return pair_saved_outputs(own, saved)
@@ -163,7 +163,7 @@ def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) 
 
 
 def _missing_tensors(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
-    """Yield which outputs were not saved, or of which sets of data, in words."""
+    """Yield notes on outputs that were not saved, in all or some input sets."""
     never = [name for name in outputs if not any(name in each for each in sets)]
     if never:
         yield reasons.never_saved(never)
@@ -193,7 +193,7 @@ class LazySubset(Mapping[str, Any]):
 
 
 def convert_types(dtypes: Mapping[str, Any], saved: Values) -> Values:
-    """Return saved tensors in the floating-point types in which a party computes them."""
+    """Return saved tensors converted to the floating-point types of a backend."""
 
     def fetch(name: str) -> Any:
         array = saved[name]
@@ -205,7 +205,7 @@ def convert_types(dtypes: Mapping[str, Any], saved: Values) -> Values:
 
 
 def saved_results(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
-    """Read results: runs of the same data.
+    """Return saved runs on the same data.
 
     The first runs of several files are one, if together they are of as many sets of data as there
     are.

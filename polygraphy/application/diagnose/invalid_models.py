@@ -67,8 +67,8 @@ class _Broken:
 
 
 def blame_model(case: Case, found: Found, feeds: Sequence[Feed]) -> Found:
-    """Return a result in which the model, or the data, are to blame for what breaks the
-    specification, and no backend that refuses it, or computes something else.
+    """Return a result that blames the model or the data for a violation of the specification,
+    instead of the backends.
 
     Args:
         case: what is diagnosed.
@@ -109,7 +109,8 @@ def blame_model(case: Case, found: Found, feeds: Sequence[Feed]) -> Found:
 def diagnose_invalid_model(
     case: Case, error: PolygraphyException | str, feeds: Sequence[Feed]
 ) -> Found | None:
-    """Return what breaks the specification in a model that no backend runs; None if nothing does.
+    """Return the violation of the specification in a model that no backend runs; None if there is
+    none.
 
     Args:
         case: what is diagnosed.
@@ -134,7 +135,9 @@ def _refusing(case: Case, error: PolygraphyException | str) -> str:
 
 
 def _refusal_of_the_whole(result: DiagnosisResult) -> str:
-    """Return how backends refuse a model of which they refuse no part; empty if they do not."""
+    """Return the error message if backends refuse a model but none of its parts; else an empty
+    string.
+    """
     kinds = ("no_part_refused", "nobody_runs")
     reason = [str(f.values["messages"]) for f in facts_of(result.reason) if f.kind in kinds]
     refusals = [
@@ -156,7 +159,7 @@ def _is_backend(case: Case, culprit: Culprit) -> bool:
 
 
 def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequence[Feed]) -> Culprit:
-    """Return the culprit for what breaks the specification.
+    """Return the culprit for a violation of the specification.
 
     Args:
         case: what is diagnosed.
@@ -182,7 +185,7 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
 
 
 def _sanitize(case: Case, feeds: Sequence[Feed]) -> Remedy:
-    """Return the command that makes all parties run a model that some refuse, if there is one."""
+    """Return the command that makes all backends run a refused model, if there is one."""
     arbiter = resolve(SuspectedParty, REFERENCE)
     for options in _SANITIZED if case.is_given else ():
         try:
@@ -202,7 +205,9 @@ def _sanitize(case: Case, feeds: Sequence[Feed]) -> Remedy:
 
 
 def _find_broken(case: Case, chosen: Collection[int] | None) -> list[_Broken]:
-    """Return what breaks the specification: of some nodes, or of the model that nobody runs."""
+    """Return the violations of the specification in some nodes, or in a model that no
+    backend runs.
+    """
     proto, nodes = case.model.proto, case.model.nodes
     stated = {one.index: one for one in find_violations(proto, {})}
     values = _values_before(case, range(len(nodes)) if chosen is None else chosen)
@@ -237,7 +242,7 @@ def _depends(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> boo
 
 
 def _is_of_data(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> bool:
-    """Return whether the tensor that breaks a rule is an input of the model, or hands on one."""
+    """Return whether the tensor that violates a rule is a model input, possibly passed on."""
     makers = {name: node for node in nodes for name in node.makes}
     name, inputs = broken.tensor, case.model.inputs
     while name in makers and makers[name].op in _PASSED_ON:
@@ -249,7 +254,7 @@ def _is_of_data(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> 
 
 
 def _values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
-    """Return the data, and what some nodes read as far as a party computes it."""
+    """Return the input data and the values before some nodes, as far as a backend computes them."""
     values = dict(case.feed)
     for party, indices in _tries(case, chosen):
         nodes = case.model.nodes
@@ -273,7 +278,7 @@ def _values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
 
 
 def _tries(case: Case, chosen: Collection[int]) -> Iterator[tuple[SuspectedParty, Collection[int]]]:
-    """Yield who computes what some nodes read: all that they read, or node by node, until one is
+    """Yield backends with nodes to compute: all predecessors, then one node at a time until one is
     refused.
     """
     parties = [resolve(SuspectedParty, REFERENCE), *case.parties]

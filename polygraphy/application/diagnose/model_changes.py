@@ -23,11 +23,12 @@ from polygraphy.domain.diagnosis.borrowed import (
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_coarse, is_quantised
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers
 from polygraphy.domain.diagnosis.variants import Variant, integers, matches_expected, variants
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty

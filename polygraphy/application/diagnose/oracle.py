@@ -4,15 +4,17 @@ what a party makes differs from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.binding import resolve
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.rounding import Deviation
-from polygraphy.ports.diagnosing import SourceProgram, SuspectedParty
+from polygraphy.ports.diagnosing import REFERENCE, SourceProgram, SuspectedParty
 
 if TYPE_CHECKING:
     from polygraphy.application.diagnose.versions import Elsewhere
@@ -26,23 +28,25 @@ class Request:
 
     Attributes:
         data_loader: where the data come from, as they were asked for.
-        feeds: the data.
-        arbiter: the backend that computes what is right where nothing else is given.
+        diagnose: answers a request about another case, such as one step of several.
         reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
         golden: files of results that are right.
         program: the program that the model was exported from.
         elsewhere: environments with other versions of the backends.
         goal: what a quantized model has to reach.
+        feeds: the data, as far as they are chosen.
+        arbiter: the backend that computes what is right where nothing else is given.
     """
 
     data_loader: Any
-    feeds: Sequence[Feed]
-    arbiter: SuspectedParty
+    diagnose: Callable[[Case, Request], Found]
     reference: Any = None
     golden: Sequence[str] | None = None
     program: SourceProgram | None = None
     elsewhere: Elsewhere | None = None
     goal: QuantizedGoal | None = None
+    feeds: Sequence[Feed] = ()
+    arbiter: SuspectedParty = field(factory=lambda: resolve(SuspectedParty, REFERENCE))
 
     @property
     def has_oracle(self) -> bool:

@@ -39,9 +39,9 @@ from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
-_ONE_STEP = 0.03
+ONE_STEP = 0.03
 """The same of integers that are one off, where what comes before is computed in integers, too."""
-_COARSELY = 0.15
+COARSELY = 0.15
 """The same where a backend computes a function of integers by a table, as Softmax."""
 _USUALLY = 0.1
 """The share that such a table is off by in the mean, at most; few elements scatter around it."""
@@ -358,7 +358,7 @@ def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     if not any(node.jumps for node in nodes):
         return False
     is_chain = nodes[-1].op == "QuantizeLinear" and any(n.op not in _STEPPING for n in nodes)
-    if is_chain and made.largest <= 1 and (made.share <= _ONE_STEP or made.count <= 1):
+    if is_chain and made.largest <= 1 and (made.share <= ONE_STEP or made.count <= 1):
         return True
     return made.share <= FLIPS or made.count <= 1 < _FEW <= 1 / max(made.share, 1e-9)
 
@@ -376,14 +376,14 @@ def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     step = _last_step(case, nodes)
     if not step:
         return made.relative <= _STEP
-    many = _table_share(made) if computing in BOUNDED else _ONE_STEP
+    many = _table_share(made) if computing in BOUNDED else ONE_STEP
     return made.largest <= _A_STEP * step and made.share <= many
 
 
 def _table_share(made: Deviation) -> float:
     """Return the share of elements in which a table may be a step off; more of few of them."""
     few = float(np.sqrt(_USUALLY * (1 - _USUALLY) * made.share / max(made.count, 1)))
-    return max(_COARSELY, _USUALLY + 3 * few)
+    return max(COARSELY, _USUALLY + 3 * few)
 
 
 def _last_step(case: Case, nodes: Sequence[GraphNode]) -> float:

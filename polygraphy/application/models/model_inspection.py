@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from polygraphy.application.models.quantized_tensors import show_quantization
 from polygraphy.binding import Unbound, bound_function, resolve
 from polygraphy.domain.errors import FileError, UnknownNameError, UsageError
 from polygraphy.domain.model import EVERYTHING, Detail, Model, ModelSource
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.accuracy.output_rows import OutputRow
 
 
-_SHOWN = ("layers", "attrs", "weights")
+_SHOWN = ("layers", "attrs", "weights", "quantization")
 _LOADED = "What was loaded"
 
 
@@ -49,13 +50,15 @@ def inspect_model(
     optimize_graph: bool = False,
     providers: Sequence[Any] | None = None,
     provider_libraries: Mapping[str, str] | None = None,
+    reference: str | None = None,
+    inputs: Sequence[str] = (),
 ) -> None:
     """Show models: inputs, outputs, and as much more as is asked for.
 
     Args:
         models: the model files; or networks or engines of TensorRT, or loaders that make them.
-        show: any of ``layers``, ``attrs`` (of layers that are shown) and ``weights`` (their
-            elements).
+        show: any of ``layers``, ``attrs`` (of layers that are shown), ``weights`` (their
+            elements) and ``quantization`` (the tensors that are stored in few bits).
         stats: whether sizes and costs are shown.
         list_unbounded_dds: whether tensors are named whose elements decide without limit how large
             others become.
@@ -74,6 +77,8 @@ def inspect_model(
         providers: execution providers of ONNX Runtime in order of priority, of which is shown which
             one runs which node (default: nothing about that).
         provider_libraries: plugins with further providers; see `SessionFromOnnx`.
+        reference: the float model, to measure the loss of quantized weights.
+        inputs: files of input data, to measure the loss of quantized activations.
 
     Raises:
         FileError: a file is missing or cannot be read.
@@ -84,6 +89,7 @@ def inspect_model(
     Of several models, all that can be read are shown before that is raised.
     """
     showing = _Showing(_detail_of(show), stats=stats, unbounded=list_unbounded_dds)
+    lists_tensors = "quantization" in show or reference is not None or bool(inputs)
     unread: list[str] = []
     for model in models:
         is_file = isinstance(model, (str, PathLike))
@@ -102,6 +108,10 @@ def inspect_model(
         )
         try:
             showing.show(source, model_type, display_as)
+            if display_as is None and is_file:
+                show_quantization(
+                    str(model), model_type, reference, inputs, is_complete=lists_tensors
+                )
             if providers:
                 _show_placements(model, providers, provider_libraries, is_complete="layers" in show)
         except FileError as error:
@@ -266,7 +276,7 @@ def _detail_of(show: Sequence[str]) -> Detail:
     for word in show:
         if word not in _SHOWN:
             raise UnknownNameError("Detail", word, _SHOWN)
-    return Detail(**{word: word in show for word in _SHOWN})
+    return Detail(**{word: word in show for word in _SHOWN[:3]})
 
 
 def draw_model(
@@ -432,6 +442,10 @@ def compare_models(reference: str, candidate: str) -> bool:
         reports.loading(path)
         models.append(bound_function(describe_file, "onnx")(ModelSource(path), EVERYTHING))
     found = differences(*models)
+    if any(each.what == "Initializer" for each in found):
+        from polygraphy.domain.quantization.listing import name_scales
+
+        found = name_scales(found, models[0].graph, models[1].graph)
     reports.differences(found)
     return not found
 

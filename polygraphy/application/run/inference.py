@@ -22,6 +22,7 @@ from polygraphy.application.run.feeding import (
 )
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore, ResultWriter, blob_writer
+from polygraphy.domain.calling import ability
 from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.domain.results.results import (
@@ -36,7 +37,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
-from polygraphy.ports.running import Runner, call_isolated
+from polygraphy.ports.running import Runner, RunnerExtras, call_isolated
 from polygraphy.termination import count_interrupts
 
 if TYPE_CHECKING:
@@ -145,43 +146,61 @@ class _RunnerState:
     includes_loading: bool = False
     memory: StateMemory = Factory(StateMemory)
     profiling: ProfileNodes | None = None
-    _roughly: tuple[str, Callable[[Feed], Sequence[Mapping[str, Any]]]] | None = None
+    _parts: dict[int, tuple[InputAdapter, Facts]] = Factory(dict)
+    _roughly: dict[tuple[int, str], Callable[[Feed], Sequence[Mapping[str, Any]]]] = Factory(dict)
     _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
 
     def infer(self, feed: Feed) -> IterationResult:
         fed = self.memory.complete(feed)
+        fit, facts = self.part_of(fed)
         if self.profiling is not None:
-            self.profiling.note_feed(self.runner, self.fit(fed))
-        outputs = self.runner.infer(self.fit(fed), check_inputs=False)
+            self.profiling.note_feed(self.runner, fit(fed))
+        outputs = self.runner.infer(fit(fed), check_inputs=False)
         runtime = self.runner.last_inference_time()
         if runtime is not None:
             self.runtimes.append(runtime)
         measured = last_device_times(self.runner)
         if measured is not None:
             self.device_times.append(measured)
-        kept = self.memory.keep(feed, fed, self._copy_outputs(outputs), self.runner.name)
-        made = IterationResult(kept, runtime, self.runner.name, facts=self.facts)
+        copied = self._copy_outputs(outputs)
+        if isinstance(feed, StepFeed):
+            copied = feed.rename_outputs(copied)
+        kept = self.memory.keep(feed, fed, copied, self.runner.name)
+        made = IterationResult(kept, runtime, self.runner.name, facts=facts)
         if isinstance(feed, StepFeed):
             made.step = feed.step
         if self.is_streaming:
-            made.rough = partial(self._rough, fed)
+            made.rough = partial(self._rough, fed, facts)
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
             made.unmarked = self._copy_outputs(unmarked)
         return made
 
-    def _rough(self, feed: Feed, dtype: str) -> Sequence[Mapping[str, Any]]:
+    def part_of(self, feed: Feed) -> tuple[Callable[[Feed], Feed], Facts]:
+        """Return what fits data to the runner, or to the one of several that takes them, and what
+        is known of its model.
+        """
+        choose = ability(self.runner, RunnerExtras.runner_of)
+        runner = self.runner if choose is None else choose(feed)
+        if runner is self.runner:
+            return self.fit, self.facts
+        if id(runner) not in self._parts:
+            self._parts[id(runner)] = InputAdapter(runner, resolve(Console)), facts_of(runner)
+        return self._parts[id(runner)]
+
+    def _rough(self, feed: Feed, facts: Facts, dtype: str) -> Sequence[Mapping[str, Any]]:
         """Return the outputs as rounding to a data type may move them; nothing where that is
         not known.
         """
-        source = getattr(self.facts, "source", None)
+        source, narrow = getattr(facts, "source", None), self._roughly.get((id(facts), dtype))
         if self._moved is None or self._moved[0] is not feed or self._moved[1] != dtype:
             self._moved = feed, dtype, []
             try:
-                if source is not None and (self._roughly is None or self._roughly[0] != dtype):
-                    self._roughly = dtype, resolve(NarrowModels).roughly(source, dtype)
-                if self._roughly is not None:
-                    self._moved = feed, dtype, self._roughly[1](self.fit(feed))
+                if source is not None and narrow is None:
+                    narrow = resolve(NarrowModels).roughly(source, dtype)
+                    self._roughly = {(id(facts), dtype): narrow}
+                if narrow is not None:
+                    self._moved = feed, dtype, narrow(self.part_of(feed)[0](feed))
             except PolygraphyException as error:
                 G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return self._moved[2]
@@ -471,7 +490,8 @@ def _one_iteration(
         name = state.runner.name
         if is_first:
             fed = state.memory.complete(feed)
-            console.inputs_described(name, TensorMetadata.from_feed_dict(state.fit(fed)))
+            fit, _ = state.part_of(fed)
+            console.inputs_described(name, TensorMetadata.from_feed_dict(fit(fed)))
         outputs = state.infer(feed)
         if is_first:
             console.outputs_described(name, TensorMetadata.from_feed_dict(outputs))

@@ -52,6 +52,7 @@ from polygraphy.domain.sweep.outcome import (
     is_slower,
     mark_known_failures,
     row_of,
+    rows_before,
     state_of,
 )
 from polygraphy.domain.sweep.plan import (
@@ -64,6 +65,7 @@ from polygraphy.domain.sweep.plan import (
 )
 from polygraphy.domain.tensors.naming import count_text
 from polygraphy.ports.machine import machine_facts
+from polygraphy.ports.models import find_quantized_tensors
 from polygraphy.ports.reporting import Console, Findings, Progress, Reports
 from polygraphy.ports.storage import read_text
 from polygraphy.ports.sweeping import (
@@ -246,14 +248,17 @@ class Planned:
         """
         outputs, inputs = self._shared_files(cell)
         asked = cell.cell.asked
-        words = (*cell.cell.party, "--load-inputs", inputs)
+        words: Words = (*cell.cell.party, "--load-inputs", inputs)
+        goal: Words = ()
         if asked.model == cell.cell.model:
             words = (*words, *self.plan.reference.flags)
         elif asked.model:
-            words = (*words, "--reference", asked.model)
+            if find_quantized_tensors(self._whole(cell.cell.model)):
+                goal = ("--within", f"{self.plan.within:g}")
+            words = (*words, "--reference", asked.model, *goal)
         else:
             words = (*words, "--golden", outputs)
-        key = key_of("diagnosis", cell.key)
+        key = key_of("diagnosis", cell.key, *goal)
         stem = self._stem("diagnoses", key)
         command = self._run(cell.interpreter, stem, "diagnose", cell.cell.model, words)
         return Job(key, command, stem, self._root, cell.interpreter.environment,
@@ -362,7 +367,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     rows = [running.row(cell) for cell in chosen]
     if before is not None:
         rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
-    names = [one.cell.name for one in planned.cells]
+    names = [f"{one.cell.model} {label}" for one in planned.cells for label in one.cell.axes.labels]
     rows, notes = mark_known_failures(rows, failures, date.today().isoformat(), names)
     diagnoses = running.diagnosed(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
@@ -543,7 +548,8 @@ class _Sweep:
     ) -> list[Row]:
         """Return rows with the shortest times of cells that seem slower, which are run again."""
         made = list(rows)
-        slower = [at for at, row in enumerate(rows) if is_slower(row, before.get(row.name, {}))]
+        pairs = zip(rows, rows_before(rows, before))
+        slower = [at for at, (row, earlier) in enumerate(pairs) if is_slower(row, earlier or {})]
         for number in range(_CONFIRMATIONS):
             suffix = f".time{number + 1}"
             again = {at: evolve(self._planned.job(cells[at], suffix), exclusive=True)
@@ -580,13 +586,19 @@ class _Sweep:
 
     def row(self, cell: PlannedCell) -> Row:
         """Return the row of a cell."""
-        job = self._planned.job(cell)
+        job, axes = self._planned.job(cell), cell.cell.axes
         row = Row(
             cell.cell.name,
             cell.cell.model,
             cell.cell.label,
             cell.key,
             command=self._planned.shown(job),
+            runner=axes.runner,
+            precision=axes.precision,
+            shape=axes.shape,
+            seed=axes.seed,
+            environment=axes.environment,
+            labels=axes.labels,
         )
         records = self._records.get(cell.key)
         if records:

@@ -227,12 +227,12 @@ class BuiltIn(Backend):
     choose: Callable[[Values, str], Chosen] | None = None
 
     @property
-    def own_groups(self) -> Groups:
-        """The groups of options that nothing else uses."""
+    def exclusive_groups(self) -> Groups:
+        """The groups of options that belong to this backend alone."""
         return tuple(group for group in self.groups() if group not in self.shared)
 
     def chosen(self, values: Values, kind: str) -> Chosen:
-        """Return how a program uses the backend.
+        """Return how a program uses the backend: its runner, its party and their statements.
 
         Args:
             values: the options.
@@ -253,7 +253,7 @@ class BuiltIn(Backend):
 
     @property
     def flag(self) -> str:
-        """The flag that chooses it."""
+        """The flag that selects it."""
         return flag_of(self.name)
 
 
@@ -270,8 +270,8 @@ def built_in() -> dict[str, BuiltIn]:
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
-    """Return the modules that a command line needs, as far as its flags say; none of them starts
-    what would not survive a fork.
+    """Return the modules that the flags of a command line require; importing them starts no
+    threads.
     """
     flags = flags_in(list(words))
     backends = (each for each in built_in().values() if each.flag in flags)
@@ -279,7 +279,7 @@ def modules_for(words: Iterable[str]) -> list[str]:
 
 
 def _backends_of_module(name: str) -> Sequence[BuiltIn]:
-    """Return the backends that a module beside this one declares; none where it is not there."""
+    """Return the backends that a module in this package declares; empty if it does not exist."""
     module = f"{__package__}.{name}"
     try:
         declared: tuple[BuiltIn, ...] = import_module(module).BACKENDS
@@ -291,15 +291,15 @@ def _backends_of_module(name: str) -> Sequence[BuiltIn]:
 
 
 def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltIn]:
-    """Return the built-in backends that some runners name; a runner is the name of its backend, or
-    that, a colon and the text of its flag.
+    """Return the built-in backends of runner texts, by text: the name of a backend, perhaps with a
+    colon and options.
     """
     names = {runner.partition(":")[0] for runner in runners}
     return {name: each for name, each in built_in().items() if name in names}
 
 
-def able_in_parts() -> dict[str, str]:
-    """Return the backends that run any part of an ONNX model, with their flags."""
+def backends_for_parts() -> dict[str, str]:
+    """Return the flags of the backends that can run part of an ONNX model, by backend."""
     return {name: each.flag for name, each in built_in().items() if each.runs_parts}
 
 
@@ -310,8 +310,8 @@ _REMOVED = formats_of("")
 def check_model_type(
     model: NamedModel, kind: str, names: Iterable[str], offered: Iterable[str] | None = None
 ) -> None:
-    """Refuse a model that a backend cannot run; `offered` are the backends of the command, by
-    default all that run the model of the command line.
+    """Raise CommandLineError if a backend cannot run a model; `offered` are the backends of the
+    command.
     """
     if kind in _REMOVED:
         raise CommandLineError(

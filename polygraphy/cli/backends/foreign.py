@@ -46,16 +46,16 @@ class PluggedBackend:
 
     @property
     def flag(self) -> str:
-        """The flag that chooses it."""
+        """The flag that selects it."""
         return flag_of(self.name)
 
     @property
     def template(self) -> str:
-        """What its partial is called among the templates of a program."""
+        """The name of its partial among the templates of a program."""
         return f"runners/{self.name}.py.j2"
 
     def chosen(self, values: Values) -> Chosen:
-        """Return how a program uses it."""
+        """Return how a program uses the backend of another package."""
         declared = self.declared
         options = values[declared.options] if declared.options else None
 
@@ -75,8 +75,8 @@ class PluggedBackend:
         return _flags_of(self.declared.options)
 
 
-def warn_of_others() -> None:
-    """Name the packages that extend NVIDIA's command line, and not this one."""
+def warn_of_unsupported_packages() -> None:
+    """Warn of installed packages that extend only NVIDIA's command line."""
     packages = list(dict.fromkeys(package_of(entry) for entry in entry_points_of(OTHERS_BACKENDS)))
     if packages:
         warn(
@@ -85,8 +85,9 @@ def warn_of_others() -> None:
         )
 
 
-def backends_in(flags: Collection[str], taken: Collection[str]) -> list[PluggedBackend]:
-    """Return the backends whose flags are on a command line; no other one is imported.
+def backends_with_flags(flags: Collection[str], taken: Collection[str]) -> list[PluggedBackend]:
+    """Return the backends of other packages whose flags are in a command line; others are not
+    imported.
 
     Args:
         flags: those of the command line.
@@ -105,7 +106,7 @@ def backends_in(flags: Collection[str], taken: Collection[str]) -> list[PluggedB
 
 
 def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
-    """Return every backend that can be loaded; a warning names each of the others.
+    """Return every backend of other packages that can be loaded; warn of the rest.
 
     Args:
         taken: flags that there are already.
@@ -138,7 +139,7 @@ def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
 
 
 def _check(name: str, declared: object, taken: Collection[str]) -> None:
-    """Refuse what would break the command line."""
+    """Raise if the options of a backend conflict with those of the command line."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"{name!r} is not a valid backend name: lower-case letters, digits and _ are"
@@ -162,16 +163,14 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
 
 
 def _changed_options(options: Options | None) -> dict[str, Any]:
-    """Return the options that have a value other than their default, by the names of their
-    fields.
-    """
+    """Return the options that differ from their defaults, by field name."""
     rows = [] if options is None else options_of(type(options))
     values = {row.name: getattr(options, row.name) for row in rows}
     return {row.name: values[row.name] for row in rows if values[row.name] != row.default}
 
 
 def _partial(module: str, name: str) -> str:
-    """Return the text of a file beside a module."""
+    """Return the text of a template file beside a module."""
     from importlib.resources import files
     from importlib.util import find_spec
 

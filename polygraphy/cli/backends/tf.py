@@ -16,7 +16,7 @@ from polygraphy.cli.declare.option import (
     option_group,
 )
 from polygraphy.cli.shared.model import TfLoadOptions, TfOnnxOptions, graph_of, kind_of_model
-from polygraphy.codegen.source import Call, in_turn
+from polygraphy.codegen.source import Call, nest_calls
 from polygraphy.domain.catalog.formats import formats_of
 
 
@@ -81,27 +81,27 @@ class TfRunnerOptions(Options):
 
 
 def _runner(values: Values, model: RunnerModel) -> Call:
-    graph = [*graph_of(values, kind_of_model(values, unknown="frozen")), *_in_session(values)]
+    graph = [*graph_of(values, kind_of_model(values, unknown="frozen")), *_graph_changes(values)]
     config = call_of("CreateTfConfig", values)
     session = Call(
         "SessionFromGraph",
-        [in_turn(model.path, graph)],
+        [nest_calls(model.path, graph)],
         {"config": config if config.kwargs else None},
     )
     return call_of("TfRunner", values, session)
 
 
-def _in_session(values: Values) -> list[Call]:
-    """Return what happens to a graph that TensorFlow runs itself."""
+def _graph_changes(values: Values) -> list[Call]:
+    """Return the calls that change a graph for TensorFlow itself."""
     save = call_of("SaveGraph", values)
     return [
-        *([_in_tensorrt(values)] if values[TfTrtOptions].tftrt else ()),
+        *([_tensorrt_conversion(values)] if values[TfTrtOptions].tftrt else ()),
         *([save] if save.kwargs else ()),
     ]
 
 
-def _in_tensorrt(values: Values) -> Call:
-    """Return what lets TensorRT run parts of a graph, in a workspace as large as its own may be."""
+def _tensorrt_conversion(values: Values) -> Call:
+    """Return the call that lets TensorRT run parts of a graph."""
     from polygraphy.cli.backends.trt.config_options import (
         TrtConfigOptions,
     )  # See `_check_tensorrt`.
@@ -117,7 +117,7 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 
 def _check_tensorrt(values: Values) -> None:
-    """Refuse options about TensorRT in TensorFlow without it."""
+    """Raise for options about TensorRT in TensorFlow without --trt-from-tf."""
     given = flags_given(values, [TfTrtOptions])
     if given and not values[TfTrtOptions].tftrt:
         raise CommandLineError(f"{given[0]} requires --tftrt.")

@@ -35,8 +35,8 @@ def _runner(values: Values, model: RunnerModel) -> Call:
 
 
 def _loader(text: str) -> Call:
-    """Return what loads a model: a function of a script, named as ``script.py:function`` or
-    ``script.py``, or the file of a model.
+    """Return the call that loads a model: a function of a script (``script.py:function``), or a
+    model file.
     """
     script, colon, function = text.rpartition(":")
     if colon and function.isidentifier() and script.lower().endswith(".py"):

@@ -54,7 +54,7 @@ class Command:
         return " ".join((self.__doc__ or "").split())
 
     def extend(self, flags: Collection[str] | None = None) -> Command:
-        """Return the command with what installed packages add to it.
+        """Return the command with the options that installed packages add.
 
         Args:
             flags: those of the command line that is about to be parsed, which needs what they name;
@@ -66,7 +66,7 @@ class Command:
         return self
 
     def declared(self, group: type[Options]) -> Sequence[Option]:
-        """Return the declarations of one of the groups."""
+        """Return the options of one of the groups."""
         return options_of(group)
 
     @property
@@ -80,8 +80,8 @@ class Command:
         return {"-h", "--help", *(flag for option in self.options for flag in option.flags)}
 
     def missing(self) -> Mapping[str, str]:
-        """Return flags that people look for here and do not find, and a sentence about each that
-        says what to do.
+        """Return flags that users expect here but that do not exist, each with a sentence about
+        what to use.
         """
         return {}
 
@@ -94,7 +94,7 @@ class Command:
         return {}
 
     def program(self, values: Values) -> Program:
-        """Return the program for these options.
+        """Return the program that these options describe.
 
         Raises:
             CommandLineError: the options cannot be meant together.
@@ -102,8 +102,7 @@ class Command:
         raise NotImplementedError
 
     def render(self, values: Values, line: str) -> str:
-        """Return the source of the program for these options; `line` is the whole command line,
-        for its docstring.
+        """Return the source of the program; `line` is the whole command line, for its docstring.
 
         Raises:
             CommandLineError: the options cannot be meant together.
@@ -115,7 +114,7 @@ class Command:
         return self.written(made, line, log_of(values))
 
     def written(self, made: Program, line: str, log: Log) -> str:
-        """Return the source of a program."""
+        """Return the source of a program with its log settings."""
         from polygraphy.codegen.render import render
 
         return render(made.template, made.summary, line, log=log, **made.context)

@@ -125,7 +125,7 @@ class ConvertCommand(Command):
             onnx = onnx.with_mapped_weights
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         verifies = _verifies(values, kind, target)
-        statements = _by(target, values, onnx if parses else None, data, output)
+        statements = _conversion_of_backend(target, values, onnx if parses else None, data, output)
         if statements is None:
             advice = _advice(values, model, onnx)
             statements = _to_onnx(onnx, data if verifies else None, advice)
@@ -141,8 +141,8 @@ _HALF = {"convert_to_fp16": "fp_to_fp16", "convert_to_bf16": "to_bf16"}
 
 
 def _advice(values: Values, model: str, onnx: OnnxModel) -> str:
-    """Return the command that says why outputs differ in half precision; empty if the model is not
-    converted to it.
+    """Return the command that explains different outputs in half precision; empty for other
+    conversions.
     """
     half = [_HALF[call.name] for call in onnx.calls if call.name in _HALF]
     if not half:
@@ -157,7 +157,9 @@ def _advice(values: Values, model: str, onnx: OnnxModel) -> str:
 
 
 def _to_onnx(onnx: OnnxModel, data: Call | None, advice: str) -> dict[str, Any]:
-    """Return the statements that make an ONNX model, and compare outputs on some data, if any."""
+    """Return the statements that create an ONNX model, and compare its outputs if there are
+    data.
+    """
     path, model = RunnerModel.path, Source("model")
     unsaved = onnx.without("save_onnx")
     original = OnnxModel(onnx.calls[:1], onnx.graph)
@@ -175,10 +177,10 @@ def _to_onnx(onnx: OnnxModel, data: Call | None, advice: str) -> dict[str, Any]:
     }
 
 
-def _by(
+def _conversion_of_backend(
     target: str, values: Values, onnx: OnnxModel | None, data: Call, output: str
 ) -> dict[str, Any] | None:
-    """Return the statements of the backend that makes the target; None for an ONNX model.
+    """Return the statements of the backend that creates the target; None for an ONNX model.
 
     Args:
         target: what the model becomes.
@@ -198,7 +200,7 @@ def _by(
 
 
 def _verifies(values: Values, kind: str, target: str) -> bool:
-    """Return whether outputs before and after are compared.
+    """Return whether outputs before and after the conversion are compared.
 
     Raises:
         CommandLineError: they cannot be.
@@ -217,7 +219,7 @@ def _verifies(values: Values, kind: str, target: str) -> bool:
 
 
 def _target(options: ConvertOptions) -> str:
-    """Return what the model becomes.
+    """Return the format that the model is converted to.
 
     Raises:
         CommandLineError: nothing tells.
@@ -240,7 +242,7 @@ def _target(options: ConvertOptions) -> str:
 
 
 def _check_extension(target: str, output: str | None) -> None:
-    """Refuse a name that says that the file is something else."""
+    """Raise if the extension of the output names another format."""
     said = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
     if said is not None and TARGETS[said].format != TARGETS[target].format:
         raise CommandLineError(
@@ -250,7 +252,7 @@ def _check_extension(target: str, output: str | None) -> None:
 
 
 def _check_conversion(model: ModelOptions, kind: str, target: str) -> None:
-    """Refuse what cannot be converted."""
+    """Raise if the model cannot be converted to the target."""
     if kind == "engine":
         raise CommandLineError(
             f"{model.model_file} is a TensorRT engine, which cannot be converted. Use the model"
@@ -272,14 +274,14 @@ def _default_output(model: str, target: str) -> str:
 
 
 def _for_target(values: Values, target: str, output: str) -> Values:
-    """Return the options, in which an ONNX model is saved where the converted one is to be."""
+    """Return the options with the output as the path of the saved ONNX model."""
     if target != "onnx":
         return values
     return values.replaced(with_values(values[OnnxSaveOptions], save_onnx=output))
 
 
 def _warn_about_unused(values: Values, target: str) -> None:
-    """Log in one line each which options are about another target."""
+    """Warn of options that concern another target, one line for each target."""
     if target == "onnx" and values[OnnxSaveOptions].save_onnx is not None:
         raise CommandLineError(
             "--save-onnx: has no effect, because --output sets the path of the model."

@@ -17,16 +17,16 @@ from polygraphy.cli.commands.diagnose_options import (
     PartyOptions,
     ProgramOptions,
     QuantizedOptions,
+    default_party,
     groups_of,
     named_parties,
     parties_of,
     program_of,
-    usual_party,
 )
 from polygraphy.cli.commands.named import chosen_runners
 from polygraphy.cli.declare.errors import CommandLineError, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
-from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.cli.shared.data import DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.cli.shared.steps import StepOptions, with_steps
 from polygraphy.codegen.source import Source, Step, quote_word
@@ -64,8 +64,8 @@ class DiagnoseCommand(Command):
         return (*_BEFORE, *of_backends, DataOptions, StepOptions, *self.ending)
 
     def extend(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
-        """Return the command with the options of the backends that the flags of a command line
-        name; with all where it has other flags, and for help.
+        """Return the command with the options of the backends that flags name; with those of all
+        backends for help or unknown flags.
         """
         few = DiagnoseCommand([each for each in PARTIES.values() if each.flag in (flags or ())])
         return self if flags is None or not few.flags.issuperset(flags) else few
@@ -83,7 +83,7 @@ class DiagnoseCommand(Command):
             self._warn_of_unused(values)
             return render_half(values, half)
         exported = program_of(values)
-        parties = parties_of(values, usual_party() if exported else "")
+        parties = parties_of(values, default_party() if exported else "")
         if not parties:
             flags = ", ".join(each.flag for each in PARTIES.values())
             raise CommandLineError(
@@ -103,13 +103,13 @@ class DiagnoseCommand(Command):
                 values,
                 RunnerModel.path,
                 Source("parties"),
-                data_loader=usual_or(data),
+                data_loader=data_loader_argument(data),
                 program=exported,
             ),
         )
 
     def _warn_of_unused(self, values: Values) -> None:
-        """Log which options are about backends that take no part."""
+        """Warn of options for backends that are not used."""
         chosen = {each.backend for each in chosen_runners(values, PartyOptions)}
         for each in self.backends:
             if each.name not in chosen:

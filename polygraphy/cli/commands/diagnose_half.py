@@ -21,7 +21,7 @@ from polygraphy.cli.declare.option import (
     option,
     option_group,
 )
-from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.cli.shared.data import DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.model import CheckedModelOptions
 from polygraphy.codegen.source import Source, Step, quote_word
 
@@ -65,7 +65,7 @@ class HalfOptions(Options):
 
 
 def half_of(values: Values) -> str | None:
-    """Return the type that is asked about; None for no question about half precision."""
+    """Return the half precision that the options ask about; None without one."""
     options = values[HalfOptions]
     if options.fp_to_fp16 or options.to_bf16:
         return "fp16" if options.fp_to_fp16 else "bf16"
@@ -73,7 +73,7 @@ def half_of(values: Values) -> str | None:
 
 
 def render_half(values: Values, dtype: str) -> Program:
-    """Return the program that tries half precision."""
+    """Return the program that diagnoses half precision."""
     parties = parties_of(values)
     reasons: list[tuple[Sequence[type[Options]], str]] = [
         ([HandoverOptions], "precision loss is not a backend fault to report"),
@@ -94,6 +94,6 @@ def render_half(values: Values, dtype: str) -> Program:
             RunnerModel.path,
             dtype=None if dtype == "fp16" else dtype,
             parties=Source("parties") if parties else None,
-            data_loader=usual_or(data),
+            data_loader=data_loader_argument(data),
         ),
     )

@@ -32,7 +32,9 @@ _PROGRAM = next(iter(PROGRAMS), "--program")
 
 
 def program_of(values: Values) -> Call | None:
-    """Return the call that makes the program that the model was exported from; None without one."""
+    """Return the call that opens the program from which the model was exported; None
+    without one.
+    """
     if not PROGRAMS:
         return None
     options = values[ProgramOptions]
@@ -44,19 +46,21 @@ def program_of(values: Values) -> Call | None:
     return make(options.program, options.device)
 
 
-def usual_party() -> str:
-    """Return the name of the first backend that is installed and runs any part of a model."""
+def default_party() -> str:
+    """Return the name of the first installed backend that can run part of a model."""
     able = (name for name, each in PARTIES.items() if each.runs_parts)
     return next(name for name in able if all(map(has_mod, PARTIES[name].modules[:1])))
 
 
 def groups_of(backend: BuiltIn) -> Groups:
-    """Return the groups of options that a party takes."""
+    """Return the groups of options of a backend in a diagnosis."""
     return (backend.party_groups or backend.groups)()
 
 
 def parties_of(values: Values, default: str = "") -> list[Call]:
-    """Return the calls that make the parties; without any, the one of a default backend."""
+    """Return the calls that create the backends of a diagnosis; a default backend if none is
+    selected.
+    """
     chosen = chosen_runners(values, PartyOptions)
     if not chosen and default:
         chosen = [ChosenRunner(default, "", "", values)]
@@ -69,7 +73,7 @@ def parties_of(values: Values, default: str = "") -> list[Call]:
 
 
 def named_parties(command: Command, values: Values) -> dict[str, Values]:
-    """Return the options of named parties, by name."""
+    """Return the options of named backends, by name."""
     return parse_named(command, PartyOptions, values, lambda name: groups_of(PARTIES[name]))
 
 

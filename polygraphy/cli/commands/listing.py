@@ -131,24 +131,22 @@ GROUPS = {
 
 
 def top_level() -> dict[str, str]:
-    """Return what may stand first on a command line, with what it is for; in alphabetical order
-    after `run`.
-    """
+    """Return the commands and groups with their descriptions: `run` first, then alphabetical."""
     texts = {name: text for name, (_, text) in COMMANDS.items() if " " not in name}
     texts.update(GROUPS)
     return {name: texts[name] for name in sorted(texts, key=lambda name: (name != "run", name))}
 
 
 def members(group: str) -> dict[str, str]:
-    """Return the sub-commands of a group by their own names, with what each does."""
+    """Return the subcommands of a group with their descriptions."""
     start = f"{group} "
     return {
         name[len(start) :]: text for name, (_, text) in COMMANDS.items() if name.startswith(start)
     }
 
 
-def find(words: list[str]) -> tuple[str, list[str]]:
-    """Split a command line into the name of its command and the words after that.
+def split_command(words: list[str]) -> tuple[str, list[str]]:
+    """Return the name of the command in a command line, and the words after it.
 
     Where there is no such command, the name is made of the words that would have to name it.
     """
@@ -157,7 +155,7 @@ def find(words: list[str]) -> tuple[str, list[str]]:
 
 
 def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str], list[str]]:
-    """Split off the options of logging before a command, as in ``-v --log-file l.txt model``.
+    """Return the logging options before a command, and the remaining words.
 
     Args:
         words: the words of a command line.
@@ -197,10 +195,8 @@ def split_leading(words: list[str], commands: Collection[str]) -> tuple[list[str
     return words[:end], words[end:]
 
 
-def load(name: str) -> Command:
-    """Return a command: ``inspect model`` is an `InspectModelCommand`, and ``inspect data``, which
-    is data alone, `INSPECT_DATA`.
-    """
+def load_command(name: str) -> Command:
+    """Return the command with a name."""
     from importlib import import_module
 
     module = import_module(f"{__package__}.{COMMANDS[name][0]}")

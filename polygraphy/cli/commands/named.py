@@ -72,7 +72,7 @@ class RunnerFlags(Ordered):
         return entries
 
     def files(self, value: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Return what the texts name; a named runner's own options say what they name."""
+        """Return the files that runners name; options of named runners list their own."""
         return super().files([entry for entry in value if not _is_named(entry)])
 
     def flags_of(self, value: Sequence[str]) -> list[str]:
@@ -130,7 +130,7 @@ class _OneRunner(Command):
         self._choice = choice
 
     def declared(self, group: type[Options]) -> Sequence[Option]:
-        """Return the declarations of a group; of backends, those without a name."""
+        """Return the options of a group; of the backends, those without a name."""
         rows = self._whole.declared(group)
         if self._choice not in rows:
             return rows
@@ -144,7 +144,7 @@ class _OneRunner(Command):
         return [made if row is self._choice else row for row in rows]
 
     def missing(self) -> Mapping[str, str]:
-        """Return the other flags of the command, which stand outside the quotes."""
+        """Return the other flags of the command, which belong outside the quotes."""
         of_backends = {
             flag: f"is an option of {each.flag}, which this runner does not use."
             for each in built_in().values()

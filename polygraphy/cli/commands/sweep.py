@@ -207,7 +207,7 @@ class SweepCommand(Command):
 
 
 def _read(path: str) -> Mapping[str, Any]:
-    """Return what a TOML file holds, dates as texts."""
+    """Return the content of a TOML file, with dates as text."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -224,7 +224,7 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _literals(value: Any) -> Any:
-    """Return a value without those that have no literal, which are dates and times."""
+    """Return a value without dates and times, which have no literal."""
     if isinstance(value, dict):
         return {key: _literals(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -233,7 +233,7 @@ def _literals(value: Any) -> Any:
 
 
 def _check_flags(path: str, plan: Plan) -> None:
-    """Refuse flags that `run` does not take, before anything runs."""
+    """Raise for flags in a plan that `run` does not have."""
     from polygraphy.domain.sweep.cells import cells_of
 
     seen: set[tuple[str, ...]] = set()
@@ -245,11 +245,11 @@ def _check_flags(path: str, plan: Plan) -> None:
 
 
 def _check_words(what: str, words: Sequence[str]) -> None:
-    from polygraphy.cli.commands.listing import load
+    from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
 
     try:
-        parse(load("run").extend(flags_in(words)), ["MODEL", *words])
+        parse(load_command("run").extend(flags_in(words)), ["MODEL", *words])
     except CommandLineError as error:
         raise CommandLineError(f"{what}: {error}", "polygraphy run") from None

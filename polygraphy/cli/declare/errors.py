@@ -35,36 +35,36 @@ _said: list[str] = []
 
 
 def warn(text: str) -> None:
-    """Name options that have no effect; on standard error, because a program may go to standard
-    output.
-    """
+    """Write a warning about options without effect to standard error."""
     _say(f"[W] {text}")
 
 
 def warn_idle(flags: Sequence[str], why: str) -> None:
-    """Name options that have no effect, if there are any; `why` goes on behind these words."""
+    """Warn of flags without effect, if there are any; `why` continues the sentence."""
     if flags:
         warn(f"{', '.join(flags)}: without effect{why}.")
 
 
 def inform(text: str) -> None:
-    """Name what was decided without being asked; see `warn`."""
+    """Write a note about a default decision to standard error."""
     _say(f"[I] {text}")
 
 
 def message_count() -> int:
-    """Return how many warnings and notes there were about this command line."""
+    """Return the number of warnings and notes about this command line."""
     return len(_said)
 
 
 def was_named(flags: Iterable[str], since: int = 0) -> bool:
-    """Return whether a warning or a note has named one of some flags, `since` so many others."""
+    """Return whether a warning or note mentioned one of some flags, after the first `since`
+    messages.
+    """
     named = {word.rstrip(",:.") for text in _said[since:] for word in text.split()}
     return not named.isdisjoint(flags)
 
 
-def forget_what_was_said() -> None:
-    """Forget what was said about other command lines."""
+def forget_messages() -> None:
+    """Forget the warnings and notes about earlier command lines."""
     _said.clear()
 
 

@@ -324,8 +324,8 @@ class PlotOptions(Options):
 
 
 def functions_of(values: Values) -> list[Call]:
-    """Return the calls that make what compares: comparison functions, or what a script defines.
-    Options of other functions are named.
+    """Return the calls that create the comparison functions; warn of options for other
+    functions.
     """
     judge = values[JudgeOptions]
     if judge.compare_func_script is not None:
@@ -342,14 +342,14 @@ def functions_of(values: Values) -> list[Call]:
 
 
 def compare_func_of(functions: list[Call]) -> Any:
-    """Return the argument that says what compares; None where the usual function does."""
+    """Return the argument for the comparison function; None for the default."""
     if functions == [Call(_SIMPLE)]:
         return None
     return functions[0] if len(functions) == 1 else functions
 
 
 def check_average(values: Values, functions: list[Call]) -> None:
-    """Refuse averages of what has none."""
+    """Raise if an average is requested of functions that have none."""
     if not values[CompareOptions].check_average:
         return
     names = [call.name for call in functions]
@@ -370,7 +370,7 @@ def check_average(values: Values, functions: list[Call]) -> None:
 
 
 def postprocess_of(values: Values) -> Call | None:
-    """Return the call that makes what changes outputs before they are compared; None for none."""
+    """Return the call that changes outputs before the comparison; None for none."""
     script = values[CompareOptions].postprocess_func_script
     top_k = call_of("TopKPostprocessFunc", values)
     if script is None:
@@ -381,9 +381,7 @@ def postprocess_of(values: Values) -> Call | None:
 
 
 def samples_of(values: Values, paths: Sequence[str]) -> Call | None:
-    """Return the call that says what the data are, which are loaded from paths; None where that is
-    not asked.
-    """
+    """Return the call that describes data loaded from paths as samples; None unless requested."""
     options = values[CompareOptions]
     if not (options.samples or options.labels):
         return None
@@ -393,7 +391,7 @@ def samples_of(values: Values, paths: Sequence[str]) -> Call | None:
 
 
 def _warn_about_unused(values: Values, used: list[str]) -> None:
-    """Log in one line which options belong to functions that are not used."""
+    """Warn in one line of options for comparison functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
     taken = {"--no-shape-check", *flags_feeding(values, used)}
     unused = flags_given(values, groups, besides=taken)
@@ -415,7 +413,7 @@ def _warn_about_unused(values: Values, used: list[str]) -> None:
 
 
 def _statistics(simple: SimpleOptions, usual: str = "") -> set[str]:
-    """Return the statistics that are checked, of any output."""
+    """Return the statistics that are checked for any output."""
     chosen = simple.check_error_stat
     listed = chosen.values() if isinstance(chosen, dict) else [chosen or usual]
     return {name for each in listed for name in ([each] if isinstance(each, str) else each)}

@@ -102,7 +102,7 @@ class DataOptions(Options):
 def data_of(
     options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None, *, only_first: bool = False
 ) -> Call:
-    """Return the call that makes the data loader; without arguments, the usual one does.
+    """Return the call that creates the data loader; without arguments for the default.
 
     Args:
         options: the options about data.
@@ -122,7 +122,7 @@ def data_of(
             warn(f"--load-inputs {' '.join(files[1:])}: without effect, {_ONLY_FIRST}.")
             files = files[:1]
         return Call("StreamingDataLoader", [files], {"preprocess": options.preprocess})
-    turns = turns_of(shapes or {})
+    turns = shapes_by_iteration(shapes or {})
     if only_first and options.iterations is not None:
         warn(f"--iterations: without effect, {_ONLY_FIRST}.")
     if only_first and len(turns) > 1:
@@ -138,13 +138,13 @@ def data_of(
     )
 
 
-def usual_or(data: Call) -> Call | None:
-    """Return what makes the data loader; None where the usual one does."""
+def data_loader_argument(data: Call) -> Call | None:
+    """Return the call that creates the data loader; None for the default."""
     return None if data == USUAL else data
 
 
 def data_step(data: Call, *, calibrates: bool = False) -> list[Step]:
-    """Return the statement that makes the data loader, if one is needed."""
+    """Return the statement that creates the data loader, if one is needed."""
     if data == USUAL and not calibrates:
         return []
     return [
@@ -175,8 +175,8 @@ def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape
         warn(f"{', '.join(unused)}: only used for generated data, but the data are loaded.")
 
 
-def turns_of(shapes: Mapping[str, Sequence[Shape]]) -> tuple[dict[str, list[int]], ...]:
-    """Return the shapes of each iteration until they repeat: every input takes its own in turn."""
+def shapes_by_iteration(shapes: Mapping[str, Sequence[Shape]]) -> tuple[dict[str, list[int]], ...]:
+    """Return the shapes of each iteration until they repeat."""
     if not shapes:
         return ()
     length = lcm(*(len(listed) for listed in shapes.values()))

@@ -13,7 +13,7 @@ from polygraphy.cli.declare.errors import BadValue, warn
 from polygraphy.cli.declare.kinds import Choice, Choices, Count, PerName, Text
 from polygraphy.cli.declare.kinds.base import Repeated
 from polygraphy.cli.declare.option import Options, Values, option, option_group
-from polygraphy.cli.shared.paths import read_in
+from polygraphy.cli.shared.paths import files_read
 from polygraphy.domain.catalog.reports import FORMATS, REPORTS, format_of_report
 
 LEVELS = (
@@ -88,8 +88,7 @@ class LogOptions(Options):
 
 
 def severities(options: LogOptions) -> dict[str, str]:
-    """Return log levels by path within the package, ``""`` for all others; empty when nothing was
-    asked for.
+    """Return log levels by path within the package, ``""`` for the rest; empty without options.
 
     The most specific wins: `--silent` where there is no log file, then `--verbosity`, then `-v`,
     `-q` and `--extra-verbose`, of which the highest level counts.
@@ -98,14 +97,14 @@ def severities(options: LogOptions) -> dict[str, str]:
         return {"": "CRITICAL"}
     more = max(options.verbose, 2 if options.extra_verbose else 0)
     named = options.verbosity if isinstance(options.verbosity, dict) else {"": options.verbosity}
-    chosen = {_place_of(path): str(level) for path, level in named.items() if level is not None}
+    chosen = {_code_path(path): str(level) for path, level in named.items() if level is not None}
     if "" not in chosen and more != options.quiet:
         chosen[""] = _level_at(more - options.quiet)
     return dict(sorted(chosen.items()))
 
 
-def _place_of(path: str) -> str:
-    """Return where the code of a published module lives: `backend/onnxrt` is in
+def _code_path(path: str) -> str:
+    """Return the path of the code of a published module: `backend/onnxrt` is in
     `adapters/onnxruntime`.
     """
     for published, place in _PLACES.items():
@@ -206,7 +205,9 @@ class Log:
 
 
 def log_of(values: Values) -> Log:
-    """Return how the program is to log and report; paths that are of no module are named."""
+    """Return the log and report settings of the program; warn of paths that are not in the
+    package.
+    """
     options, reporting = values[LogOptions], values[ReportOptions]
     chosen = severities(options)
     unknown = [path for path in chosen if path and not _is_known(path)]
@@ -231,7 +232,7 @@ def log_of(values: Values) -> Log:
         console_level=console if console != everything else "",
         format=None if reporting.format == "text" else reporting.format,
         report=reporting.report,
-        sources=[path for _, path in read_in(values)],
+        sources=[path for _, path in files_read(values)],
     )
 
 

@@ -35,7 +35,7 @@ class NamedModel(Options):
 
     @property
     def in_words(self) -> str:
-        """What a sentence calls the model: its file, quoted; empty for none."""
+        """The quoted file name of the model, for sentences; empty without one."""
         path = split_symbol(self.model_file or "")[0]
         return quote_word(path.replace("\\", "/").rpartition("/")[2]) if path else ""
 
@@ -100,7 +100,7 @@ def model_type(options: ModelOptions) -> str | None:
 
 
 def _kind_of_folder(folder: Path) -> str | None:
-    """Return what a folder holds, None for no model at all."""
+    """Return the kind of model in a folder; None if it holds none."""
     if any((folder / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt")):
         return "saved-model"
     is_checkpoint = (folder / "checkpoint").exists() or any(folder.glob("*.index"))
@@ -151,8 +151,8 @@ class TfOnnxOptions(Options):
 
 
 def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
-    """Return what loads a graph: calls of which the first one takes the path, and each other what
-    the one before gives.
+    """Return the calls that load a graph: the first takes the path, each other one the result
+    before it.
 
     Args:
         values: the options.
@@ -178,7 +178,7 @@ def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
 
 
 def kind_of_model(values: Values, *, unknown: str = "onnx") -> str:
-    """Return the type of the model; `unknown` where nothing tells."""
+    """Return the type of the model; `unknown` if nothing shows it."""
     kind = model_type(values[ModelOptions])
     if kind is None and values[TfLoadOptions].ckpt is not None:
         return "ckpt"

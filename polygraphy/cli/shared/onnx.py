@@ -18,7 +18,7 @@ from polygraphy.cli.declare.option import (
     option,
     option_group,
 )
-from polygraphy.codegen.source import Call, Name, in_turn
+from polygraphy.codegen.source import Call, Name, nest_calls
 
 LOADERS = ("check_lint", "draw_model", "inspect_model", "inspect_sparsity", "onnx_from_path")
 """The functions of commands that load ONNX models as the options say."""
@@ -104,8 +104,8 @@ class OnnxLoadOptions(Options):
     )
 
 
-def _cast(argument: str) -> tuple[str, ...]:
-    """Return what an option about both conversions feeds."""
+def _cast_parameters(argument: str) -> tuple[str, ...]:
+    """Return the parameters that an option feeds in both conversions."""
     return tuple(f"{name}.{argument}" for name in CASTS)
 
 
@@ -127,35 +127,35 @@ class OnnxCastOptions(Options):
     cast_keep_ops: tuple[str, ...] = option(
         "--cast-keep-ops",
         needs=_CASTS,
-        feeds=_cast("keep_ops"),
+        feeds=_cast_parameters("keep_ops"),
         kind=Texts("OP"),
         help="Types of operators to keep in fp32, such as Softmax.",
     )
     cast_keep_nodes: tuple[str, ...] = option(
         "--cast-keep-nodes",
         needs=_CASTS,
-        feeds=_cast("keep_nodes"),
+        feeds=_cast_parameters("keep_nodes"),
         kind=Texts("NODE"),
         help="Nodes to keep in fp32; use an output name for unnamed nodes.",
     )
     cast_only_ops: tuple[str, ...] = option(
         "--cast-only-ops",
         needs=_CASTS,
-        feeds=_cast("only_ops"),
+        feeds=_cast_parameters("only_ops"),
         kind=Texts("OP"),
         help="Types of operators to convert; all others stay in fp32.",
     )
     cast_only_nodes: tuple[str, ...] = option(
         "--cast-only-nodes",
         needs=_CASTS,
-        feeds=_cast("only_nodes"),
+        feeds=_cast_parameters("only_nodes"),
         kind=Texts("NODE"),
         help="Nodes to convert; all others stay in fp32.",
     )
     cast_io: bool = option(
         "--cast-io",
         needs=_CASTS,
-        feeds=_cast("cast_io"),
+        feeds=_cast_parameters("cast_io"),
         help="Convert the types of inputs and outputs in addition.",
     )
 
@@ -246,36 +246,32 @@ class OnnxModel:
 
     def of(self, path: Any) -> Call:
         """Return the call that returns the model."""
-        made: Call = in_turn(in_turn(path, self.graph), self.calls)
+        made: Call = nest_calls(nest_calls(path, self.graph), self.calls)
         return made
 
     def loader(self, path: Any) -> Call:
         """Return the call that makes a loader of the model."""
         loaders = (Call(_class_name(call.name), call.args, call.kwargs) for call in self.calls)
-        made: Call = in_turn(in_turn(path, self.graph), loaders)
+        made: Call = nest_calls(nest_calls(path, self.graph), loaders)
         return made
 
     def without(self, *names: str) -> OnnxModel:
-        """Return the same model, but for what some functions do to it."""
+        """Return the same model without some calls."""
         return OnnxModel(tuple(call for call in self.calls if call.name not in names), self.graph)
 
     @property
     def with_mapped_weights(self) -> OnnxModel:
-        """The same model, whose weights stay in its file until they are needed: for what only
-        changes and saves it.
-        """
+        """The same model with weights that stay in its file until they are needed."""
         return OnnxModel((self.calls[0].of(map_weights=True), *self.calls[1:]), self.graph)
 
     @property
     def is_as_saved(self) -> bool:
-        """Whether the model is run as it is in its file, so that backends may load it
-        themselves.
-        """
+        """Whether the model is run as saved, so that backends may load the file themselves."""
         return self == OnnxModel()
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """How its outputs are chosen: the arguments of what does that; empty where nothing does."""
+        """The arguments that select its outputs; empty if all stay."""
         return next((dict(call.kwargs) for call in self.calls if call.name == "modify_outputs"), {})
 
     @property
@@ -297,7 +293,7 @@ def onnx_of(
     graph: tuple[Call, ...] = (),
     opset: int | None = None,
 ) -> OnnxModel:
-    """Return how the model is loaded.
+    """Return the way to load the model, as calls.
 
     Args:
         values: the options.
@@ -336,7 +332,7 @@ def onnx_of(
 
 
 def inference_of(values: Values) -> list[Call]:
-    """Return the call that infers shapes, where that is asked for."""
+    """Return the call that infers shapes, if requested."""
     return [call_of("infer_shapes", values)] if values[OnnxShapeOptions].shape_inference else []
 
 
@@ -349,14 +345,16 @@ def cast_of(options: OnnxCastOptions) -> list[Call]:
 
 
 def tolerance_of(calls: Iterable[Call]) -> Call | None:
-    """Return what compares a model before and after some calls; None where the usual does."""
+    """Return the comparison function for a model before and after some calls; None for the
+    default.
+    """
     if not any(call.name in CASTS for call in calls):
         return None
     return Call("SimpleCompareFunc", kwargs={"rtol": "auto", "atol": "auto"})
 
 
 def _outputs_of(load: OnnxLoadOptions, every: OutputOptions, values: Values) -> list[Call]:
-    """Return the call that chooses the outputs, if any are chosen."""
+    """Return the call that selects the outputs, if any are selected."""
     excluded = list(dict.fromkeys(every.exclude_outputs + load.onnx_exclude_outputs))
     made = call_of("modify_outputs", values, exclude_outputs=excluded or None)
     if every.mark_all:

@@ -26,7 +26,7 @@ Named = Iterable[tuple[str, str | None]]
 
 
 def check_paths(read: Named, written: Named) -> None:
-    """Refuse to write what is read, and to write two things to one place.
+    """Raise if an input would be overwritten, or two outputs have the same path.
 
     Args:
         read: what is read: a flag, or what else to call it, and its path.
@@ -35,11 +35,11 @@ def check_paths(read: Named, written: Named) -> None:
     Raises:
         CommandLineError: two of them name the same path, be it through a link.
     """
-    taken = {_place(path): flag for flag, path in read if path is not None}
+    taken = {_resolve_path(path): flag for flag, path in read if path is not None}
     for flag, path in written:
         if path is None:
             continue
-        other = taken.setdefault(_place(path), flag)
+        other = taken.setdefault(_resolve_path(path), flag)
         if other != flag:
             raise CommandLineError(
                 f"{other} and {flag} have the same path, {path}. Choose a different path."
@@ -47,8 +47,7 @@ def check_paths(read: Named, written: Named) -> None:
 
 
 def check_files(values: Values, *, written: Named = ()) -> None:
-    """Refuse to write what is read, and to write two things to one place, as far as rows say what
-    options name.
+    """Raise if options name an input as an output, or the same output twice.
 
     Args:
         values: the options of any command.
@@ -58,31 +57,27 @@ def check_files(values: Values, *, written: Named = ()) -> None:
         CommandLineError: two of them name the same path.
     """
     written = [*_named_files(values, lambda row: row.writes), *written]
-    check_paths(read_in(values), written)
+    check_paths(files_read(values), written)
 
 
 def _named_files(values: Values, is_one: Callable[[Option], object]) -> Iterator[tuple[str, str]]:
-    """Yield the files that the options of some rows name, each with the flag; standard output is
-    none.
-    """
-    for label, _, row, value in _given_anywhere(values):
+    """Yield the files that options name, each with the flag; standard output is not a file."""
+    for label, _, row, value in _given_options(values):
         if value and is_one(row):
             paths = [path for path, _ in row.kind.files(value) if path != "-"]
             flags = row.kind.flags_of(value) or [row.spelling] * len(paths)
             yield from zip((f"{flag}{label}" for flag in flags), paths)
 
 
-def _given_anywhere(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
-    """Yield what has a value other than its default, also in named runners, each with what messages
-    add to its flag.
-    """
+def _given_options(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
+    """Yield options with values other than their defaults, those of named runners too."""
     yield from (("", *each) for each in values.given)
     for name, own in values.nested.items():
         yield from ((f" of {name}", *each) for each in own.given)
 
 
 def check_log_and_program(values: Values) -> None:
-    """Refuse to write the log, the program or a report over a file named elsewhere.
+    """Raise if the log, the program or a report would overwrite a file named elsewhere.
 
     Args:
         values: the options of any command.
@@ -93,15 +88,15 @@ def check_log_and_program(values: Values) -> None:
     """
     written: list[tuple[str, str]] = []
     named: set[str] = set()
-    for _, _, row, value in _given_anywhere(values):
+    for _, _, row, value in _given_options(values):
         texts = _texts(value) if isinstance(value, (str, Mapping, tuple, list)) else ()
         if row.spelling in _LATE:
             written += [(row.spelling, text) for text in texts]
         else:
-            named.update(map(_place, texts))
+            named.update(map(_resolve_path, texts))
     others: set[str] = set()
     for flag, path in written:
-        place = _place(path)
+        place = _resolve_path(path)
         # A report is written last: over whatever the program has saved by then.
         is_there = flag == "--report" or isfile(place)  # noqa: PTH113 - Path's refuses long names.
         is_taken = (place in named and is_there) or place in others
@@ -114,12 +109,12 @@ def check_log_and_program(values: Values) -> None:
 
 
 def check_read(values: Values) -> None:
-    """Refuse a command line that names a file, or a symbol of a script, that is not there.
+    """Raise if an input file, or a function of a script, does not exist.
 
     Raises:
         UsageError: there is none.
     """
-    for _, _, row, value in _given_anywhere(values):
+    for _, _, row, value in _given_options(values):
         if row.reads is None or not value:
             continue
         for path, symbol in row.kind.files(value):
@@ -128,10 +123,8 @@ def check_read(values: Values) -> None:
                 _check_symbol(path, symbol)
 
 
-def read_in(values: Values) -> list[tuple[str, str]]:
-    """Return the files that are read and stay as they are, as far as rows say so, each with the
-    flag that names it.
-    """
+def files_read(values: Values) -> list[tuple[str, str]]:
+    """Return the input files with the flags that name them."""
     saved = dict(_named_files(values, lambda row: row.writes))
 
     def is_updated(label: str, path: str) -> bool:
@@ -168,12 +161,12 @@ def _check_file(what: str, path: str) -> None:
 
 
 def _is_prefix(place: Path) -> bool:
-    """Return whether files of a TensorFlow checkpoint begin so."""
+    """Return whether a path is the prefix of a TensorFlow checkpoint."""
     return place.with_name(f"{place.name}.index").exists()
 
 
 def _check_symbol(path: str, symbol: str) -> None:
-    """Refuse a symbol that a script cannot define, as far as its text tells."""
+    """Raise if a script does not define a name, as far as its text shows."""
     import ast
 
     try:
@@ -208,8 +201,8 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _place(path: str) -> str:
-    """Return where a path leads, through links."""
+def _resolve_path(path: str) -> str:
+    """Return a path with links resolved."""
     try:
         return realpath(path)
     except (OSError, ValueError):  # Nothing can be there.

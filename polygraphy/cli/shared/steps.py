@@ -93,10 +93,19 @@ class StepOptions(Options):
         otherwise="random tokens",
         feeds="StepLoader.tokens",
     )
+    first_model: str | None = option(
+        "--first-model",
+        kind=Text("PATH"),
+        reads="Model of the first step",
+        needs="--steps",
+        help="ONNX model that runs the first step, if prompt and decoding are two files, as in"
+        " decoder_with_past_model.onnx --first-model decoder_model.onnx.",
+        feeds="StepLoader.first_model",
+    )
 
 
 def with_steps(values: Values, data: Call, model: Source | None) -> Call:
-    """Return what makes the data loader: one of steps where they are asked for.
+    """Return the call that creates the data loader; one over steps if requested.
 
     Args:
         values: the options.

@@ -49,7 +49,7 @@ class PairResult:
         return [name for name, result in self.results.items() if not result]
 
     def sides(self, name: str) -> tuple[Any, Any] | None:
-        """Return both sides of an output; None where one of them is not there."""
+        """Return both values of an output; None if one run lacks it."""
         result, (outputs0, outputs1) = self.results[name], self.outputs
         name0 = getattr(result, "output0_name", None) or name
         name1 = getattr(result, "output1_name", None) or name
@@ -71,12 +71,12 @@ class PairTally:
 
     @property
     def passed(self) -> bool:
-        """Whether there was something to match, and all of it did."""
+        """Return whether iterations were compared and all matched."""
         return 0 < self.matched == self.total
 
     @property
     def percentage(self) -> float:
-        """The share that matched, in percent; 0 where there was nothing to match."""
+        """Return the share of matches, in percent; 0 if nothing was compared."""
         return 100.0 * self.matched / self.total if self.total else 0.0
 
 
@@ -104,7 +104,7 @@ class FirstFailure(NamedTuple):
 
 
 def first_failure(iterations: Iterable[Mapping[str, Any]]) -> FirstFailure | None:
-    """Return what fails first; None when every iteration passed."""
+    """Return the first failure; None if every iteration passed."""
     for index, answers in enumerate(iterations):
         if not answers:
             return FirstFailure(index, None)
@@ -138,7 +138,7 @@ def reevaluate(answers: Iterable[tuple[str, Any]], thresholds: Thresholds) -> No
 
 
 def _fitting(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None:
-    """Return the threshold of an answer; None where there is nothing to judge."""
+    """Return the threshold for a result; None if it has no metrics to judge."""
     if isinstance(answer, UncomparedResult):
         return None
     threshold = _of(name, thresholds)
@@ -166,7 +166,7 @@ def _of(name: str, thresholds: Thresholds) -> Threshold:
 
 
 def check_aggregation(aggregation: str) -> str:
-    """Return how verdicts are aggregated, if that is one of `AGGREGATIONS`.
+    """Return the aggregation mode after checking that it is in `AGGREGATIONS`.
 
     Raises:
         UsageError: it is not.
@@ -217,17 +217,16 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             self.aggregation = check_aggregation(aggregation)
 
     def start(self, pair: RunnerPair, open_spool: Callable[[], Spool] | None = None) -> AnswerLog:
-        """Add a pair of runners, and return the log that takes what is found of it. Of many
-        iterations the earlier ones are kept in what `open_spool` opens, if that is given, until a
-        caller looks at them.
+        """Add a pair of runners and return the log for its results. Earlier iterations move to the
+        storage that `open_spool` opens until they are read.
         """
         log = AnswerLog(open_spool)
         self.append((pair, log))
         return log
 
     def read(self) -> Iterator[tuple[RunnerPair, Collection[Answers]]]:
-        """Yield what `items` does, for callers that neither change nor keep it: that holds few
-        iterations in memory, however many there are.
+        """Yield pairs and their results like `items`, but keep only a few iterations in memory;
+        read-only.
         """
         for pair, iterations in super().items():
             yield pair, iterations.reading() if isinstance(iterations, AnswerLog) else iterations
@@ -242,23 +241,21 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
 
     @property
     def left_out(self) -> dict[RunnerPair, list[str]]:
-        """Per pair of names, the outputs that were not compared because only one side has them."""
+        """Return, by pair of names, the outputs that only one run has."""
         by_names: dict[RunnerPair, list[str]] = {}
         for position, names in self.left_out_at.items():
             by_names.setdefault(self.keys()[position], []).extend(names)
         return {pair: list(dict.fromkeys(names)) for pair, names in by_names.items()}
 
     def _positions(self, runner_pair: PairKey) -> list[int]:
-        """Return the positions of the pairs that are asked about; UnknownNameError when there is no
-        such pair.
-        """
+        """Return the positions of the requested pairs; UnknownNameError if there are none."""
         if runner_pair is None or isinstance(runner_pair, SupportsIndex):
             return [range(len(self))[0 if runner_pair is None else runner_pair]]
         found = [position for position, pair in enumerate(self.keys()) if pair == runner_pair]
         return found or [self.index_of(runner_pair)]
 
     def _position(self, runner_pair: PairKey) -> int:
-        """Return the position of the one pair that is asked about.
+        """Return the position of the single requested pair.
 
         Raises:
             UnknownNameError: there is no such pair.
@@ -334,15 +331,16 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             yield PairTally(pair, matched, len(counted))
 
     def _judgements(self, position: int) -> Collection[Answers]:
-        """Return what is counted: the answers about each iteration, or each average by itself."""
+        """Return the results that count: those of each iteration, or the averages as a
+        single one.
+        """
         if not self.is_average:
             return self._iterations_at(position)
         return [{name: average} for name, average in self._averages(position).items()]
 
     def stats(self, runner_pair: PairKey = None) -> tuple[int, int, int]:
-        """Count the iterations of a pair (default: the first): ``(matched, mismatched,
-        total)``; its outputs where averages are judged. Several pairs of the same names are counted
-        together.
+        """Return ``(matched, mismatched, total)`` iterations of a pair (default: the first), or
+        outputs if averages are judged. Pairs with equal names are added up.
         """
         asked = self._positions(runner_pair)
         tallies = [tally for at, tally in enumerate(self.tallies()) if at in asked]
@@ -350,16 +348,16 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return matched, total - matched, total
 
     def percentage(self, runner_pair: PairKey = None) -> float:
-        """Return the share of what `stats` counts that matched, from 0 to 1; 0 where there is
-        nothing.
+        """Return the share of the results in `stats` that matched, from 0 to 1; 0 if there are
+        none.
         """
         matched, _, total = self.stats(runner_pair)
         return matched / total if total else 0.0
 
     def average_results(self, runner_pair: PairKey = None) -> dict[str, CompareResult]:
-        """Return, per output of a pair (default: the first), the mean of each metric over the
-        iterations, held to the thresholds of the first one. Where an iteration was not compared,
-        there are no means, and all outputs fail.
+        """Return, by output of a pair (default: the first), the mean of each metric over the
+        iterations, judged by the thresholds of the first. If an iteration was not compared, all
+        outputs fail without means.
 
         Raises:
             UsageError: the answers hold no metrics, or several pairs have these names.
@@ -380,8 +378,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return {name: average_of(found) for name, found in by_output.items()}
 
     def judged(self, position: int) -> Collection[Answers]:
-        """Return what decides about the pair at a position: the answers about every iteration, or
-        the averages as if they were one; for callers that neither change nor keep it.
+        """Return the results that decide about a pair: those of every iteration, or the averages as
+        a single one; read-only.
         """
         return [self._averages(position)] if self.is_average else self._iterations_at(position)
 
@@ -390,8 +388,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return list(dict.fromkeys(name for _, _, name, _ in self.scan()))
 
     def describe_average(self, runner_pair: PairKey = None) -> dict[str, tuple[str, bool]]:
-        """Return, per output of a pair (default: the first), the verdict about its averages in
-        a line, and whether it passed; without those whose thresholds have no such line.
+        """Return, by output of a pair (default: the first), a line about its averages and whether
+        it passed. Outputs with thresholds that cannot describe themselves are missing.
         """
         described = {
             name: result.describe() for name, result in self.average_results(runner_pair).items()
@@ -399,7 +397,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return {name: line for name, line in described.items() if line is not None}
 
     def reevaluate(self, thresholds: Thresholds, aggregation: str | None = None) -> AccuracyResult:
-        """Hold the metrics to other thresholds, in place.
+        """Judge the metrics by new thresholds, in place.
 
         Args:
             thresholds: one for all outputs, or by output name, in which ``""`` stands for others.
@@ -423,7 +421,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         yield from self.scan()
 
     def scan(self) -> Iterator[tuple[RunnerPair, int, str, Any]]:
-        """Yield what `outputs` does, for callers that neither change nor keep it; see `read`."""
+        """Yield results like `outputs`, but keep only a few iterations in memory; read-only, see
+        `read`.
+        """
         for pair, iterations in self.read():
             for iteration, answers in enumerate(iterations):
                 for name, answer in answers.items():
@@ -441,7 +441,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return worst
 
     def failures(self) -> Iterator[Any]:
-        """Yield every answer that makes this fail, or the averages that do."""
+        """Yield every result, or average, that makes the comparison fail."""
         return (answer for _, _, _, answer in self.judged_answers() if not answer)
 
     def failed_names(self) -> set[str]:
@@ -453,7 +453,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return AccuracyResults([self])._repr_html_()
 
     def judged_answers(self) -> Iterator[tuple[RunnerPair, int | None, str, Any]]:
-        """Yield what decides: every answer, or the averages."""
+        """Yield pair, iteration, output and result for all results that decide: every one, or the
+        averages.
+        """
         for position, pair in enumerate(self.keys()):
             for iteration, answers in enumerate(self.judged(position)):
                 for name, answer in answers.items():
@@ -473,11 +475,11 @@ class AccuracyResults(list[AccuracyResult], Storable):
         self.steps: Sequence[Any] = ()
 
     def append(self, elem: AccuracyResult) -> None:
-        """Add what another function found."""
+        """Add the result of another comparison function."""
         super().append(elem)
 
     def extend(self, elems: Iterable[AccuracyResult]) -> None:
-        """Add what other functions found."""
+        """Add the results of other comparison functions."""
         super().extend(elems)
 
     def __bool__(self) -> bool:
@@ -495,7 +497,7 @@ class AccuracyResults(list[AccuracyResult], Storable):
     def reevaluate(
         self, thresholds: Thresholds | Sequence[Thresholds], aggregation: str | None = None
     ) -> AccuracyResults:
-        """Hold the metrics to other thresholds, in place; see `AccuracyResult.reevaluate`.
+        """Judge the metrics by new thresholds, in place; see `AccuracyResult.reevaluate`.
 
         Args:
             thresholds: for every comparison function in turn, or where there is one, its own.
@@ -518,7 +520,9 @@ class AccuracyResults(list[AccuracyResult], Storable):
         return self
 
     def summary(self) -> str:
-        """Return the verdict in a few lines: per pair of runs, what failed, the worst first."""
+        """Return the verdict in a few lines: for each pair of runs the failed outputs, the worst
+        first.
+        """
         from polygraphy.domain.accuracy.summarizing import accuracy_in_words
 
         return accuracy_in_words(self)

@@ -21,7 +21,7 @@ class Spool(Protocol):
     """Keeps bytes until it is dropped itself."""
 
     def put(self, data: bytes) -> int:
-        """Keep bytes; return the ticket for them. FileError when there is no room."""
+        """Store bytes and return a ticket for them; FileError if the storage is full."""
 
     def take(self, ticket: int) -> bytes:
         """Return the bytes of a ticket, as often as asked. FileError when they cannot be read."""
@@ -61,7 +61,7 @@ class AnswerLog(list[Answers]):
 
     @property
     def total(self) -> int:
-        """How many iterations there are."""
+        """Return the number of iterations."""
         return self._packed + len(self)
 
     def reading(self) -> Reading:
@@ -76,7 +76,7 @@ class AnswerLog(list[Answers]):
         self._packed = self._packed_matched = 0
 
     def _pack(self) -> None:
-        """Pack all but the last iteration, to which something may still be added."""
+        """Pack all iterations except the last, which may still grow."""
         assert self._open_spool is not None
         past = self[:-1]
         self._spool = self._spool or self._open_spool()
@@ -121,12 +121,12 @@ class Reading(Collection[Answers]):
 
     @property
     def matched(self) -> int:
-        """How many iterations matched; those that are packed away cannot have changed."""
+        """Return the number of iterations that matched; packed ones cannot have changed."""
         return self._log._packed_matched + count_matched(self._log)
 
 
 def count_matched(iterations: Iterable[Answers]) -> int:
-    """Count the iterations in which an output was compared, and every one passed."""
+    """Return the number of iterations in which outputs were compared and all passed."""
     return sum(bool(answers) and all(answers.values()) for answers in iterations)
 
 

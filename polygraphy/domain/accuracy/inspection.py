@@ -116,7 +116,7 @@ class DataReport:
 
     @property
     def is_detailed(self) -> bool:
-        """Whether more is said than what there is without being asked for."""
+        """Return whether the report has more than the default details."""
         return self.all_iterations or self.detail != Detail()
 
     @property
@@ -157,7 +157,9 @@ def _peculiarities(array: Array, summary: Summary, detail: Detail) -> tuple[Pecu
 
 
 def _is_positive_infinity(block: Array) -> Any:
-    """Of complex numbers, whose modulus counts, all infinities are positive."""
+    """Return a mask of positive infinities; all infinities of complex numbers count, because the
+    modulus decides.
+    """
     return np.isinf(block) if block.dtype.kind == "c" else block == inf
 
 

@@ -131,12 +131,12 @@ class OutputRow:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The data types on both sides, each once; empty where they are not known."""
+        """Return the distinct data types of both runs; empty if unknown."""
         return tuple(dict.fromkeys(each.dtype for each in self.tensors if each is not None))
 
     @property
     def dtype(self) -> str | None:
-        """The data type in the first run; None where it is not known."""
+        """Return the data type in the first run; None if unknown."""
         return next((each for each in self.dtypes if each != "?"), None)
 
     @property
@@ -146,12 +146,12 @@ class OutputRow:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape in the first run; None where it is not known."""
+        """Return the shape in the first run; None if unknown."""
         return next(iter(self.shapes), None)
 
     @property
     def rounding(self) -> Rounding | None:
-        """What rounding alone explains, as far as it is known."""
+        """Return the rounding limit, if known."""
         return self.worst.rounding or self.noise
 
 
@@ -188,8 +188,8 @@ class OutputRows:
         self._found: dict[str, _Found] = {}
 
     def add(self, iteration: int | None, answers: Mapping[str, Any]) -> None:
-        """Take what was found about the outputs of an iteration, or of a part of one; None stands
-        for the average of all.
+        """Add the results of an iteration, or a part of one; iteration None is the average
+        of all.
         """
         if iteration != self._last:
             self._last = iteration
@@ -220,7 +220,7 @@ class AccuracyTable:
         self.measures = measures
 
     def add(self, pair: PairResult) -> None:
-        """Take what was found about an iteration, while its outputs are at hand."""
+        """Add the results of an iteration while its outputs are in memory."""
         key = (pair.label, pair.positions)
         table = self._tables.get(key)
         if table is None:
@@ -234,8 +234,8 @@ class AccuracyTable:
         table.add(pair.iteration, pair.results)
 
     def tables(self, result: AccuracyResult) -> list[OutputRows]:
-        """Return the rows of a comparison function that is done, pair by pair; those of the
-        averages where these are judged.
+        """Return the rows of a finished comparison function for each pair; rows of averages if
+        those are judged.
         """
         tables = [table for (label, _), table in self._tables.items() if label == result.label]
         if not result.is_average:
@@ -244,7 +244,7 @@ class AccuracyTable:
 
     @staticmethod
     def of(result: AccuracyResult, *, measures: bool = False) -> list[OutputRows]:
-        """Return the rows of results whose outputs are gone, as of a file."""
+        """Return rows for results without outputs, such as those loaded from a file."""
         tables = []
         for at, (pair, iterations) in enumerate(result.read()):
             table = OutputRows(
@@ -293,7 +293,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What was compared with what, and by which function if that is not the usual one."""
+        """Return the names of both runs, and the comparison function unless it is the default."""
         parties = " vs. ".join(self.parties)
         return parties if self.function == "simple" else f"{parties} ({self.function})"
 
@@ -314,7 +314,7 @@ class JudgedPair:
     left_out: Sequence[str]
 
     def named(self, names: Mapping[Run, str], rows: Sequence[OutputRow]) -> Comparison:
-        """Return it, when it is known what runs are called."""
+        """Return the comparison of this pair, with the given names of runs."""
         return Comparison(
             function=self.function,
             parties=distinct(*(names[run] for run in self.runs)),
@@ -330,7 +330,7 @@ class JudgedPair:
 
 
 def judged_pairs(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[JudgedPair]:
-    """Return each pair of runs of a verdict, with the rows that were found."""
+    """Return each pair of runs of a result, with its rows."""
     found = enumerate(zip(result.runs(), tables, result.tallies()))
     return [
         JudgedPair(result.label, runs, table, tally, result.is_average,
@@ -373,7 +373,7 @@ class _Found:
         self.noise: Rounding | None = None
 
     def measure(self, answer: CompareResult) -> None:
-        """Keep the worst value of each metric, and what rounding explains at first."""
+        """Keep the worst value of each metric and the first rounding limit."""
         if self.total == 1 and isinstance(answer, OutputCompareResult):
             self.noise = answer.rounding
         is_less_better = not isinstance(answer, MetricResult) or bool(answer.metric.lower_is_better)
@@ -403,7 +403,7 @@ class _Found:
                 self.value, self.metric = answer.value, answer.metric.title
 
     def _look_at(self, answer: OutputCompareResult) -> None:
-        """See whether each side is uniform, and the same as in the iterations before."""
+        """Record whether each run's output is constant, and equal in all iterations."""
         one, other = map(uniformity, answer.arrays) if answer.arrays is not None else _VARIED
         before = self.uniform or (one, other)
         self.uniform = (
@@ -420,16 +420,16 @@ class _Found:
         )  # fmt: skip
 
 
-def _is_worse(value: float, known: float | None, is_less_better: bool) -> bool:
-    """Return whether a value is worse than one that is known; NaN is the worst."""
-    if known is None or isnan(value):
+def _is_worse(value: float, worst: float | None, is_less_better: bool) -> bool:
+    """Return whether a value is worse than the known one; NaN is worst."""
+    if worst is None or isnan(value):
         return True
-    return not isnan(known) and (value > known if is_less_better else value < known)
+    return not isnan(worst) and (value > worst if is_less_better else value < worst)
 
 
 def rank_of(answer: Any) -> tuple[bool, float]:
-    """Order what was found about outputs: what failed is worse than what passed, then by how much
-    of what is allowed it needs; what could not be compared is worst of all.
+    """Return a sort key for output results: failed after passed, then by the share of the tolerance
+    needed; outputs that could not be compared come last.
     """
     passed = bool(answer)
     excess = answer.excess if isinstance(answer, CompareResult) else None
@@ -476,7 +476,7 @@ def _non_finite(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[tuple[int, int]
 
 
 def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
-    """Return which of the two tolerances are enough by themselves."""
+    """Return which of the two tolerances would each be sufficient by itself."""
     limits, kept = answer.tolerance, {"abs", "rel"}
     for statistic in limits.check_error_stat:
         absolute, relative = answer.required(statistic)
@@ -497,8 +497,8 @@ def larger(one: float | None, other: float | None) -> float | None:
 
 
 def largest_jump(rows: Sequence[OutputRow]) -> int | None:
-    """Return the position of the row that fails by the most times as much as any row before it, in
-    the order of the model; None where errors only grow little by little.
+    """Return the position of the failed row with the largest increase over all rows before it, in
+    model order; None if errors only grow gradually.
     """
     found, largest, before = None, _JUMP, _HARMLESS
     for at, row in enumerate(rows):
@@ -517,7 +517,7 @@ _MILLION = 1e6
 
 
 def badness(row: OutputRow) -> tuple[bool, bool, float]:
-    """Order rows: what failed first, then by how much of what is allowed they need."""
+    """Return a sort key for rows: failed ones first, then by the share of the tolerance needed."""
     excess = row.worst.excess
     if excess is None:
         excess = inf if row.worst.reason else -1.0
@@ -525,8 +525,8 @@ def badness(row: OutputRow) -> tuple[bool, bool, float]:
 
 
 def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
-    """Name the outputs that matched and say little, because they are empty or the same everywhere;
-    empty for none.
+    """Return a sentence that lists matching outputs that are empty or constant; empty if there are
+    none.
     """
     found = []
     for row in rows:
@@ -539,7 +539,7 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
-    """Describe where an output that failed is worst, relative to what is allowed."""
+    """Return a sentence about the worst element of a failed output, relative to its tolerance."""
     name, worst = repr(row.name), row.worst
     if worst.part and not worst.reason:
         name += f", part {worst.part}"
@@ -584,7 +584,9 @@ def _non_finite_words(worst: Worst, parties: Sequence[str]) -> str:
 
 
 def _equality(row: OutputRow) -> str:
-    """Say when NaN and infinities that both sides have count as equal."""
+    """Return a note on how NaN or infinity in both runs is treated; empty if the worst element is
+    neither.
+    """
     element = row.worst.element
     if element is None or str(element.value) != str(element.reference):
         return ""
@@ -646,7 +648,7 @@ def is_coarse(rounding: Rounding) -> bool:
 
 
 def _factor(ratio: float) -> str:
-    """Return how many times with two digits, as people write it."""
+    """Return a factor with two significant digits as text."""
     if ratio >= _MILLION:
         return f"{ratio:.1e}"
     return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"
@@ -657,13 +659,16 @@ def brief(value: Any) -> str:
     return f"{value:.{_BRIEF}g}" if isinstance(value, float) else str(value)
 
 
-def brief_pair(one: Any, other: Any, digits: int = _BRIEF) -> tuple[str, str]:
-    """Return two values with some digits, or with as many more as tell them apart."""
-    one, other = (each.item() if hasattr(each, "item") else each for each in (one, other))
+def brief_pair(value: Any, reference: Any, digits: int = _BRIEF) -> tuple[str, str]:
+    """Return two values as text with `digits` digits, or more until they differ."""
+    value, reference = (
+        each.item() if hasattr(each, "item") else each for each in (value, reference)
+    )
     for shown in range(digits, 18):
         pair = tuple(
-            f"{each:.{shown}g}" if isinstance(each, float) else str(each) for each in (one, other)
+            f"{each:.{shown}g}" if isinstance(each, float) else str(each)
+            for each in (value, reference)
         )
-        if pair[0] != pair[1] or one == other:
+        if pair[0] != pair[1] or value == reference:
             break
     return pair[0], pair[1]

@@ -33,25 +33,25 @@ _AT_A_TIME = 50
 """Samples drawn again by the bootstrap; a few at a time, for memory."""
 
 
-def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
-    """Return the answers that an output holds, one per sample.
+def answers_of(output: Any, name: str, *, is_single: bool) -> list[Answer]:
+    """Return the answers in an output, one per sample.
 
     Args:
         output: scores, floating-point numbers or quantized to a byte, whose first dimension counts
             samples, if there are two; or indices or texts, whose first dimension does.
         name: that of the output, for messages.
-        is_one: whether all of it is about one sample, which has one row of scores.
+        is_single: whether all of it is about one sample, which has one row of scores.
 
     Raises:
         InputError: no answer can be read off it.
     """
     array = np.asarray(output)
     is_scores = is_float(array) or array.dtype in (np.int8, np.uint8)
-    has_batch = array.ndim > (1 if is_scores else 0) and not is_one
+    has_batch = array.ndim > (1 if is_scores else 0) and not is_single
     rows = array.reshape(array.shape[0] if has_batch else 1, -1)
     if not is_scores:
         return [tuple(map(str, row.tolist())) for row in rows]
-    if is_one and array.ndim == 2 and array.shape[0] > 1:
+    if is_single and array.ndim > 1 and array.shape[0] not in (1, array.size):
         raise InputError(
             f"Output {name!r} has {array.shape[0]} rows of scores for one sample.",
             hint="Save one sample in each file, or compute the prediction with"
@@ -67,6 +67,14 @@ def answers_of(output: Any, name: str, *, is_one: bool) -> list[Answer]:
     return [("NaN" if place < 0 else str(place),) for place in places]
 
 
+def scores_of(output: Any, *, is_one: bool) -> int | None:
+    """Return the number of scores that an output has for each sample; None if it has no scores."""
+    array = np.asarray(output)
+    if not (is_float(array) or array.dtype in (np.int8, np.uint8)) or not array.size:
+        return None
+    return array.size if is_one or array.ndim == 1 else array.size // array.shape[0]
+
+
 @frozen
 class Labels:
     """What is right about each sample.
@@ -80,13 +88,13 @@ class Labels:
     classes: Sequence[str] = ()
 
     @staticmethod
-    def of(names: Sequence[str], every: Iterable[str] = ()) -> Labels:
-        """Return labels by what they are called; the classes are numbered in the order of their
-        names, unless all are numbers.
+    def of(names: Sequence[str], class_names: Iterable[str] = ()) -> Labels:
+        """Return labels as class numbers; classes are numbered in name order unless all names are
+        numbers.
 
         Args:
             names: the class of each sample.
-            every: the names of classes, also of those that no sample has.
+            class_names: the names of classes, also of those that no sample has.
 
         Raises:
             InputError: some classes are numbers, and others are names.
@@ -101,14 +109,14 @@ class Labels:
                 f" {name!r}, so their order is unknown.",
                 hint="List the class number of each sample in a file of labels.",
             )
-        classes = sorted({*names, *every})
+        classes = sorted({*names, *class_names})
         numbers = {name: str(number) for number, name in enumerate(classes)}
         return Labels([numbers[name] for name in names], classes)
 
 
 def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
-    """Return the labels that a file holds: in order, one a line; or behind the names of samples, as
-    in ``cat/1.png,3``, in any order.
+    """Return the labels in a file: one per line in sample order, or after sample names as in
+    ``cat/1.png,3`` in any order.
 
     Args:
         text: what the file holds; a first line of titles is left out.
@@ -157,7 +165,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
 
 
 def _names_of(sample: str) -> Iterator[str]:
-    """Yield what a sample may be called: its path, and less and less of it."""
+    """Yield possible names of a sample: its path, then ever shorter endings of the path."""
     path = PurePath(sample)
     for start in range(len(path.parts)):
         yield PurePath(*path.parts[start:]).as_posix()
@@ -250,6 +258,13 @@ class SampleCounts:
                     f"There are {count_text(self.total, 'label')}, but more samples, such as"
                     f" {name!r}."
                 )
+            for answer in (answer0, answer1):
+                if len({*answer}) < len(answer):  # The best k classes are k different ones.
+                    raise InputError(
+                        f"{name}: there is one label, but {len(answer)} predictions.",
+                        hint="Save one sample in each file, or compute the prediction with"
+                        " --postprocess-func-script.",
+                    )
             label = self._labels.texts[self.total]
             right = label in answer0, label in answer1
             self._table[label, right[0], right[1]] += 1
@@ -270,7 +285,7 @@ class SampleCounts:
     def result(
         self, parties: tuple[str, str], output: str, *, is_whole: bool = True
     ) -> SamplesCompared:
-        """Return what came of it; `is_whole` is whether all samples were to be counted.
+        """Return the comparison of the samples; `is_whole` means that all samples were counted.
 
         Raises:
             InputError: there are fewer samples than labels.
@@ -314,7 +329,7 @@ def share_interval(count: int, total: int) -> Interval:
 
 
 def mcnemar(first: int, second: int) -> float:
-    """Return the p-value of McNemar's exact test: that of two fair outcomes one is so rare.
+    """Return the two-sided p-value of McNemar's exact test.
 
     Source: Q. McNemar, Note on the sampling error of the difference between correlated proportions
     or percentages, 1947.
@@ -327,9 +342,8 @@ def mcnemar(first: int, second: int) -> float:
 def task_metrics(
     table: Mapping[tuple[str, bool, bool], int], answers: str = ""
 ) -> list[TaskMetric]:
-    """Return how often two runs are right: over all samples, and where classes have different
-    numbers of them the mean over classes, each with the interval of the difference by a paired
-    bootstrap.
+    """Return accuracies of two runs: over all samples, and the mean over classes if class sizes
+    differ, with intervals of the difference by a paired bootstrap.
 
     Args:
         table: how many samples there are by label, whether the first is right, and the second.
@@ -345,16 +359,16 @@ def task_metrics(
     return made
 
 
-def _metric(name: str, counts: Any, of_class: Any, right: Any) -> TaskMetric:
-    """Return the mean over classes of the share of samples that are right."""
+def _metric(name: str, counts: Any, of_class: Any, is_correct: Any) -> TaskMetric:
+    """Return the mean over classes of the share of correct samples."""
     order = np.argsort(of_class, kind="stable")
-    counts, right = counts[order], right[order]
+    counts, is_correct = counts[order], is_correct[order]
     _, starts = np.unique(of_class[order], return_index=True)
 
     def values(drawn: Any) -> Any:
         """Return the metric of both runs, per row of counts."""
         sizes = np.add.reduceat(drawn, starts, axis=1)
-        found = [np.add.reduceat(drawn * right[:, side], starts, axis=1) for side in (0, 1)]
+        found = [np.add.reduceat(drawn * is_correct[:, side], starts, axis=1) for side in (0, 1)]
         with np.errstate(invalid="ignore"):  # Of a class that was not drawn there is no share.
             return np.stack([np.nanmean(each / sizes, axis=1) for each in found], -1)
 

@@ -28,7 +28,7 @@ _MOST = 10
 
 
 def comparisons_of(results: Sequence[AccuracyResult]) -> list[Comparison]:
-    """Return what verdicts say about each pair of runs."""
+    """Return the comparison of each pair of runs in several results."""
     found = [each for result in results for each in judged_pairs(result, AccuracyTable.of(result))]
     runs = list(dict.fromkeys(run for each in found for run in each.runs))
     names = dict(zip(runs, names_of_runs(runs)))
@@ -36,9 +36,8 @@ def comparisons_of(results: Sequence[AccuracyResult]) -> list[Comparison]:
 
 
 def records_of(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:
-    """Return a dictionary per comparison function, pair of runs and output: what both are called,
-    data type and shape, the largest differences or the value of the metric, the tolerance, and in
-    how many iterations it passed.
+    """Return a dictionary for each comparison function, pair of runs and output: names, data type,
+    shape, largest differences or metric value, tolerance, and number of passed iterations.
     """
     return [
         {
@@ -73,17 +72,22 @@ def accuracy_in_words(results: Sequence[AccuracyResult]) -> str:
     )
 
 
-def comparison_in_words(each: Comparison) -> str:
-    """Return how many outputs matched, or differ, and a line for each that failed, the worst
-    first.
+def comparison_in_words(comparison: Comparison) -> str:
+    """Return the number of outputs that match or differ, and a line for each failed output, the
+    worst first.
     """
-    if each.passed:
-        worst = worst_row([each])
+    if comparison.passed:
+        worst = worst_row([comparison])
         allowed = "" if worst is None else _tolerance_text(worst[1])
-        words = pass_sentence([each])
+        words = pass_sentence([comparison])
         return f"{words.rstrip('.')}; {allowed}." if allowed else words
-    failed = sorted((row for row in each.outputs if not row.passed), key=badness, reverse=True)
-    lines = [failure_sentence([each]), *(f"  {_failure(row, each)}" for row in failed[:_MOST])]
+    failed = sorted(
+        (row for row in comparison.outputs if not row.passed), key=badness, reverse=True
+    )
+    lines = [
+        failure_sentence([comparison]),
+        *(f"  {_failure(row, comparison)}" for row in failed[:_MOST]),
+    ]
     if len(failed) > _MOST:
         lines.append(f"  and {len(failed) - _MOST} more")
     return "\n".join(lines)
@@ -105,22 +109,24 @@ def _failure(row: OutputRow, each: Comparison) -> str:
 
 
 def _tolerance_text(row: OutputRow) -> str:
-    """Return what an output was held to, and why; empty where nothing is known."""
+    """Return the tolerance of an output and its reason; empty if unknown."""
     reason = getattr(row.limit, "reason", "")
     words = "" if row.limit is None else f"allowed {row.limit}"
     return f"{words} ({reason})" if reason else words
 
 
 def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow] | None:
-    """Return the output that exceeds what is allowed the most, or comes closest to it; of what
-    failed, what both sides have goes first.
+    """Return the output that exceeds its tolerance most, or comes closest to it; failed outputs
+    that both runs have come first.
     """
     rows = [(each, row) for each in comparisons for row in each.outputs]
     return max(rows, key=lambda pair: badness(pair[1]), default=None)
 
 
 def failure_sentence(comparisons: Sequence[Comparison]) -> str:
-    """Return how many outputs differ and, of many, which is the first, without a full stop."""
+    """Return the number of outputs that differ and, if there are many, the first one, without a
+    period.
+    """
     failed = [each for each in comparisons if not each.passed]
     if len(comparisons) == 1:
         return _failure_text(comparisons[0])
@@ -141,13 +147,15 @@ def _failure_text(each: Comparison) -> str:
 
 
 def _first_to_fail(
-    each: Comparison, rows: Sequence[OutputRow], failing: Sequence[OutputRow]
+    comparison: Comparison, rows: Sequence[OutputRow], failing: Sequence[OutputRow]
 ) -> str:
-    """Name the first output that failed, where some before it passed."""
+    """Return the name of the first failed output, if an earlier output passed; else an empty
+    string.
+    """
     first = failing[0]
     if rows[0].passed:
         facts = [first.node.op] if first.node is not None else []
-        facts += [f"number {rows.index(first) + 1}"] if each.is_of_layers else []
+        facts += [f"number {rows.index(first) + 1}"] if comparison.is_of_layers else []
         return f"; first to fail: {first.name!r}" + (f" ({', '.join(facts)})" if facts else "")
     return ""
 
@@ -157,7 +165,9 @@ def _noun(each: Comparison) -> str:
 
 
 def pass_sentence(comparisons: Sequence[Comparison]) -> str:
-    """Return how many outputs matched, and how close that was."""
+    """Return the number of outputs that matched, and the largest share of a tolerance that one
+    needed.
+    """
     names = {row.name for each in comparisons for row in each.outputs}
     iterations = max(each.iterations for each in comparisons)
     facts = f"{count_text(len(names), 'output')} matched"
@@ -175,7 +185,7 @@ def pass_sentence(comparisons: Sequence[Comparison]) -> str:
 
 
 def _share(excess: float) -> str:
-    """Return a part of a tolerance in percent, which is not said to be all of it, or nothing."""
+    """Return a share in percent, rounded to neither 0 nor 100 %."""
     percent = excess * 100
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
@@ -193,7 +203,7 @@ class ComparisonRecord:
         self._entries: dict[_Key, dict[str, Any]] = {}
 
     def add(self, pair: PairResult) -> None:
-        """Take the verdicts of one function on one iteration, while its outputs are at hand."""
+        """Add the results of one function for one iteration while its outputs are in memory."""
         for name, result in pair.results.items():
             key = (pair.positions, pair.iteration, name)
             passed = True if pair.is_judged else None
@@ -203,10 +213,9 @@ class ComparisonRecord:
                 entry.update(_errors(pair, name))
 
     def as_dict(self, verdicts: Iterable[AccuracyResult] = ()) -> dict[str, Any]:
-        """Return the record of each output: ``max_error`` and ``mean_error``, both absolute and
-        None where the output could not be compared, ``passed`` as the verdicts have it,
-        ``error_distribution``, and where there are several, the details as ``pairs``, of which none
-        has passed or failed by itself where averages are judged.
+        """Return a record for each output: ``max_error`` and ``mean_error`` (absolute; None if not
+        comparable), ``passed``, ``error_distribution``, and for several comparisons their details
+        as ``pairs``. If averages are judged, no pair has passed or failed by itself.
         """
         failed = {name for verdict in verdicts for name in verdict.failed_names()}
         by_output: dict[str, list[tuple[_Key, dict[str, Any]]]] = {}
@@ -240,7 +249,9 @@ def _record(entries: list[tuple[_Key, dict[str, Any]]], *, has_failed: bool) -> 
 
 
 def _badness(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
-    """Order entries: what could not be compared is worst, then NaN, then the largest error."""
+    """Return a sort key for entries: not comparable ones are worst, then NaN, then the largest
+    error.
+    """
     error = entry.get("max_error")
     if error is None:
         return entry["passed"] is False, False, 0.0
@@ -259,7 +270,7 @@ def _errors(pair: PairResult, name: str) -> dict[str, Any]:
 
 
 def _difference(pair: PairResult, name: str) -> Difference | None:
-    """Return the difference of an output, which other functions than `simple` do not form."""
+    """Return the difference of an output; None for functions other than `simple`."""
     result = pair.results[name]
     if isinstance(result, OutputCompareResult) and result.difference is not None:
         return result.difference

@@ -58,7 +58,7 @@ class ModelPart:
 
     @property
     def file_name(self) -> str:
-        """What the part is called when it is saved."""
+        """Return the file name of the saved part."""
         kind = "supported" if self.is_supported else "unsupported"
         return f"{kind}_subgraph-nodes-{self.start}-{self.end - 1}.onnx"
 
@@ -80,7 +80,7 @@ class SupportReport:
     parts: tuple[ModelPart, ...] = ()
 
     def table(self) -> str:
-        """Return what is not supported as a table: of parts, if there are any, else of problems."""
+        """Return a table of unsupported parts or, if there are none, of problems."""
         rows = self._part_rows() if self.parts else self._problem_rows()
         return "\n".join(["===== Summary =====", *_align_rows(rows)]) + "\n"
 
@@ -128,7 +128,7 @@ class NodePlacement:
 
     @property
     def in_words(self) -> str:
-        """The node, and the reason if there is one."""
+        """Return the node, and the reason if there is one, as text."""
         where = "" if self.position is None else f"{self.position}: "
         name = f" {self.name!r}" if self.name else ""
         return f"{where}{self.operator}{name}{f' ({self.reason})' if self.reason else ''}"
@@ -150,11 +150,11 @@ class Placements:
 
     @property
     def elsewhere(self) -> list[NodePlacement]:
-        """The nodes that run on another provider than the one that was asked for."""
+        """Return the nodes placed on another provider than requested."""
         return [node for node in self.nodes if node.provider != self.wanted]
 
     def lines(self, *, is_complete: bool = False) -> Iterator[str]:
-        """Yield which provider runs how many nodes, and which nodes run elsewhere.
+        """Yield lines: number of nodes of each provider, then the nodes on another provider.
 
         Args:
             is_complete: whether all nodes are listed.
@@ -169,7 +169,7 @@ class Placements:
                 yield from (f"    Node {node.in_words}" for node in nodes)
 
     def summary(self) -> str:
-        """Return which nodes run elsewhere, in a line; empty if none do."""
+        """Return a line that lists nodes on another provider; empty if there are none."""
         elsewhere = self.elsewhere
         if not elsewhere:
             return ""

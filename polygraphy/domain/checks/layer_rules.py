@@ -51,7 +51,7 @@ def per_channel(positions: Sequence[int], names: Sequence[str]) -> Rule:
 
 
 def check_group_normalization(call: OperatorCall) -> Iterator[Violation]:
-    """Yield what is wrong with the groups, the scale or the bias of GroupNormalization."""
+    """Yield violations in the groups, scale or bias of GroupNormalization."""
     channels, groups = _channels(call), call.attributes.get("num_groups")
     if groups is None:
         return
@@ -143,7 +143,7 @@ def _spatial(call: OperatorCall, dims: int) -> Iterator[Violation]:
 
 
 def check_gemm(call: OperatorCall) -> Iterator[Violation]:
-    """Yield operands of Gemm whose sizes do not fit each other."""
+    """Yield inputs of Gemm with sizes that do not match."""
     a, b = call.shape(0), call.shape(1)
     if a is None or b is None or len(a) != 2 or len(b) != 2:
         return  # `require_ranks` reports those.
@@ -168,7 +168,7 @@ BROADCASTS = 7
 
 
 def check_matmul(call: OperatorCall) -> Iterator[Violation]:
-    """Yield operands of MatMul whose sizes do not fit each other."""
+    """Yield inputs of MatMul with sizes that do not match."""
     a, second = call.shape(0), call.input(1)
     if a is None or second is None or second.shape is None or not a or not second.shape:
         return

@@ -135,8 +135,8 @@ class LintReport:
         path: str = "",
         ignore: Sequence[str] = (),
     ) -> LintReport:
-        """Make a report of findings; of what several sources say about one node, the most serious
-        is kept, and what works after all is no exception.
+        """Return the report for findings. Of several findings about one node, the most serious is
+        kept; errors in nodes that run become warnings.
 
         Args:
             findings: what a linter found.
@@ -171,7 +171,7 @@ class LintReport:
 
     @property
     def passed(self) -> bool:
-        """Whether there is no exception."""
+        """Return whether there are no errors."""
         return all(entry.level != EXCEPTION for entry in self.entries)
 
     def document(self) -> dict[str, Any]:
@@ -191,8 +191,8 @@ class LintReport:
 
 
 def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
-    """Return a finding as a warning where the node that it is about works all the same; what is
-    wrong with the graph, such as two nodes of one name, where the whole model does.
+    """Return a finding as a warning if its node runs; a finding about the graph, such as duplicate
+    names, if the model runs.
     """
     if entry.source == Source.GRAPH:
         works = findings.ran.issuperset(findings.nodes) and not any(
@@ -207,7 +207,9 @@ def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
 
 
 def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[LintEntry]:
-    """Return the findings in order, without what says less about a node than another says."""
+    """Return findings in order, without less serious ones about a node that has a more
+    serious one.
+    """
     best: dict[tuple[str, ...], LintEntry] = {}
     for entry in entries:
         if entry.nodes and entry.source != Source.GRAPH:
@@ -230,8 +232,8 @@ def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[Li
 
 
 def _place(entry: LintEntry, order: Sequence[str]) -> int:
-    """Return where a finding about the whole model stands: a backend's words about it, which
-    mostly say again what was found, after all others.
+    """Return the sort position of a finding; a backend's message about the whole model comes last,
+    since it often repeats another.
     """
     return len(order) + 1 if entry.source == Source.RUNTIME else -1
 
@@ -248,7 +250,7 @@ _PLAIN = {"int": np.int64, "ints": np.int64, "float": np.float32, "floats": np.f
 
 
 def labels_of(graph: Graph) -> list[str]:
-    """Return the names under which the nodes of the main graph are reported."""
+    """Return the names used to report the nodes of the main graph."""
     taken = {node.name for node in graph.nodes if node.name}
     return [node.name or _placeholder_name(index, taken) for index, node in enumerate(graph.nodes)]
 
@@ -262,7 +264,7 @@ def _placeholder_name(index: int, taken: set[str]) -> str:
 
 
 def graph_findings(model: Model) -> Iterator[LintEntry]:
-    """Yield what is found in a model that was read in full."""
+    """Yield the findings in a fully loaded model."""
     labels = labels_of(model.graph)
     yield from _duplicates(model.graph, labels)
     yield from _order(model.graph, labels)
@@ -315,7 +317,7 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
 
 
 def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
-    """Yield nodes that read what is computed later or never, and nodes that wait for each other."""
+    """Yield nodes that read a tensor computed later or never, and nodes in cycles."""
     available = {tensor.name for tensor in graph.inputs}
     available.update(weight.name for weight in graph.weights)
     producers = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs}
@@ -342,7 +344,7 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
 
 
 def _in_cycles(needs: list[set[int]]) -> set[int]:
-    """Return the nodes from which no order can be made: those in cycles."""
+    """Return the nodes in cycles, which cannot be sorted."""
     waiting = _nodes_in_cycles(dict(enumerate(needs)))
     # What only waits for a cycle is not in one: it comes first where arrows are turned round.
     followers: dict[int, set[int]] = {index: set() for index in waiting}
@@ -353,7 +355,7 @@ def _in_cycles(needs: list[set[int]]) -> set[int]:
 
 
 def _nodes_in_cycles(needs: Mapping[int, set[int]]) -> set[int]:
-    """Return what is in a cycle, or waits for one."""
+    """Return the nodes in a cycle or behind one."""
     sorter = TopologicalSorter(needs)
     with suppress(CycleError):  # It still gives what comes before any cycle.
         sorter.prepare()
@@ -407,7 +409,7 @@ def _imports(model: Model) -> Iterator[LintEntry]:
 
 
 def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
-    """Yield what is found in the values of nodes that are constants."""
+    """Yield findings in the values of constant nodes."""
     for node in nodes:
         if node.op != "Constant":
             continue
@@ -460,8 +462,8 @@ def _largest_finite(values: Any) -> float:
     return largest
 
 
-def _not_finite(what: str, weight: Weight) -> Iterator[LintEntry]:
-    """Yield a warning about a weight that holds NaN or infinity, with how many and the first."""
+def _not_finite(label: str, weight: Weight) -> Iterator[LintEntry]:
+    """Yield a warning about NaN or infinity in a weight: the number, and the first position."""
     count, first, start = 0, -1, 0
     for block in _blocks(weight.values):
         wrong = ~np.isfinite(block)
@@ -472,5 +474,5 @@ def _not_finite(what: str, weight: Weight) -> Iterator[LintEntry]:
         start += block.size
     if count:
         index = tuple(map(int, np.unravel_index(first, weight.values.shape)))
-        message = f"{what} has {count} NaN or infinite value(s), the first at {index}."
+        message = f"{label} has {count} NaN or infinite value(s), the first at {index}."
         yield _entry("weights/non-finite", WARNING, message)

@@ -99,7 +99,7 @@ class Violation:
 
     @property
     def message(self) -> str:
-        """The rule and what breaks it, in one sentence."""
+        """Return the rule and the violation in one sentence."""
         return f"{self.op} requires {self.requirement}, but {self.actual}."
 
 

@@ -154,8 +154,8 @@ def _check_expand(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _one_per_axis(position: int, name: str, *, factor: int = 1, axes: int | None = None) -> Rule:
-    """Require so many elements of an input for each axis of the first, or of those that another
-    input names.
+    """Return a rule: an input has `factor` elements for each axis of the first input, or of those
+    that `axes` lists.
     """
 
     def rule(call: OperatorCall) -> Iterator[Violation]:

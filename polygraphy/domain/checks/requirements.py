@@ -77,12 +77,12 @@ def require_ranks(**allowed: Any) -> Rule:
 
 
 def fits(dim: int | None, expected: int | None) -> bool:
-    """Return whether a dimension may be the expected one; unknown dimensions fit."""
+    """Return whether a dimension is unknown or equals the expected one."""
     return dim is None or expected is None or dim == expected
 
 
 def is_shape(shape: Shape, expected: Shape) -> bool:
-    """Return whether a shape may be the expected one."""
+    """Return whether a shape is compatible with the expected one; unknown parts are compatible."""
     return len(shape) == len(expected) and all(map(fits, shape, expected))
 
 
@@ -99,7 +99,7 @@ def require_shape(
 
 
 def broadcasts_to(shape: Shape, target: Shape) -> bool:
-    """Return whether a shape broadcasts to another, which stays as it is."""
+    """Return whether a shape broadcasts to `target` without changing `target`."""
     if len(shape) > len(target):
         return False
     pairs = zip(reversed(shape), reversed(target))

@@ -46,17 +46,20 @@ class PairwiseCompareFunc:
 
     @property
     def threads(self) -> int:
-        """How many threads may work on a large output at the same time; setting it asks for a
-        number, which is never exceeded.
+        """Return the maximum number of threads for one large output. Setting it fixes the
+        number.
         """
         return self._asked or self._granted
 
     @threads.setter
     def threads(self, count: int) -> None:
+        """Return the maximum number of threads for one large output. Setting it fixes the
+        number.
+        """
         self._asked = count
 
     def grant_threads(self, count: int) -> None:
-        """Set how many threads may be used where no number was asked for."""
+        """Set the number of threads, unless a fixed number is set."""
         self._granted = count
 
     def __init__(
@@ -74,18 +77,18 @@ class PairwiseCompareFunc:
         raise NotImplementedError
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare two arrays of one shape; `setting` is the name that settings are looked up by."""
+        """Compare two arrays of equal shape; `setting` is the key for per-output settings."""
         raise NotImplementedError
 
     def check_averages(self) -> None:
-        """Make sure that the mean of the metrics of several iterations can be judged.
+        """Raise an error unless averages over iterations can be judged.
 
         Raises:
             UsageError: it cannot: a verdict is about single elements.
         """
 
     def named_outputs(self) -> set[str]:
-        """Return the names of the outputs that have a setting of their own."""
+        """Return the names of outputs with their own settings."""
         return {
             name
             for setting in self.per_output_settings()
@@ -95,13 +98,13 @@ class PairwiseCompareFunc:
         }
 
     def setting_name(self, name0: str, name1: str, settings: Mapping[str, str]) -> str:
-        """Return the name under which an output has its settings: the first run's, or the
-        second's.
+        """Return the key of an output's settings: its name in the first run, or else in the
+        second.
         """
         return settings.get(name0) or settings.get(name1) or name0
 
     def settings_by_output(self, known: Collection[str]) -> dict[str, str]:
-        """Return under which name those outputs have settings that have some of their own.
+        """Return, by output, the key of its own settings; outputs without any are missing.
 
         Raises:
             UnknownNameError: a setting is for an output that neither run has.
@@ -135,8 +138,8 @@ class PairwiseCompareFunc:
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
-        """Do what a call does, for callers that leave the outputs alone until each result is passed
-        to `own_arrays` or `settle`: until then, results may compute from the outputs themselves.
+        """Compare like `__call__`, lazily: the outputs must not change until `own_arrays` or
+        `settle` is called on each result.
         """
         from polygraphy.domain.compare.pairwise import compare_pairs
 

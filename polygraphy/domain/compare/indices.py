@@ -111,7 +111,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         return int(given)
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare two arrays of one shape; a single number counts as a list of one."""
+        """Compare two arrays of equal shape; a scalar counts as a list of one element."""
         tolerance = self._tolerance_for(setting)
         shape = value.array.shape or (1,)
         lists, others = _lists(value.array, shape), _lists(reference.array, shape)
@@ -143,8 +143,8 @@ def _lists(array: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _misplaced_entries(lists: Array, others: Array, tolerance: int) -> tuple[Positions, Positions]:
-    """Return rows and columns of the entries of `lists` that `others` does not have within
-    `tolerance` places, in order.
+    """Return rows and columns, in order, of entries in `lists` that `others` lacks within
+    `tolerance` places.
 
     One comparison of whole arrays; then one for each place nearby, of what is still looked for.
     """

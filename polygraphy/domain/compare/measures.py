@@ -35,14 +35,14 @@ class PerceptualDistance(Protocol):
     """Measures how different two images look."""
 
     def prepare(self) -> None:
-        """Make sure that this can be measured, before anything is computed for it.
+        """Raise an error if the metric cannot be computed, such as a missing package.
 
         Raises:
             BackendError: it cannot: a package, or a trained network, is missing.
         """
 
     def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
-        """Return the distance of two arrays of images of one shape; 0 for the same image.
+        """Return the distance of two image arrays of equal shape; 0 if they are equal.
 
         It is NaN where one of them holds NaN or infinity.
 
@@ -53,10 +53,10 @@ class PerceptualDistance(Protocol):
 
 
 def _from_dot(metric: Callable[[similarity.DotMetrics], float]) -> Method:
-    """Return what takes a metric from the one pass that gives norms and angles."""
+    """Return a measuring method based on norms and angles from a single pass."""
 
     def measure(self: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> float:
-        """Return the metric; TypeError where there are no numbers."""
+        """Return the metric; TypeError unless the arrays are numeric."""
         found = similarity.dot_metrics(value.array, reference.array, threads=self.threads)
         return metric(found)
 
@@ -145,7 +145,7 @@ class _TopK(MetricCompareFunc):
             self._margin_for(name)
 
     def per_output_settings(self) -> tuple[Any, ...]:
-        """Return the threshold, how many entries are looked at, and the margin."""
+        """Return the threshold, k and the margin."""
         return self.threshold, self.k, self.margin
 
     def _k_for(self, name: str) -> int:
@@ -163,7 +163,9 @@ class _TopK(MetricCompareFunc):
         return margin
 
     def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare lists; those that have no more than k entries cannot differ, which fails."""
+        """Compare the top k of two lists; fails for lists of at most k entries, because those
+        always agree.
+        """
         k, shape = self._k_for(setting), value.array.shape or (1,)
         if shape[-1] <= k:
             return UncomparedResult(
@@ -173,7 +175,7 @@ class _TopK(MetricCompareFunc):
         return super().result_of(value, reference, setting)
 
     def measure(self, value: Side, reference: Side, setting: str) -> Measured:
-        """Return the share of lists that agree, and what agreement would take."""
+        """Return the share of lists that agree, and the margin that would make all agree."""
         k, margin = self._k_for(setting), self._margin_for(setting)
         found = compare_top_k(value.array, reference.array, k, margin)
         return found.agreement, {
@@ -198,7 +200,7 @@ def _bias(function: MetricCompareFunc, value: Side, reference: Side, _setting: s
 def _non_finite(
     function: MetricCompareFunc, value: Side, reference: Side, _setting: str
 ) -> Measured:
-    """Return how many elements differ, how many of each kind, and the first."""
+    """Return the number of non-finite elements that differ, by kind, and the first position."""
     found = compare_non_finite(value.array, reference.array, threads=function.threads)
     return float(found.count), {
         "nan": found.nan,

@@ -60,12 +60,12 @@ class MetricThreshold(Threshold):
         return (self.metric.field,)
 
     def passed(self, metric_values: Mapping[str, float | None]) -> bool:
-        """Judge the metric; NaN and None never pass."""
+        """Return whether the metric passes; NaN and None never pass."""
         value = metric_values.get(self.metric.field)
         return value is not None and self.allows(value)
 
     def allows(self, value: float, *, lower_is_better: bool | None = None) -> bool:
-        """Judge a number; the metric says whether a small one is better, where not set."""
+        """Return whether a value passes; the metric's direction applies unless it is set here."""
         is_small = self.metric.lower_is_better if lower_is_better is None else lower_is_better
         return abs(value) <= self.threshold if is_small else value >= self.threshold
 
@@ -116,13 +116,12 @@ class MetricResult(CompareResult):
         return type(self)(values[self.metric.field], self.thresholds)
 
     def as_fields(self) -> dict[str, Any]:
-        """Return what is saved."""
+        """Return the saved fields."""
         return {**self.metric_values(), "thresholds": self.thresholds}
 
     @property
     def excess(self) -> float:
-        """How bad the metric is in units of what is allowed: at most 1 when it passed, infinite for
-        NaN.
+        """Return the metric relative to its threshold: at most 1 if passed, infinite for NaN.
 
         Decibels are compared as the amplitudes that they stand for, similarity by what it lacks of
         1.
@@ -206,14 +205,14 @@ class MetricCompareFunc(PairwiseCompareFunc):
         return (self.threshold,)
 
     def thresholds_for(self, output_name: str) -> MetricThreshold:
-        """Return what the output is held to."""
+        """Return the threshold of an output."""
         given: float | None = value_for(self.threshold, output_name, None)
         if given is None:
             return self.threshold_type(self.result_type.metric.default)
         return self.threshold_type(given, reason=self.given_by)
 
     def measure(self, value: Side, reference: Side, setting: str) -> Measured:
-        """Return the metric of two arrays of one shape, which have the settings of `setting`.
+        """Return the metric of two arrays of equal shape, with the settings of `setting`.
 
         Raises:
             TypeError: they do not hold numbers.
@@ -231,7 +230,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
             )
 
     def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Measure two arrays of one shape, and hold that to the threshold of `setting`.
+        """Return the metric of two arrays of equal shape, judged by the threshold of `setting`.
 
         Raises:
             TypeError: they do not hold numbers.
@@ -250,7 +249,7 @@ def _parts(found: Any) -> tuple[Any, ...]:
 def classes_of(
     row: Metric, measure: Callable[..., Measured] | type[MetricCompareFunc]
 ) -> tuple[type[MetricThreshold], type[MetricResult], type[MetricCompareFunc]]:
-    """Make the classes of a metric: of its thresholds, of its verdicts, and its function.
+    """Return the classes of a metric: threshold, result and comparison function.
 
     Args:
         row: what they are called, what they say of themselves, and what their arguments are called.

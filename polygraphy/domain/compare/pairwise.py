@@ -36,24 +36,24 @@ class Side:
 
     @property
     def facts(self) -> Facts | None:
-        """What is known of the model; None when nothing is."""
+        """Return facts about the model; None if unknown."""
         return self.outputs.facts if isinstance(self.outputs, IterationResult) else None
 
     @property
     def computed_in(self) -> str | None:
-        """The coarsest data type in which the output was computed; None when not known. Finding out
-        may take looking into a model, so it is only asked for where it matters.
+        """Return the least precise data type in the computation of the output; None if unknown. Can
+        load the model, so read it only if needed.
         """
         return compute_dtype(self.facts, self.name)
 
     @property
     def lineage(self) -> Lineage | None:
-        """What the outputs were computed from; None where that is not known."""
+        """Return the tensors from which the outputs were computed; None if unknown."""
         return self.outputs.lineage if isinstance(self.outputs, IterationResult) else None
 
     def rough(self, dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs twice, as rounding to a data type may move them; nothing where that
-        is not known.
+        """Return two perturbed computations of the outputs, rounded to a data type; empty if not
+        possible.
         """
         made = self.outputs.rough if isinstance(self.outputs, IterationResult) else None
         return () if made is None else made(dtype)
@@ -67,9 +67,7 @@ class Side:
 def compare_pairs(
     function: PairwiseCompareFunc, result0: IterationResult, result1: IterationResult
 ) -> dict[str, CompareResult]:
-    """Return the verdicts of a comparison function about all outputs of one iteration of two runs,
-    as its calls do.
-    """
+    """Return, by output, the result of comparing one iteration of two runs."""
     settings: Mapping[str, str] = {}
     if function.named_outputs():
         known = dict.fromkeys((*_known_names(result0), *_known_names(result1)))
@@ -146,12 +144,12 @@ def _compare_pair(
 
 
 def _known_names(outputs: Mapping[str, Any]) -> Iterable[str]:
-    """Return the names of a run's outputs, also of those that are compared at another time."""
+    """Return the output names of a run, including those compared separately."""
     return outputs.known_names() if isinstance(outputs, IterationResult) else outputs
 
 
 def _sources(outputs: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return from which tensors of a program outputs come; nothing where that is not known."""
+    """Return the program tensors that outputs come from; empty if unknown."""
     if is_program(outputs):
         return {name: name for name in outputs}
     return getattr(getattr(outputs, "facts", None), "sources", {})
@@ -163,7 +161,7 @@ def is_program(outputs: Any) -> bool:
 
 
 def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
-    """Return two outputs as arrays: sequences of the same shapes as the elements of all of them."""
+    """Return two outputs as arrays; a sequence of equal shapes becomes one array."""
     made = _array(value), _array(reference)
     if (
         made[0] is None
@@ -175,7 +173,7 @@ def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
 
 
 def _array(output: Any) -> Array | None:
-    """Return an output as an array; None for a sequence of what is not of one shape."""
+    """Return an output as an array; None for a sequence of different shapes."""
     try:
         return np.asarray(output)
     except ValueError:

@@ -42,7 +42,7 @@ class ComparedTensor:
 
 @lru_cache(maxsize=1024)
 def _describe_tensor(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ComparedTensor:
-    """Describe a tensor; those of many iterations share one description."""
+    """Return the description of a tensor; iterations share equal descriptions."""
     return ComparedTensor(name, str(dtype), shape)
 
 
@@ -72,13 +72,13 @@ class CompareResult:
         return self.tensor1.name if self.tensor1 else None
 
     def set_thresholds(self, thresholds: Any) -> None:
-        """Hold the same metrics to other thresholds."""
+        """Judge the same metrics by new thresholds."""
         self.thresholds = thresholds
 
     @property
     def excess(self) -> float | None:
-        """How many times what is tolerated is needed; at most 1 when the output passed, infinite
-        when nothing would do; None when there is no telling.
+        """Return the tolerance needed, as a multiple of the tolerance allowed: at most 1 if passed,
+        infinite if no tolerance is enough, None if unknown.
         """
         return None
 
@@ -87,7 +87,7 @@ class CompareResult:
         return ()
 
     def metric_values(self) -> dict[str, float | None]:
-        """Return the metrics by name; None where one was not computed."""
+        """Return the metrics by name; None for metrics not computed."""
         return {}
 
     @property
@@ -96,7 +96,7 @@ class CompareResult:
         return False
 
     def with_metrics(self, values: Mapping[str, float | None]) -> CompareResult:
-        """Return a result of the same kind with other metrics, held to the same thresholds.
+        """Return a result of the same kind with new metrics and the same thresholds.
 
         Raises:
             UsageError: there are no metrics that tell.
@@ -104,7 +104,7 @@ class CompareResult:
         raise UsageError(f"A {type(self).__name__} has no metrics that can be averaged.")
 
     def describe(self) -> tuple[str, bool] | None:
-        """Return the verdict in a line, and whether it passed; None where a line cannot tell."""
+        """Return a line about the verdict and whether it passed; None if a line cannot show it."""
         if self.thresholds is None:
             return None
         described: tuple[str, bool] | None = self.thresholds.describe(self.metric_values())
@@ -112,14 +112,14 @@ class CompareResult:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the arrays take that are behind the result."""
+        """Return the size of the arrays that the result holds, in bytes."""
         return 0
 
     def own_arrays(self) -> None:
-        """Go on with copies of the arrays that are behind the result, so that those may change."""
+        """Copy the arrays that the result reads, so that the originals may change."""
 
     def settle(self) -> None:
-        """Compute what the result promises and let go of the arrays behind it."""
+        """Compute all lazy values and release the arrays."""
 
     def __bool__(self) -> bool:
         raise NotImplementedError
@@ -139,7 +139,7 @@ class CompareResult:
         self.tensor0, self.tensor1 = (ComparedTensor(name, "?", ()) for name in sides)
 
     def _take_their_metrics(self, state: dict[str, Any]) -> None:
-        """Take the metrics from the state of one of NVIDIA's pickles."""
+        """Load the metrics from the state of a pickle by NVIDIA."""
 
     def __eq__(self, other: object) -> bool:
         """Compare with a verdict: what passed equals True, what failed False."""
@@ -172,7 +172,7 @@ class UncomparedResult(CompareResult):
 
 
 def excess_ratio(needed: float | None, allowed: float) -> float:
-    """Return `needed` as a multiple of what is `allowed`."""
+    """Return `needed` as a multiple of `allowed`."""
     if needed is None or isnan(needed):
         return inf
     if allowed == 0:
@@ -181,7 +181,7 @@ def excess_ratio(needed: float | None, allowed: float) -> float:
 
 
 def average_of(answers: Sequence[Any]) -> CompareResult:
-    """Return a result that holds the mean of each metric of one output over its iterations.
+    """Return a result with the mean of each metric of one output over its iterations.
 
     It is held to the thresholds of the first iteration. A metric that an iteration does not have is
     left out of the mean; NaN makes the mean NaN. Of decibels the mean is that of the powers that
@@ -214,7 +214,7 @@ def average_of(answers: Sequence[Any]) -> CompareResult:
 
 
 def check_metrics(answers: Iterable[Any]) -> None:
-    """Make sure that answers have metrics, or say why an output could not be compared.
+    """Raise an error if a result has no metrics, with the reason.
 
     Raises:
         UsageError: an answer has none.
@@ -321,8 +321,8 @@ class OutputCompareResult(CompareResult):
         quantile: float,
         explain: Explain | None = None,
     ) -> OutputCompareResult:
-        """Judge the `difference` of two arrays of the same shape; `explain` finds out what rounding
-        explains of it.
+        """Return the judged `difference` of two arrays of equal shape; `explain` computes the
+        rounding limit on demand.
         """
         result = cls(thresholds=tolerance)
         result._metrics.clear()
@@ -382,14 +382,12 @@ class OutputCompareResult(CompareResult):
         return _FIELDS
 
     def metric_values(self) -> dict[str, float | None]:
-        """Return all metrics by name, computing those that were not needed so far."""
+        """Return all metrics by name, computing missing ones."""
         return {field: self._metric(field) for field in _FIELDS}
 
     @property
     def mismatches(self) -> Mismatches | None:
-        """Where and how many elements differ by more than is tolerated; None when the result was
-        loaded.
-        """
+        """Return number and positions of elements beyond the tolerance; None for loaded results."""
         if self._mismatches is None and self.difference is not None and self.thresholds is not None:
             self._mismatches = self.difference.mismatches(
                 self.thresholds.atol, self.thresholds.rtol
@@ -397,27 +395,25 @@ class OutputCompareResult(CompareResult):
         return self._mismatches
 
     def measure(self) -> None:
-        """Find the mismatches and all statistics of the differences in one pass, for callers
-        that show both.
-        """
+        """Compute mismatches and all statistics in a single pass, for callers that show both."""
         if self.difference is not None and self._mismatches is None:
             tolerance = self.tolerance
             self._mismatches = self.difference.measure(tolerance.atol, tolerance.rtol)
 
     @property
     def passed(self) -> bool:
-        """Whether every checked statistic is within tolerance; NaN never is."""
+        """Return whether every checked statistic is within tolerance; NaN never is."""
         if self._passed is None:
             self._passed = all(map(self.allows, self.tolerance.check_error_stat))
         return self._passed
 
     @property
     def tolerance(self) -> Tolerance:
-        """What the output was held to: the thresholds, or the default ones where none were kept."""
+        """Return the tolerance of the output, or the default tolerance if none was saved."""
         return self.thresholds or Tolerance()
 
     def allows(self, statistic: str) -> bool:
-        """Judge one of the checked statistics."""
+        """Return whether one checked statistic is within tolerance."""
         if statistic == "elemwise" and self.difference is None and self._mismatches is None:
             self.tolerance.passed({})  # Says that metrics alone cannot tell.
         if statistic != "elemwise":
@@ -429,7 +425,7 @@ class OutputCompareResult(CompareResult):
         return mismatches is not None and mismatches.count == 0
 
     def required(self, statistic: str) -> tuple[float | None, float | None]:
-        """Return the absolute and the relative tolerance, either of which would let this statistic
+        """Return the absolute and the relative tolerance, either of which would make this statistic
         pass.
         """
         name = "max" if statistic == "elemwise" else statistic
@@ -437,8 +433,8 @@ class OutputCompareResult(CompareResult):
 
     @property
     def excess(self) -> float:
-        """How many times the tolerance is needed; at most 1 when the output passed, infinite when
-        no tolerance would do.
+        """Return the tolerance needed, as a multiple of the tolerance allowed: at most 1 if passed,
+        infinite if no tolerance is enough.
         """
         if self.passed:
             return min(1.0, max(map(self._excess_bound, self.tolerance.check_error_stat)))
@@ -464,9 +460,7 @@ class OutputCompareResult(CompareResult):
 
     @property
     def rounding(self) -> Rounding | None:
-        """What rounding alone explains of the difference; None where there is no telling, as for a
-        result that was loaded.
-        """
+        """Return the rounding limit of the difference; None if unknown, as for loaded results."""
         if self._explain is not None:
             assert self.arrays is not None
             self._rounding, self._explain = self._explain(self.arrays), None
@@ -474,7 +468,7 @@ class OutputCompareResult(CompareResult):
 
     @property
     def is_rounding(self) -> bool:
-        """Whether rounding alone explains that the output failed."""
+        """Return whether rounding alone explains the failure."""
         rounding = self.rounding
         if rounding is None:
             return False
@@ -494,24 +488,22 @@ class OutputCompareResult(CompareResult):
         )
 
     def note_part(self, part: str, rounding: Rounding) -> None:
-        """Note that the differences are those of a part, and what rounding explains there."""
+        """Record the part of the output that the differences belong to, and its rounding limit."""
         self.part = part
         self._rounding, self._explain = rounding, None
 
     def set_thresholds(self, thresholds: Tolerance) -> None:
-        """Hold the same differences to other thresholds."""
+        """Judge the same differences by new thresholds."""
         super().set_thresholds(thresholds)
         self._passed = self._mismatches = self._is_rounding = None
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the arrays take, as long as they are at hand."""
+        """Return the size of the arrays in bytes, or 0 after they are released."""
         return sum(array.nbytes for array in self.arrays or ())
 
     def own_arrays(self) -> None:
-        """Go on with copies of the arrays: what is computed later does not depend on what becomes
-        of them.
-        """
+        """Copy the arrays, so that later computations do not depend on changes to the originals."""
         if self.difference is not None:
             self.difference.own_arrays()
             self.arrays = self.difference.arrays
@@ -528,8 +520,8 @@ class OutputCompareResult(CompareResult):
         return {**vars(settled), "_metrics": settled.metric_values(), "_kept": None}
 
     def settle(self) -> None:
-        """Compute the verdict and every metric, and let go of the arrays; of few elements the
-        differences stay, from which the metrics that were not read are computed later.
+        """Compute the verdict and release the arrays; small differences are kept for metrics that
+        are read later.
         """
         if not self.passed:  # Why is only asked of failures.
             _ = self.is_rounding
@@ -544,20 +536,18 @@ class OutputCompareResult(CompareResult):
 
     @staticmethod
     def prepare_metrics(results: Iterable[OutputCompareResult]) -> None:
-        """Prepare what many settled results are going to be asked for, in one go."""
+        """Compute the metrics of many settled results in one batch."""
         KeptDifferences.find_medians(each._kept for each in results if each._kept is not None)
 
     def with_metrics(self, values: Mapping[str, float | None]) -> OutputCompareResult:
-        """Return a result with other metrics, held to the same thresholds."""
+        """Return a result with new metrics and the same thresholds."""
         result = OutputCompareResult(thresholds=self.thresholds)
         result._metrics.update(values)
         result.quantile = self.quantile
         return result
 
     def as_fields(self) -> Mapping[str, Any]:
-        """Return what is saved of the result; the verdict only where metrics alone cannot give
-        it.
-        """
+        """Return the saved fields; the verdict only if it does not follow from the metrics."""
         keeps_verdict = "elemwise" in self.tolerance.check_error_stat
         return {
             **self.metric_values(),
@@ -578,8 +568,8 @@ class OutputCompareResult(CompareResult):
 
 def distribution_of(difference: Difference) -> dict[str, Any]:
     """Return ``min``, ``max``, ``mean``, ``std``, ``median``, ``p90``, ``p95`` and ``p99`` of the
-    absolute error, how many errors are ``nan``, and their ``histogram``: ``bin_edges``, of which
-    there is one more than there are ``counts``.
+    absolute error, the number of ``nan`` errors, and a ``histogram`` with ``counts`` and
+    ``bin_edges``.
 
     Statistics are those of the errors that are not NaN; of empty outputs all are 0.
     """

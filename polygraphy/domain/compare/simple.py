@@ -95,7 +95,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             self.quantile_for(name)
 
     def tolerance_for(self, name: str, rounding: Rounding | None = None) -> Tolerance:
-        """Return what the output `name` is held to.
+        """Return the tolerance of the output `name`.
 
         Args:
             name: the output.
@@ -123,8 +123,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         return AUTO in self._tolerances_of(name)
 
     def _tolerances_of(self, name: str) -> tuple[float | str | None, float | str | None]:
-        """Return the absolute and the relative tolerance that are given; one that is ``"auto"``
-        stands for both where the other is not.
+        """Return the absolute and the relative tolerance as configured; a single ``"auto"`` applies
+        to both if the other is unset.
         """
         atol, rtol = value_for(self.atol, name, None), value_for(self.rtol, name, None)
         if AUTO in (atol, rtol):
@@ -132,22 +132,22 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         return atol, rtol
 
     def thresholds_for(self, output_name: str) -> Tolerance:
-        """Return what the output is held to."""
+        """Return the tolerance of the output."""
         return self.tolerance_for(output_name)
 
     def quantile_for(self, name: str) -> float:
-        """Return which quantile of the output `name` may be checked, from 0 to 1."""
+        """Return the quantile to check for the output `name`, from 0 to 1."""
         quantile = float(value_for(self.error_quantile, name, DEFAULT_ERROR_QUANTILE))
         if not 0 <= quantile <= 1:
             raise UsageError(f"A quantile must be between 0 and 1, not {quantile}.")
         return quantile
 
     def per_output_settings(self) -> tuple[Any, ...]:
-        """Return the tolerances and what is checked."""
+        """Return the tolerances and the checked statistics."""
         return self.rtol, self.atol, self.check_error_stat, self.error_quantile
 
     def check_averages(self) -> None:
-        """Refuse ``elemwise``: its verdict is about single elements, of which there is no mean."""
+        """Raise an error for ``elemwise``, which judges single elements and has no mean."""
         from polygraphy.domain.rounding import Rounding
 
         checked = self.check_error_stat
@@ -160,7 +160,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
             )
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare two arrays of one shape, lazily: each metric is computed when it is read."""
+        """Compare two arrays of equal shape; each metric is computed on first access."""
         from polygraphy.domain.compare.simple_arrays import compare_arrays
 
         return compare_arrays(self, value, reference, setting)

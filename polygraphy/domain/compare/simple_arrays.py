@@ -88,9 +88,8 @@ class Pictures:
         return heat_maps or self.error_plots is not None or self.show_error_plots
 
     def draw(self, name: str, value: Array, reference: Array, limits: tuple[float, float]) -> None:
-        """Draw two outputs of one shape, held to an absolute and a relative tolerance; an output
-        that was drawn before, in an earlier iteration, is numbered. Text and empty outputs have no
-        picture.
+        """Save a plot of two outputs of equal shape with their tolerances. Later iterations are
+        numbered; strings and empty outputs are skipped.
         """
         if not self.are_wanted or not value.size:
             return
@@ -116,7 +115,8 @@ class Pictures:
 def with_inherited(
     sides: tuple[Side, Side], rounding: Rounding, precision: Precision | None, largest: float | None
 ) -> Rounding | None:
-    """Return what rounding and differences of the inputs explain together; None where they do not.
+    """Return the combined limit of rounding and propagated input differences; None if they do not
+    explain the difference.
 
     Args:
         sides: an output and its reference.
@@ -152,7 +152,9 @@ def with_inherited(
 
 
 def _explains(made: Recomputed, arrays: list[Array], rounding: Rounding) -> bool:
-    """Return whether rounding explains what two backends add to a difference of their inputs."""
+    """Return whether rounding explains the error that two backends add to a difference of their
+    inputs.
+    """
     wide = [np.asarray(array, np.float64) for array in arrays]
     again = [np.asarray(value, np.float64) for value in made.values]
     with np.errstate(all="ignore"):
@@ -170,7 +172,7 @@ def _explains(made: Recomputed, arrays: list[Array], rounding: Rounding) -> bool
 def compare_arrays(
     function: SimpleCompareFunc, value: Side, reference: Side, setting: str
 ) -> CompareResult:
-    """Compare two arrays of one shape, lazily: each metric is computed when it is read.
+    """Compare two arrays of equal shape; each metric is computed on first access.
 
     Args:
         function: says what is tolerated.
@@ -232,8 +234,8 @@ def judge_worst_part(
     rounding: Rounding,
     held_to: Callable[..., OutputCompareResult],
 ) -> OutputCompareResult:
-    """Return a verdict about the part of an output that is worst, if one is off by more than
-    rounding explains there; the one about all of it if none is.
+    """Return the result for the part of an output that exceeds its rounding limit most; for the
+    whole output if no part does.
 
     Args:
         result: the verdict about all of it.
@@ -263,9 +265,8 @@ def _judge_reordered(
     precision: Precision | None,
     held_to: Callable[..., OutputCompareResult],
 ) -> OutputCompareResult | None:
-    """Return a verdict that holds where rounding decides between what is nearly equal: rows in the
-    order of a score may have changed places, and in a coarse type a few whole numbers are others.
-    None where it does not explain the difference.
+    """Return a passing result if rounding explains swapped rows of nearly equal scores or, in a
+    coarse type, a few different integers; else None.
     """
     value, reference = (side.array for side in sides)
     is_half = precision is not None and precision.name in HALF
@@ -280,7 +281,7 @@ def _judge_reordered(
 
 
 def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
-    """Return what is explained by rounding that adds up along the model, where it is at hand."""
+    """Return the rounding limit including accumulated rounding, if the model is available."""
     for side in sides:
         own = coarsest_between((side.array, side.array), (side.computed_in, side.computed_in))
         if own is None or own.name != rounding.dtype:
@@ -304,8 +305,8 @@ def _rounding_between(
     threads: int,
     arrays: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
 ) -> Rounding | None:
-    """Return what rounding explains of the difference of two outputs, of which the facts about
-    their models and their names are given.
+    """Return the rounding limit of the difference of two outputs, from facts about their models;
+    None if it does not explain it.
     """
     first, second = (compute_dtype(facts, name) for facts, name in sides)
     by_nature = any(is_bounded(facts, name) for facts, name in sides)

@@ -17,8 +17,8 @@ _MOST_INPUTS = 4
 
 
 def longer(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
-    """Yield inputs with other lengths than 1 for some of their dynamic dimensions, short ones
-    first; nothing where all shapes are known.
+    """Yield inputs with dynamic dimensions longer than 1, the shortest first; none if all shapes
+    are static.
     """
     for length in _LENGTHS:
         for chosen in _choices(inputs):
@@ -28,8 +28,8 @@ def longer(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
 
 
 def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
-    """Yield which dimensions of inputs may be longer than 1, by name and axis: all but batches,
-    those of one input alone where there are several, and all.
+    """Yield sets of input dimensions (name, axis) that may be longer than 1: all except batches,
+    those of one input, and all.
     """
     dynamic = [
         (name, axis, dim)
@@ -54,8 +54,8 @@ def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
 def _with_length(
     inputs: TensorMetadata, length: int, chosen: Collection[tuple[str, int]]
 ) -> TensorMetadata | None:
-    """Return the inputs with numbers for dynamic dimensions: the length for the chosen ones, 1 for
-    the others. None where none is chosen, or the inputs would be too large.
+    """Return the inputs with the length for chosen dimensions and 1 for other dynamic ones; None if
+    none is chosen or the inputs get too large.
     """
     made, elements = TensorMetadata(), 0
     for name, meta in inputs.items():

@@ -12,8 +12,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import (
     ResultStore,
@@ -29,6 +27,7 @@ from polygraphy.domain.errors import (
     UsageError,
     close_matches,
 )
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
@@ -97,7 +96,7 @@ _MAX_RANK_TO_PERMUTE = 6
 
 
 def own_copy(data: Any) -> Any:
-    """Return the same elements in memory that nothing else writes to.
+    """Return a private copy of the data.
 
     Arrays and tensors stay what they are, but for views of memory, on the host or a device, which
     become NumPy arrays. A number, which may be the address of device memory, is as it is, and so is
@@ -199,7 +198,7 @@ def _dtype_of(array: Any) -> Any:
 def fit_feed(
     feed_dict: Mapping[str, Any], metadata: TensorMetadata
 ) -> tuple[dict[str, Any], list[str]]:
-    """Fit data that were made for another model, or by hand, to what this one asks for.
+    """Return data adapted to the inputs of a model, and notes about the changes.
 
     Names are matched as outputs are paired; entries that no input asks for are dropped. Data types
     are cast when every value survives the range, shapes are transposed or reshaped when the number
@@ -286,8 +285,8 @@ def _wrong_shape(name: str, array: Any, shape: Shape | None) -> InputError:
 
 
 def in_shape(array: Any, shape: Shape) -> Any:
-    """Return an array in another shape, with its dimensions in another order where that makes it,
-    else reshaped; the array itself where it fits, None where it cannot.
+    """Return an array transposed, or else reshaped, to a shape; unchanged if it fits, None if it
+    cannot.
     """
     if fits(array.shape, shape):
         return array
@@ -318,7 +317,7 @@ def _try_reshape(array: Any, shape: Sequence[Any]) -> Any:
 
 
 def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str, Any]:
-    """Return one array per input of a model.
+    """Return one array for each model input.
 
     Names are matched as outputs are paired. One dimension of a shape may be open: it follows from
     the number of bytes.
@@ -383,9 +382,7 @@ ONLY_FIRST = (
 
 
 def notes_of(loader: object) -> Sequence[str]:
-    """Return the notes of a data loader: what it assumed so far, in words. None of one that takes
-    none.
-    """
+    """Return the notes of a data loader about its assumptions; empty if it takes none."""
     notes: Sequence[str] = getattr(loader, "notes", None) or ()
     return notes
 
@@ -453,8 +450,8 @@ class StreamingDataLoader:
             yield from resolve(ResultStore).iterate(path, dict)
 
     def _pictures(self, path: str | Path) -> Iterator[dict[str, Any]]:
-        """Yield a feed dictionary per picture; InputError, which names the file, where the model
-        takes no such pictures.
+        """Yield a feed dictionary for each image; InputError with the file name if the model cannot
+        accept it.
         """
         inputs = TensorMetadata() if self.input_metadata is None else self.input_metadata
         shapes = [shape for _, shape in inputs.values()]
@@ -495,8 +492,8 @@ class StreamingDataLoader:
 
 
 def has_more(data_loader: Any, rest: Iterator[Any]) -> bool:
-    """Return whether a data loader has more than the first iteration, as far as that is known
-    without asking others for data that may overwrite the first.
+    """Return whether a data loader has a second iteration, unless finding out could overwrite the
+    first.
 
     Args:
         data_loader: any data loader.
@@ -514,8 +511,8 @@ def has_more(data_loader: Any, rest: Iterator[Any]) -> bool:
 
 
 def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[], Facts]) -> None:
-    """Pass what a model asks for to a loader that wants to know: one with `input_metadata`, with
-    `model_facts`, or with both. Others stay as they are.
+    """Pass the model's inputs to loaders that accept `input_metadata` or `model_facts`; others are
+    left unchanged.
 
     Args:
         data_loader: the loader.

@@ -59,7 +59,7 @@ class Preprocess:
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Preprocess:
-        """Make it of settings by name.
+        """Return the preprocessing for settings by name.
 
         Raises:
             UsageError: one does not exist, or has a value that it cannot have.
@@ -73,13 +73,13 @@ class Preprocess:
         return Preprocess(**settings)
 
     def channels_in(self, shape: Sequence[Any] | None) -> Any:
-        """Return how many channels an input of a shape takes; None where that is not known."""
+        """Return the number of channels of an input shape; None if unknown."""
         if shape is None or len(shape) not in (3, 4):
             return None
         return shape[-3 if self.layout.endswith("chw") else -1]
 
     def advice(self, shape: Sequence[Any]) -> str:
-        """Return what makes pictures fit an input of a shape, in a sentence."""
+        """Return a sentence of advice on how to fit images to an input shape."""
         channels_first = len(shape) in (3, 4) and shape[-3] in (1, 3, 4)
         if channels_first and not self.layout.endswith("chw"):
             return f"Its channels come first: --preprocess layout={'nchw'[-len(shape):]}."
@@ -89,7 +89,7 @@ class Preprocess:
         return f"Resize all of them: --preprocess resize={width}x{height}."
 
     def __call__(self, array: Array, where: str) -> Array:
-        """Return a picture as the model takes it.
+        """Return an image as the model accepts it.
 
         Args:
             array: height, width and channels.

@@ -48,7 +48,7 @@ def sample(
     *,
     whole: bool = False,
 ) -> Array:
-    """Draw the data of one input, uniformly from `low` to `high`, both inclusive.
+    """Return random data for one input, uniform from `low` to `high`, both inclusive.
 
     Args:
         generator: where the numbers come from.
@@ -131,9 +131,7 @@ def _floats(
     high: float,
     dtype: np.dtype[Any],
 ) -> Array:
-    """Draw numbers block by block, so that those of eight bytes, in which they are drawn, stay in
-    the cache.
-    """
+    """Return random numbers, drawn in blocks so that the float64 values stay in the cache."""
     drawn = np.empty(math.prod(shape), dtype)
     for start in range(0, drawn.size, _BLOCK):
         block = drawn[start : start + _BLOCK]
@@ -224,7 +222,7 @@ class DataLoader:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether shapes, or data types, of inputs were given."""
+        """Return whether shapes or data types of inputs are set."""
         return any(self._turns)
 
     def __len__(self) -> int:
@@ -247,7 +245,7 @@ class DataLoader:
         return self._feed(index, np.random.RandomState(0))
 
     def _feed(self, index: int, generator: np.random.RandomState) -> dict[str, Any]:
-        """Generate the feed dictionary of one iteration with a generator that is seeded for it."""
+        """Return the feed dictionary of one iteration, from a generator seeded for it."""
         turn = self._turns[index % len(self._turns)]
         model = turn if self.input_metadata is None else self.input_metadata
         given = _expand(turn, list(model))
@@ -266,8 +264,8 @@ class DataLoader:
     def _range(
         self, name: str, dtype: DataTypeEntry, ranges: PerOutput[ValRange]
     ) -> tuple[ValRange, bool]:
-        """Return the smallest and the largest value of an input, and whether all between are whole
-        numbers: those given, else those that the model allows, where that is known.
+        """Return the value range of an input (set, else from the model), and whether all values are
+        integers.
         """
         given = value_for(ranges, name, None) if self._is_range_given else None
         hint = self.model_facts.input_hints.get(name) if self.model_facts else None
@@ -288,7 +286,7 @@ class DataLoader:
         return (low, high), True
 
     def drawing_from(self, seed: int, val_range: PerOutput[ValRange] | None) -> DataLoader:
-        """Return a loader of data of the same shapes and data types.
+        """Return a loader with the same shapes and types but a different seed and range.
 
         Args:
             seed: its seed.
@@ -303,11 +301,11 @@ class DataLoader:
 
     @property
     def user_input_metadata(self) -> TensorMetadata:
-        """What was given to be used instead of the model's metadata, in the first iteration."""
+        """Return the metadata that replaces the model's in the first iteration."""
         return self._turns[0]
 
     def _named_ranges(self, names: Sequence[str]) -> PerOutput[ValRange]:
-        """Return the ranges by the names that the inputs have in the model."""
+        """Return the ranges by the model's input names."""
         if not isinstance(self.val_range, Mapping):
             return self.val_range
         return {
@@ -315,12 +313,12 @@ class DataLoader:
             for name, bounds in self.val_range.items()
         }
 
-    def _merge_metadata(self, model: TensorMetadata, given: TensorMetadata) -> TensorMetadata:
-        """Combine what the model asks for with what the user gave; every shape in it is static."""
+    def _merge_metadata(self, model: TensorMetadata, overrides: TensorMetadata) -> TensorMetadata:
+        """Return the model's metadata overridden by the user's; every shape is static."""
         merged = TensorMetadata()
-        lengths = _lengths(model, given)
+        lengths = _lengths(model, overrides)
         for name, (dtype, shape) in model.items():
-            user_dtype, user_shape = given.get(name, MetadataTuple(None, None))
+            user_dtype, user_shape = overrides.get(name, MetadataTuple(None, None))
             wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
             asked = self._with_known_lengths(name, shape, lengths) if user_shape is None else shape
             merged.add(
@@ -331,9 +329,7 @@ class DataLoader:
     def _with_known_lengths(
         self, name: str, shape: Shape | None, lengths: Mapping[str, int]
     ) -> Shape | None:
-        """Return the shape of an input with numbers for dimensions that are as long as those of an
-        input whose shape was given.
-        """
+        """Return an input shape with numbers for dimensions whose length another input defines."""
         if shape is None or lengths.keys().isdisjoint(shape):
             return shape
         if isinstance(shape, BoundedShape) and (shape.min or shape.max):
@@ -381,7 +377,7 @@ class DataLoader:
         return static
 
     def _is_shape_value(self, name: str, given: Sequence[int]) -> bool:
-        """Return whether a given "shape" can only be meant as the value of a shape tensor."""
+        """Return whether a given "shape" must be the value of a shape tensor."""
         meta = (self.input_metadata or self._turns[0]).get(name)
         if meta is None or meta.shape is None:
             return False
@@ -389,12 +385,12 @@ class DataLoader:
         return dtype is not None and dtype.is_integral and list(meta.shape) == [len(given)]
 
     def _shape_values(
-        self, name: str, meta: MetadataTuple, given: TensorMetadata
+        self, name: str, meta: MetadataTuple, overrides: TensorMetadata
     ) -> np.ndarray[Any, Any] | None:
-        """Return the value of a shape tensor, if the "shape" given for this input can only be meant
-        as that.
+        """Return the value of a shape tensor, if the "shape" given for this input must be its
+        value; else None.
         """
-        shape = given[name].shape if name in given else None
+        shape = overrides[name].shape if name in overrides else None
         if shape is None or fits(override_dynamic_shape(shape), meta.shape):
             return None
         self._note(
@@ -414,12 +410,12 @@ class DataLoader:
         )
 
 
-def _lengths(model: TensorMetadata, given: TensorMetadata) -> dict[str, int]:
-    """Return how long named dimensions are of inputs whose shapes were given; one that has several
-    lengths, or no proper name, is left out.
+def _lengths(model: TensorMetadata, overrides: TensorMetadata) -> dict[str, int]:
+    """Return the lengths of named dimensions in given shapes; ambiguous or unnamed ones are
+    skipped.
     """
     found: dict[str, set[int]] = {}
-    for name, meta in given.items():
+    for name, meta in overrides.items():
         stated = model[name].shape if name in model else None
         if stated is None or meta.shape is None or is_shape_dynamic(meta.shape):
             continue
@@ -432,7 +428,7 @@ def _lengths(model: TensorMetadata, given: TensorMetadata) -> dict[str, int]:
 
 
 def _tensors_of(library: str | None) -> Tensors | None:
-    """Return what makes tensors of a library; None for NumPy's own arrays."""
+    """Return the tensor factory of a library; None for NumPy."""
     if library in (None, "numpy"):
         return None
     try:
@@ -448,7 +444,7 @@ def _tensors_of(library: str | None) -> Tensors | None:
 def _metadata_by_turn(
     given: TensorMetadata | Sequence[TensorMetadata] | None,
 ) -> list[TensorMetadata]:
-    """Return the metadata of each turn; there is at least one turn."""
+    """Return the metadata for each turn; at least one."""
     if given is None or isinstance(given, TensorMetadata):
         return [TensorMetadata(given or {})]
     if not given:
@@ -464,7 +460,7 @@ def _describe_input(metadata: TensorMetadata | None, name: str) -> str:
 
 
 def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
-    """Say in a line that dynamic dimensions became 1."""
+    """Return a line about dynamic dimensions that became 1."""
     dims = dict.fromkeys(repr(dim) for dim in shape if isinstance(dim, str) and dim)
     which = join_words(list(dims)) if dims else "a dimension"
     chosen = typed_shape(static)
@@ -475,7 +471,7 @@ def _shape_chosen(name: str, shape: Shape, static: Sequence[int]) -> str:
 
 
 def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:
-    """Return all ranges that are given, each a pair of numbers in ascending order."""
+    """Return all given ranges as ascending pairs."""
     ranges = list(val_range.values()) if isinstance(val_range, Mapping) else [val_range]
     for pair in ranges:
         if not isinstance(pair, Sequence) or len(pair) != 2 or not pair[0] <= pair[1]:

@@ -25,33 +25,33 @@ _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
 
 def borrowed_variants(
-    side: Side, index: int, others: Side, place: Sequence[int]
+    graph: Side, index: int, donor: Side, donor_nodes: Sequence[int]
 ) -> Iterator[Variant]:
-    """Yield what a node may have been.
+    """Yield variants of a node in which a weight or attribute is copied from another graph.
 
     Args:
-        side: the model.
+        graph: the model.
         index: the position of the node.
-        others: the model that is right.
-        place: the nodes that it has instead of that and of others.
+        donor: the model that is right.
+        donor_nodes: the nodes that it has instead of that and of others.
     """
-    node = side.nodes[index]
-    twins = [others.nodes[one] for one in place]
+    node = graph.nodes[index]
+    twins = [donor.nodes[one] for one in donor_nodes]
     yield from _attributes(node, [one for one in twins if one.op.replace("Fused", "") == node.op])
     weights = {
-        name: np.asarray(others.weights[name].values)
+        name: np.asarray(donor.weights[name].values)
         for one in twins
         for name in one.inputs
-        if name in others.weights and others.weights[name].values is not None
+        if name in donor.weights and donor.weights[name].values is not None
     }
-    yield from _weights(side, index, list(weights.values()))
+    yield from _weights(graph, index, list(weights.values()))
     if node.op in _BIASED and len(node.inputs) == 2:
         for array in weights.values():
             if array.ndim == 1 and is_float(array):
                 held = evolve(node, inputs=(*node.inputs, "bias"))
                 yield Variant("structure", changes.lost_bias(node.op), held, {"bias": array})
     numbers = [np.asarray(one.value) for n in twins for one in n.attributes if one.kind == "float"]
-    yield from _numbers(side, index, numbers)
+    yield from _numbers(graph, index, numbers)
 
 
 def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
@@ -112,7 +112,7 @@ def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
 
 
 def scalar_weights(side: Side, index: int) -> list[str]:
-    """Return the weights of one floating-point number that a node reads."""
+    """Return the names of the scalar floating-point weights that a node reads."""
     weights = {
         name: side.weights[name] for name in side.nodes[index].inputs if name in side.weights
     }
@@ -155,12 +155,14 @@ _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
 
-def is_close(one: Any, other: Any, share: float = ALIKE) -> bool:
-    """Return whether two arrays hold the same numbers in the same order, but for rounding."""
-    if np.size(one) != np.size(other) or is_float(one) != is_float(other):
+def is_close(array: Any, reference: Any, share: float = ALIKE) -> bool:
+    """Return whether two arrays are equal in order and value, up to a relative RMS difference of
+    `share`.
+    """
+    if np.size(array) != np.size(reference) or is_float(array) != is_float(reference):
         return False
-    first, second = np.reshape(one, -1), np.reshape(other, -1)
-    if not is_float(other):
+    first, second = np.reshape(array, -1), np.reshape(reference, -1)
+    if not is_float(reference):
         return bool(np.array_equal(first, second))
     first, second = first.astype(np.float64), second.astype(np.float64)
     held = np.abs(second[np.isfinite(second) & (second != 0)])
@@ -169,9 +171,7 @@ def is_close(one: Any, other: Any, share: float = ALIKE) -> bool:
 
 
 def is_informative(array: Any) -> bool:
-    """Return whether an array is like no other by chance: numbers that are not all about the same,
-    as the variances behind a normalization are.
-    """
+    """Return whether an array has enough distinct values that an accidental match is unlikely."""
     if not is_float(array) or array.size < 2:
         return False
     held = array[np.isfinite(array)].astype(np.float64)
@@ -197,8 +197,8 @@ class SameTensors:
     def of(
         self, name: str, array: Any, taken: Collection[str], is_moved: bool = False
     ) -> str | None:
-        """Return the name of the tensor that holds the same as one: of the same name if possible,
-        else of the same shape.
+        """Return the tensor that holds the same values as `array`: by the same name if possible,
+        else by shape.
 
         Args:
             name: what it is called.
@@ -259,13 +259,13 @@ class Borders:
         self._makers = producers(nodes)
 
     def after(
-        self, made: Mapping[str, Any], same: Mapping[str, str], refused: Collection[str] = ()
+        self, computed: Mapping[str, Any], same: Mapping[str, str], refused: Collection[str] = ()
     ) -> list[Border]:
-        """Return what is made first of tensors that are the same in both, is not, and has the name
-        of a tensor of the reference.
+        """Return the first computed tensors that differ from the reference tensor of the same name
+        although all tensors before them match.
 
         Args:
-            made: by tensor of the model, what it holds.
+            computed: by tensor of the model, what it holds.
             same: tensors of the model, and those of the reference that hold the same.
             refused: tensors that are something else in the reference.
         """
@@ -283,7 +283,7 @@ class Borders:
             for name in node.makes:
                 if name in same or index in right:
                     continue
-                if is_beyond or not is_float(made.get(name)):
+                if is_beyond or not is_float(computed.get(name)):
                     beyond.update({name} if is_beyond else ())
                 elif name in left:
                     region = tuple(region_before(self._nodes, name, same.keys()))
@@ -292,8 +292,8 @@ class Borders:
         return found
 
     def makers_of(self, tensors: Collection[str]) -> set[int]:
-        """Return the nodes that tensors are computed by, all that come before them included; but
-        not those that make another as well which the reference has, too, and which is not of them.
+        """Return the nodes that compute the tensors, and all nodes before them, except nodes with
+        another output that also exists in the reference.
         """
         # Equal integers and booleans do not show that what they were computed from is equal.
         waiting = [

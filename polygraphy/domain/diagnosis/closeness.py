@@ -27,7 +27,7 @@ def is_broken(value: Any) -> bool:
 
 
 def are_equal(values: Sequence[Values], expected: Sequence[Values]) -> bool:
-    """Return whether all outputs are what they should be, to the last bit."""
+    """Return whether all outputs equal the expected ones bit for bit."""
     return all(
         np.array_equal(in_a_row(own[name]), in_a_row(right[name]), equal_nan=is_float(right[name]))
         for own, right in zip(values, expected)
@@ -46,26 +46,28 @@ def introduces_nan(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bo
     )
 
 
-def is_partly_equal(one: Any, other: Any) -> bool:
-    """Return whether many elements are the same, or one array is no numbers any more."""
-    first, second = (np.asarray(array, np.float64) for array in (one, other))
+def is_partly_equal(array: Any, reference: Any) -> bool:
+    """Return whether many elements of two arrays are equal, or one array has become NaN or
+    infinity.
+    """
+    first, second = (np.asarray(array, np.float64) for array in (array, reference))
     if first.shape != second.shape:
         return False
     same = np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-6))
     return bool(same > 0.05 or not np.isfinite(first).all() or not np.isfinite(second).all())
 
 
-def correlation(one: Any, other: Any) -> float:
-    """Return the correlation of two arrays; 0 where there is none."""
-    first, second = (np.asarray(array, np.float64).reshape(-1) for array in (one, other))
+def correlation(array: Any, reference: Any) -> float:
+    """Return the correlation of two arrays; 0 if it is undefined."""
+    first, second = (np.asarray(array, np.float64).reshape(-1) for array in (array, reference))
     if not first.std() or not second.std():
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
 
 
 def pair_saved_outputs(outputs: Values, saved: Values) -> dict[str, str]:
-    """Return the output that each saved array is of, where they were saved by other names: alike
-    ones, or in the same order, and of the same shapes. Nothing where that is not so of all.
+    """Return a map from each saved array to the matching output, by similar values, or by order and
+    shape; empty unless all are matched.
     """
     pairs = pair_outputs(saved, outputs)
     names = {one.name0: one.name1 for one in pairs if one.name0 and one.name1}
@@ -74,8 +76,8 @@ def pair_saved_outputs(outputs: Values, saved: Values) -> dict[str, str]:
 
 
 def replace_lost_numbers(saved: Values, outputs: Values) -> tuple[dict[str, Any], str]:
-    """Return saved results in which what is no number is as the model has it, if that is one there,
-    and say how much of them that is.
+    """Return saved results whose NaN or infinity is replaced by finite values of the model, and a
+    note with the share replaced.
     """
     made, said = dict(saved), []
     for name, own in outputs.items():
@@ -90,8 +92,8 @@ def replace_lost_numbers(saved: Values, outputs: Values) -> tuple[dict[str, Any]
 
 
 def constant_outputs(saved: Sequence[Values], names: Collection[str]) -> list[str]:
-    """Return which results are one and the same number everywhere, or empty: they are right
-    whatever the nodes before them compute. A single number is none of them.
+    """Return the names of results that are constant or empty, so that a match proves nothing;
+    single numbers do not count.
     """
     return [
         name
@@ -101,7 +103,7 @@ def constant_outputs(saved: Sequence[Values], names: Collection[str]) -> list[st
 
 
 def describe_constant_outputs(names: Sequence[str]) -> str:
-    """Say which outputs are one number everywhere, whatever the nodes before them compute."""
+    """Return a sentence that lists outputs with constant values."""
     return reasons.constant_outputs(names)
 
 

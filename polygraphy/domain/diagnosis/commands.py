@@ -65,8 +65,8 @@ def diagnose_command(path: str, backends: Iterable[Backend], *options: Options) 
 def _backend_options(
     command: str, row: str, backends: Iterable[tuple[str, str, Options]]
 ) -> list[Options]:
-    """Return the options that choose backends. If one has a name, all do: an option outside the
-    quotes would apply to each runner of its backend.
+    """Return the options that choose backends. If one backend has a name, all get a quoted row,
+    because an option outside the quotes would apply to every runner of its backend.
     """
     backends = list(backends)
     if all(name == backend for name, backend, _ in backends):
@@ -77,15 +77,17 @@ def _backend_options(
 
 
 def report_command(path: str, backends: Iterable[Backend], data: Options) -> str:
-    """Return the command that saves what a backend computes incorrectly, or refuses, and the text
-    of a bug report: nothing else is known to help.
+    """Return the command that saves a reproducer of the incorrect or refused node and the text of a
+    bug report.
     """
     files = {"save_culprit": output_path(path, "_culprit"), "issue": output_path(path, "_issue.md")}
     return diagnose_command(path, backends, data, files)
 
 
 def sanitize_command(path: str, options: Options) -> str:
-    """Return the command that infers the types of a model again, and more as options say."""
+    """Return the `sanitize` command that infers the types of a model again, with additional
+    options.
+    """
     output = {"output": fixed_path(path)}
     return command_line("surgeon sanitize", {"model_file": path}, options, output)
 
@@ -117,8 +119,8 @@ def copy_command(path: str, reference: str, nodes: Iterable[str]) -> str:
 
 
 def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
-    """Return the commands, one after another, that replace nodes of a model by what they were;
-    empty if no command can, as for weights with different elements.
+    """Return the commands, in order, that restore changed nodes of a model; empty if no command
+    can.
     """
     known = {"", *(one.name for one in side.graph.inputs), *side.weights, *side.producer}
     lines, before = [], path
@@ -139,18 +141,22 @@ def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
 
 
 def output_path(path: str, ending: str) -> str:
-    """Return where a file that a model becomes is saved: in the current folder."""
+    """Return a path in the current folder for a file derived from a model, with an ending added to
+    its name.
+    """
     name = f"{PurePath(path).stem}{ending}"
     return f"./{name}" if name.startswith("-") else name
 
 
 def fixed_path(path: str, number: int = 1) -> str:
-    """Return where a model without its fault is saved."""
+    """Return the path of the numbered copy of a model without its fault."""
     return output_path(path, f"_fixed{number if number > 1 else ''}.onnx")
 
 
 def _put_dashes_last(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names, each once; a command line can only have those with a dash at the end."""
+    """Return unique names, with those that start with a dash at the end, where a command line can
+    take them.
+    """
     return tuple(sorted(dict.fromkeys(names), key=lambda name: name.startswith("-")))
 
 

@@ -40,8 +40,8 @@ class Candidate:
 
 
 def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
-    """Yield pairs of tensors that may correspond, the first tensors of the model first, and for
-    each the likeliest counterparts: of similar values, computed from the same by the same operator.
+    """Yield pairs of tensors that may correspond, in model order, the likeliest counterpart first:
+    similar values, computed from equal inputs by the same operator.
     """
     nodes, values, same, right = model
     others, theirs, taken, classes = reference
@@ -106,9 +106,9 @@ def _penalty(node: GraphNode, value: Any, other: GraphNode, twin: Any) -> float:
     )
 
 
-def _distance(one: Any, other: Any) -> float:
-    """Return how far two arrays are apart: 0 if they are equal, and at most 1."""
-    first, second = (np.asarray(each, np.float64).reshape(-1) for each in (one, other))
+def _distance(array: Any, reference: Any) -> float:
+    """Return the distance of two arrays: 0 if they are equal, at most 1."""
+    first, second = (np.asarray(each, np.float64).reshape(-1) for each in (array, reference))
     with np.errstate(all="ignore"):
         size = float(np.linalg.norm(first) + np.linalg.norm(second))
         apart = float(np.linalg.norm(first - second))

@@ -150,7 +150,7 @@ class DiagnosisResult:
         return self.verdict == AGREE
 
     def _repr_html_(self) -> str:
-        """Return who is to blame as notebooks show it."""
+        """Return the culprits as HTML for notebooks."""
         return diagnosis_html(self)
 
     def facts(self) -> list[dict[str, Any]]:
@@ -178,8 +178,8 @@ class DiagnosisResult:
 
 
 def merge_same_nodes(culprits: Sequence[Culprit]) -> list[Culprit]:
-    """Return culprits in their order; those of the same nodes, party and cause, such as the weight
-    and the bias of a node, are one with the facts of all.
+    """Return culprits in order, merged if node, party and cause are the same, with the facts of
+    all.
     """
     merged: dict[tuple[object, ...], Culprit] = {}
     for each in culprits:
@@ -195,7 +195,9 @@ def merge_same_nodes(culprits: Sequence[Culprit]) -> list[Culprit]:
 
 
 def with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
-    """Return where numbers stop being numbers, with what differs from the reference as evidence."""
+    """Return the culprit at which NaN or infinity appears, with differences from the reference as
+    evidence.
+    """
     facts = [each for one in culprits for each in one.facts]
     remedy = culprits[0].remedy if culprits else broken.remedy
     return evolve(broken, facts=[*broken.facts, *facts], remedy=remedy)

@@ -32,14 +32,14 @@ class Evidence:
     left_out: list[str] = Factory(list)
 
     def compared(self, what: str, left_out: Sequence[str] = ()) -> None:
-        """Note with what outputs were compared, and what was not."""
+        """Record the oracle of a comparison and the outputs that it left out."""
         self.against.append(what)
         self.left_out += [said for said in left_out if said not in self.left_out]
 
     def allowed(
         self, result: DiagnosisResult, alone: str = "", unexplained: str = ""
     ) -> DiagnosisResult:
-        """Return what may be said: a result that blames nobody holds only where everything was
+        """Return the result, or "inconclusive" if it finds no fault but not everything was
         compared.
 
         Args:

@@ -43,7 +43,9 @@ class Print:
     tells: bool
 
     def distance(self, other: Print) -> float:
-        """Return how far apart two tensors are, relative to their size; infinity for others."""
+        """Return the distance of two tensors relative to their size; infinity if they are not
+        comparable.
+        """
         if self.shape != other.shape or self.kind != other.kind:
             return np.inf
         apart = np.abs(self.sample - other.sample)
@@ -53,7 +55,7 @@ class Print:
 
 
 def print_of(value: Any) -> Print | None:
-    """Return what is kept of a tensor; None of what is no array of numbers."""
+    """Return the fingerprint of a tensor; None if the value is not a numeric array."""
     if not isinstance(value, np.ndarray) or not (is_float(value) or value.dtype.kind in "iub"):
         return None
     flat = value.reshape(-1)
@@ -67,68 +69,67 @@ def print_of(value: Any) -> Print | None:
 
 
 def same_tensors(
-    mine: Mapping[str, Print],
-    theirs: Mapping[str, Print],
-    named: Mapping[str, str],
-    known: Mapping[str, str],
+    prints: Mapping[str, Print],
+    program_prints: Mapping[str, Print],
+    recorded_names: Mapping[str, str],
+    known_pairs: Mapping[str, str],
     graphs: tuple[Sequence[GraphNode], Sequence[GraphNode]] = ((), ()),
 ) -> dict[str, str]:
-    """Return by tensor of a model the tensor of its program with the same value: the one that the
-    exporter recorded, else the only one, the clearly nearest, the one among the same tensors, or
-    the next in order.
+    """Return, by model tensor, the program tensor with the same value: the one recorded by the
+    exporter, else the only one, the nearest, or the next in order.
 
     Args:
-        mine: the tensors of the model, in order.
-        theirs: those of the program, in order.
-        named: by tensor of the model, what the exporter recorded.
-        known: what is known already.
+        prints: the tensors of the model, in order.
+        program_prints: those of the program, in order.
+        recorded_names: by tensor of the model, what the exporter recorded.
+        known_pairs: what is known already.
         graphs: the nodes of both, which distinguish tensors of one value.
     """
     alike: dict[tuple[Any, str], list[str]] = {}
-    for name, each in theirs.items():
+    for name, each in program_prints.items():
         alike.setdefault((each.shape, each.kind), []).append(name)
     found: dict[str, str] = {}
     several: dict[str, list[str]] = {}
-    for name, own in mine.items():
-        if name in known:
+    for name, own in prints.items():
+        if name in known_pairs:
             continue
         apart = {  # Beyond, no rounding explains it.
             other: distance
             for other in alike.get((own.shape, own.kind), ())
-            if (distance := own.distance(theirs[other])) <= LARGE
+            if (distance := own.distance(program_prints[other])) <= LARGE
         }
-        if not apart or (not own.tells and named.get(name) not in apart):
+        if not apart or (not own.tells and recorded_names.get(name) not in apart):
             continue
         ranked = sorted(apart, key=lambda other: apart[other])
-        if named.get(name) in apart:
-            found[name] = named[name]
+        if recorded_names.get(name) in apart:
+            found[name] = recorded_names[name]
         elif len(ranked) == 1 or apart[ranked[1]] > max(_CLEARER * apart[ranked[0]], 1e-6):
             found[name] = ranked[0]
         else:
             several[name] = [*apart]
-    return _distinguish(mine, theirs, {**known, **found}, several, graphs) | found
+    return _distinguish(prints, program_prints, {**known_pairs, **found}, several, graphs) | found
 
 
 def _distinguish(
-    mine: Mapping[str, Print],
-    theirs: Mapping[str, Print],
+    prints: Mapping[str, Print],
+    program_prints: Mapping[str, Print],
     pairs: dict[str, str],
     several: Mapping[str, Sequence[str]],
     graphs: tuple[Sequence[GraphNode], Sequence[GraphNode]],
 ) -> dict[str, str]:
-    """Return which of several tensors of one value others are: the one before and behind which most
-    is the same, else the next in order, as before and after a dropout that does nothing.
+    """Return pairs of tensors with equal values: those whose neighbors match best, else in order,
+    as before and after a dropout that does nothing.
 
     Args:
         pairs: what is known; what is found is added.
         several: by tensor of the model those of the program, in order.
     """
-    order = {name: index for index, name in enumerate(theirs)}
+    order = {name: index for index, name in enumerate(program_prints)}
     links = [*zip(*(_links(nodes) for nodes in graphs))] if several else []
     found: dict[str, str] = {}
     taken = set(pairs.values())
     last = -1
-    for name in mine:
+    for name in prints:
         if name in several:
             later = [other for other in several[name] if order[other] > last]
             best, most = later[:1], 0
@@ -147,7 +148,7 @@ def _distinguish(
 
 
 def _links(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Return by tensor what it is made of, and what is made of it."""
+    """Return two maps by tensor: the tensors it is computed from, and those computed from it."""
     before: dict[str, set[str]] = {}
     behind: dict[str, set[str]] = {}
     for node in nodes:
@@ -159,7 +160,7 @@ def _links(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dict[str, s
 
 
 def _nearest(links: Mapping[str, set[str]], tensor: str, known: Collection[str]) -> set[str]:
-    """Return the tensors of those that are known that are nearest in one direction."""
+    """Return the nearest tensors in `known` along one direction of links."""
     found: set[str] = set()
     seen, pending = {tensor}, [tensor]
     while pending and len(seen) < _AROUND:
@@ -173,8 +174,8 @@ def _nearest(links: Mapping[str, set[str]], tensor: str, known: Collection[str])
 
 
 def without_counterpart(nodes: Sequence[GraphNode], matched: Collection[str]) -> list[str]:
-    """Return the tensors that have no counterpart, and nothing that is made of them has, in order:
-    where a model and its program part, it is before these.
+    """Return, in order, the tensors without a counterpart and without later counterparts: a model
+    and its program diverge before these.
     """
     behind: set[str] = set()
     for node in reversed(nodes):
@@ -188,8 +189,8 @@ def without_counterpart(nodes: Sequence[GraphNode], matched: Collection[str]) ->
 def operations(
     nodes: Sequence[GraphNode], tensor: str, matched: Collection[str]
 ) -> list[GraphNode]:
-    """Return the operations of a program between tensors that have counterparts and one, the last
-    first; what only takes a part of a result, as `getitem`, goes with what makes it.
+    """Return the program operations between a tensor and matched tensors, last first; `getitem` and
+    the like belong to the operation whose result they read.
     """
     makers = producers(nodes)
     found: list[GraphNode] = []
@@ -205,9 +206,7 @@ def operations(
 
 
 def nearest_origin(nodes: Sequence[GraphNode], node: GraphNode) -> str:
-    """Return the line of a program that an operation is from, or else the nearest that is known;
-    empty where none is.
-    """
+    """Return the source line of an operation, or the nearest known line; empty if there is none."""
     if node.origin is not None:
         return node.origin
     at = nodes.index(node)
@@ -216,11 +215,11 @@ def nearest_origin(nodes: Sequence[GraphNode], node: GraphNode) -> str:
     return "" if known is None else titles.near_line(known.origin, known.op)
 
 
-def layout_of(value: Any, right: Any) -> tuple[int, ...] | None:
-    """Return in which order the axes lie of what a tensor should be; None where it holds other
-    numbers, or is the same.
+def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:
+    """Return the axis order in which a value holds the expected numbers; None if the numbers differ
+    or the order is the same.
     """
-    if np.ndim(value) != np.ndim(right) or np.size(value) != np.size(right):
+    if np.ndim(value) != np.ndim(expected) or np.size(value) != np.size(expected):
         return None
     if not 1 < np.ndim(value) <= _RANK:
         return None
@@ -228,21 +227,21 @@ def layout_of(value: Any, right: Any) -> tuple[int, ...] | None:
     for order in permutations(range(np.ndim(value))):
         if order == tuple(range(np.ndim(value))):
             continue
-        turned = print_of(np.ascontiguousarray(np.transpose(right, order)))
+        turned = print_of(np.ascontiguousarray(np.transpose(expected, order)))
         if own is not None and turned is not None and own.distance(turned) <= LARGE and own.tells:
             return order
     return None
 
 
-def same_weight(value: Any, other: Any, reordered: bool = False) -> bool:
-    """Return whether two weights hold the same numbers, whatever the order of their axes.
+def same_weight(value: Any, expected: Any, reordered: bool = False) -> bool:
+    """Return whether two weights hold the same numbers, optionally in any axis order.
 
     Args:
         value: the weight of a model.
-        other: that of its program.
+        expected: that of its program.
         reordered: whether numbers may be in any order, as the gates of an LSTM.
     """
-    first, second = np.asarray(value), np.asarray(other)
+    first, second = np.asarray(value), np.asarray(expected)
     if first.size != second.size:
         return False
     if reordered:
@@ -258,15 +257,15 @@ def same_weight(value: Any, other: Any, reordered: bool = False) -> bool:
     )
 
 
-def arrangements(right: Any, shape: Sequence[int]) -> Iterator[Any]:
-    """Yield what a weight of a program may be in a model where it has a shape: as it is, then with
-    its axes in another order.
+def arrangements(weight: Any, shape: Sequence[int]) -> Iterator[Any]:
+    """Yield forms that a program weight may have in a model with that shape: unchanged, then
+    transposed.
     """
-    right = np.asarray(right)
-    plain, sizes = np.squeeze(right), [size for size in shape if size != 1]
+    weight = np.asarray(weight)
+    plain, sizes = np.squeeze(weight), [size for size in shape if size != 1]
     if plain.ndim > _RANK or sorted(plain.shape) != sorted(sizes):
-        if right.size == np.prod(shape):
-            yield right.reshape(shape)
+        if weight.size == np.prod(shape):
+            yield weight.reshape(shape)
         return
     for order in permutations(range(plain.ndim)):
         turned = np.transpose(plain, order)
@@ -277,9 +276,8 @@ def arrangements(right: Any, shape: Sequence[int]) -> Iterator[Any]:
 def stack_weights(
     weights: Mapping[str, Any], op: str, shape: Sequence[int]
 ) -> Iterator[tuple[list[str], Any]]:
-    """Yield what a recurrent operator may read for the weights of an operation of PyTorch, as far
-    as that has a shape, with their names: gates in another order, both biases and all directions in
-    one.
+    """Yield recurrent weights of a given shape stacked from those of a PyTorch operation, with
+    their names: gates reordered, biases and directions joined.
 
     Args:
         weights: those of the operation, in its order: two or four of each direction of each layer.
@@ -306,18 +304,20 @@ def stack_weights(
                 yield chosen, np.stack(made)
 
 
-def relation(value: Any, right: Any) -> Fact | None:
-    """Return how a weight follows from what it should be; None if that is not seen."""
-    if value.shape != right.shape:
+def relation(value: Any, expected: Any) -> Fact | None:
+    """Return the fact that relates a weight to its expected value, such as a scale or a
+    transposition; None if there is no simple relation.
+    """
+    if value.shape != expected.shape:
         return None
     for order in [*permutations(range(value.ndim))][1:] if 1 < value.ndim <= _RANK else ():
-        turned = np.transpose(right, order)
+        turned = np.transpose(expected, order)
         if turned.shape == value.shape and not deviation(value, turned):
             return evidence.transposed() if value.ndim == 2 else evidence.other_axis_order(order)
     for axis in range(value.ndim):
-        if not deviation(value, np.flip(right, axis)):
+        if not deviation(value, np.flip(expected, axis)):
             return evidence.reversed_axis(axis)
-    factor = float(np.vdot(value, right)) / max(float(np.vdot(right, right)), 1e-30)
-    if factor and not deviation(value, (right * factor).astype(value.dtype)):
+    factor = float(np.vdot(value, expected)) / max(float(np.vdot(expected, expected)), 1e-30)
+    if factor and not deviation(value, (expected * factor).astype(value.dtype)):
         return evidence.scaled(factor)
     return None

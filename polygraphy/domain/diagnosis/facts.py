@@ -49,7 +49,7 @@ class Fact:
 
 
 def fact(write: Callable[P, str]) -> Callable[P, Fact]:
-    """Turn a function that writes a sentence into one that returns the fact behind it."""
+    """Wrap a sentence function so that it returns the fact behind the sentence."""
     kind, parameters = write.__name__, signature(write)
 
     @wraps(write)
@@ -74,7 +74,7 @@ class Statement(str):
 
 
 def statement(write: Callable[P, str]) -> Callable[P, Statement]:
-    """Turn a function that writes a sentence into one that returns it with the fact behind it."""
+    """Wrap a sentence function so that it returns the sentence together with its fact."""
     state_fact = fact(write)
 
     @wraps(write)
@@ -86,12 +86,12 @@ def statement(write: Callable[P, str]) -> Callable[P, Statement]:
 
 
 def constant(kind: str, text: str) -> Statement:
-    """Return a sentence that is always the same, with the fact that it stands for."""
+    """Return a fixed sentence with the fact it stands for."""
     return Statement(text, [Fact(kind, {}, _Constant(text))])
 
 
 def join_statements(*parts: str) -> Statement:
-    """Return some texts as one, with the facts of all of them."""
+    """Return one statement that joins several texts and all their facts."""
     stated = [part for part in parts if part]
     text = " ".join(part.strip() for part in stated)
     return Statement(text, [each for part in stated for each in facts_of(part)])

@@ -48,8 +48,8 @@ class Failure:
 def find_failing_outputs(
     values: Mapping[str, Any], expected: Mapping[str, Any], plain: Mapping[str, Any]
 ) -> tuple[str, dict[str, float | None]] | None:
-    """Return what is wrong with outputs, in words, and how far each may be off, such that this is
-    seen and rounding is not; None where nothing is.
+    """Return a description of the failing outputs and, by output, a tolerance that detects the
+    failure but not rounding; None if no output fails.
 
     Args:
         values: what was computed, by name.
@@ -76,7 +76,9 @@ def find_failing_outputs(
 
 
 def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return how far each output may be off of what computes it somehow: half of its digits."""
+    """Return, by output, a tolerance of half its significant digits; None if it has no finite
+    values.
+    """
     return {
         name: (
             _round(np.sqrt(_rounding_limit(right) * _size(right)))
@@ -87,9 +89,9 @@ def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _rounding_limit(right: Any) -> float:
-    """Return what rounding may do to the largest element."""
-    return max(32 * epsilon_of(right.dtype) * _size(right), 1e-30)
+def _rounding_limit(expected: Any) -> float:
+    """Return the largest error that rounding can cause in the largest element."""
+    return max(32 * epsilon_of(expected.dtype) * _size(expected), 1e-30)
 
 
 def _size(right: Any) -> float:

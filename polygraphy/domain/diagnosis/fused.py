@@ -18,7 +18,8 @@ _WEIGHED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def region(model: Side, tensor: str, kept: Iterable[str]) -> tuple[int, ...]:
-    """Return the nodes that compute a tensor from those that were kept: what one node replaced.
+    """Return the nodes that compute a tensor from tensors that were kept: the nodes that one fused
+    node replaced.
 
     Args:
         model: the graph as it was written.
@@ -38,8 +39,8 @@ def region(model: Side, tensor: str, kept: Iterable[str]) -> tuple[int, ...]:
 
 
 def replaced_nodes(model: Side, fused: Side, index: int) -> tuple[int, ...]:
-    """Return the nodes of a model that a node of its optimised graph stands for; where its output
-    has another name there, those of the nodes that read it.
+    """Return the model nodes that a node of the optimized graph replaces; if its output was renamed
+    there, those that read it.
     """
     kept = fused.producer.keys()
     waiting, seen, found = [index], {index}, set[int]()
@@ -56,18 +57,18 @@ def replaced_nodes(model: Side, fused: Side, index: int) -> tuple[int, ...]:
 
 
 def trace_suspects(
-    found: Iterable[Suspect], pairing: Pairing, model: Side, among: Iterable[Suspect] = ()
+    suspects: Iterable[Suspect], pairing: Pairing, model: Side, among: Iterable[Suspect] = ()
 ) -> list[Suspect]:
-    """Return suspects of an optimised graph as suspects of the model that it was made of.
+    """Return suspects of an optimized graph traced back to the original model.
 
     Args:
-        found: in what the optimised graph, the first of the pairing, differs from the reference.
+        suspects: in what the optimised graph, the first of the pairing, differs from the reference.
         pairing: its nodes and those of the reference.
         model: the model as it was written.
-        among: all differences, where `found` is only some of them.
+        among: all differences, where `suspects` is only some of them.
     """
     made: dict[tuple[tuple[int, ...], str], Suspect] = {}
-    held = list(found)
+    held = list(suspects)
     for suspect in held:
         nodes = _trace_suspect(suspect, [*held, *among], pairing, model)
         if nodes is not None:
@@ -100,8 +101,8 @@ def _trace_suspect(
 def _trace_folded(
     suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side, indices: tuple[int, ...]
 ) -> Suspect:
-    """A weight that was made of several: where only the weight of a convolution differs, it is its
-    own; where the bias does as well, that of the normalisation behind it.
+    """Return a folded weight as a suspect of the original: of the convolution if only its weight
+    differs, else of the normalization.
     """
     norms = tuple(index for index in indices if model.nodes[index].op == _NORMS)
     others = tuple(index for index in indices if model.nodes[index].op in _WEIGHED)
@@ -132,8 +133,8 @@ def _trace_folded(
 
 
 def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> bool:
-    """Return whether a bias differs as that of its normalisation explains: in some channels, or by
-    a factor of what the normalisation adds or takes away.
+    """Return whether a bias difference is explained by its normalization: it affects some channels,
+    or scales the normalization's offset.
     """
     [(own, other), *_] = suspect.weights
     read = model.nodes[norm].inputs[1:5]
@@ -153,7 +154,7 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> b
 
 
 def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Side, conv: int, norm: int) -> bool:
-    """Return whether a folded bias differs by a factor of what the bias of the convolution adds."""
+    """Return whether a folded bias differs by a multiple of the convolution's own bias."""
     [(own, other), *_] = suspect.weights
     read = [*model.nodes[conv].inputs[2:3], *model.nodes[norm].inputs[1:5:3]]
     held = [pairing.model.weights.get(own), pairing.reference.weights.get(other)]
@@ -169,7 +170,9 @@ def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Side, conv: int, nor
 
 
 def _epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:
-    """Return the epsilon with which the reference was folded, if one explains every channel."""
+    """Return the epsilon used to fold the reference, if one value explains every channel; else
+    None.
+    """
     node = model.nodes[norm]
     variance = model.weights.get(node.inputs[4] if len(node.inputs) > 4 else "")
     if variance is None or variance.values is None:
@@ -244,7 +247,7 @@ def _scalar(model: Side, name: str) -> float | None:
 
 
 def _makes(model: Side, name: str, factor: float) -> bool:
-    """Return whether a weight of one number, or its inverse, is a factor."""
+    """Return whether a factor equals a scalar weight or its inverse."""
     held = _scalar(model, name)
     if not held:
         return False

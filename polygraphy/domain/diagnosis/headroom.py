@@ -84,12 +84,12 @@ class TensorLoss:
     error: float = 0.0
 
     def too_large(self, limits: Range, is_input: bool = False) -> Fact:
-        """Return which elements are too large for the type."""
+        """Return the fact that lists elements too large for the type."""
         counts = self.above, self.elements, self.peak
         return precision.too_large(self.name, *counts, limits.name, limits.largest, is_input)
 
     def worse(self, other: TensorLoss) -> TensorLoss:
-        """Return what becomes of it at worst, with other data."""
+        """Return the worse loss of two runs with different inputs."""
         mine, theirs = asdict(self), asdict(other)
         del mine["name"]
         worst = {key: (min if key == "least" else max)(mine[key], theirs[key]) for key in mine}
@@ -115,22 +115,22 @@ class NodeLoss:
     weights: Mapping[str, NarrowingLoss] = field(factory=dict)
 
     def worse(self, other: NodeLoss) -> NodeLoss:
-        """Return what it loses at worst, with other data."""
+        """Return the worse loss of two runs with different inputs."""
         return evolve(
             self,
             operands=[one.worse(two) for one, two in zip(self.operands, other.operands)],
             results=[one.worse(two) for one, two in zip(self.results, other.results)],
         )
 
-    def inherits(self, made: Collection[str]) -> bool:
-        """Return whether an operand among the tensors `made` has lost its values already, so that
-        the node that makes it is at fault.
+    def inherits(self, computed: Collection[str]) -> bool:
+        """Return whether an input among the computed tensors had already lost its values, so that
+        an earlier node is at fault.
         """
         loses = self._breaks or any(each.zeroed for each in self.results)
         return any(
             each.above or each.invalid or (loses and each.zeroed)
             for each in self.operands
-            if each.name in made
+            if each.name in computed
         )
 
     @property
@@ -139,7 +139,7 @@ class NodeLoss:
 
     @property
     def sensitivity(self) -> float:
-        """How much the results are off: relative to them, infinite where they are lost."""
+        """Return the relative error of the outputs; infinite if values are lost."""
         if self._breaks or any(each.above for each in self.operands):
             return inf
         if any(loss.clamped for loss in self.weights.values()):
@@ -148,21 +148,21 @@ class NodeLoss:
         flushed = [loss.flushed / max(1, loss.elements) for loss in self.weights.values()]
         return max([*(each.error for each in self.results), *zeroed, *flushed], default=0.0)
 
-    def fault(self, limits: Range, made: Collection[str] = ()) -> Fault | None:
-        """Return what the type does to the node itself, if that is more than rounding.
+    def fault(self, limits: Range, computed: Collection[str] = ()) -> Fault | None:
+        """Return the fault of the node in the narrow type, if it is more than rounding; else None.
 
         Args:
             limits: the range of the type.
-            made: tensors whose losses are those of other nodes.
+            computed: tensors whose losses are those of other nodes.
         """
         for name, weight in self.weights.items():
             if weight.clamped:
                 counts = weight.clamped, weight.elements, weight.largest
                 ends = limits.name, limits.largest
                 return Fault("overflow", name, precision.weight_too_large(name, *counts, *ends))
-        if any(each.above and each.name not in made for each in self.operands):
+        if any(each.above and each.name not in computed for each in self.operands):
             return self.residual_fault(limits)
-        own = () if self.inherits(made) else self.results
+        own = () if self.inherits(computed) else self.results
         for each in own:
             if each.above:
                 return Fault("overflow", each.name, each.too_large(limits))
@@ -191,8 +191,8 @@ class NodeLoss:
         return any(each.error > _MANY_STEPS * limits.spacing for each in self.results)
 
     def cancels(self, limits: Range) -> bool:
-        """Return whether it makes much of rounding, were there no end of the range: a small
-        difference of large numbers does.
+        """Return whether the node amplifies rounding by cancellation, independent of the type's
+        range.
         """
         peak = max((each.peak for each in self.results), default=0.0)
         is_small = any(each.above and each.peak > _MANY_STEPS * peak for each in self.operands)
@@ -200,13 +200,13 @@ class NodeLoss:
         return (self.op in ADDING and is_small) or (self.amplifies(limits) and not is_clamped)
 
     def rounds(self, limits: Range) -> bool:
-        """Return whether it amplifies what rounding does, and no end of the range is why."""
+        """Return whether the node amplifies rounding, and the type's range is not the reason."""
         fault = self.fault(limits) if self.amplifies(limits) else None
         return fault is not None and fault.cause == "rounding"
 
     def residual_fault(self, limits: Range) -> Fault:
-        """Return why the node is to stay in float32 where its range does not say why: operands that
-        do not fit, or rounding.
+        """Return why the node must stay in float32 if its outputs are in range: inputs that do not
+        fit, or rounding.
         """
         for each in self.operands:
             if each.above:
@@ -232,7 +232,7 @@ class Fault:
 
     @property
     def evidence(self) -> str:
-        """What was seen, in a sentence without its end."""
+        """Return the observed loss as a phrase without a period."""
         return str(self.loss)
 
 
@@ -244,7 +244,7 @@ def node_loss(
     weights: Mapping[str, NarrowingLoss],
     limits: Range,
 ) -> NodeLoss:
-    """Return what a node loses.
+    """Return the loss of one node in the narrow type.
 
     Args:
         name: the node.
@@ -302,7 +302,7 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
 
 
 def _largest_change(exact: Array, narrow: Array) -> float:
-    """Return how much integers or other elements change; see `TensorLoss`."""
+    """Return the largest change of an element; see `TensorLoss` for integers."""
     if not exact.size or exact.shape != narrow.shape:
         return 0.0
     if exact.dtype.itemsize > 1 or exact.dtype == np.bool_:
@@ -312,7 +312,7 @@ def _largest_change(exact: Array, narrow: Array) -> float:
 
 
 def _relative(differences: Array, reference: Array, peak: float) -> float:
-    """Return the root mean square of differences, relative to that of the reference."""
+    """Return the RMS of differences relative to the RMS of the reference."""
     if not peak:
         return inf if np.any(differences) else 0.0
     part, whole = (np.ravel(each / peak) for each in (differences, reference))
@@ -320,7 +320,7 @@ def _relative(differences: Array, reference: Array, peak: float) -> float:
 
 
 def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:
-    """Return what each node loses at worst, in the order of the model."""
+    """Return the worst loss of each node over all runs, in model order."""
     worst: dict[str, NodeLoss] = {}
     for run in runs:
         for loss in run:
@@ -352,8 +352,8 @@ def order_nodes(
     users: Mapping[str, Collection[str]],
     limits: Range,
 ) -> list[str]:
-    """Return nodes, those first that are most likely to have to stay in float32: those that lose
-    most, and then those whose results they lose it on.
+    """Return nodes sorted by how likely they must stay in float32: the largest losses first, then
+    nodes whose results feed them.
 
     Args:
         losses: what each loses alone.
@@ -386,8 +386,8 @@ def culprits_among(
     users: Mapping[str, Collection[str]],
     limits: Range,
 ) -> list[HalfCulprit]:
-    """Return which of the nodes that have to stay in float32 are at fault, and why; the others only
-    read or hand on what those compute.
+    """Return the nodes at fault among those kept in float32; other nodes only read or pass on their
+    tensors.
 
     Args:
         kept: the nodes that stay.
@@ -426,7 +426,7 @@ def culprits_among(
 def _connected_groups(
     names: Sequence[str], users: Mapping[str, Collection[str]]
 ) -> list[list[str]]:
-    """Return groups of nodes that hand tensors to each other, in the order of the model."""
+    """Return groups of directly connected nodes, in model order."""
     group_of: dict[str, list[str]] = {name: [name] for name in names}
     for name in names:
         for user in users.get(name, ()):

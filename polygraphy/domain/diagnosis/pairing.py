@@ -18,19 +18,13 @@ from polygraphy.domain.model.description import (
     Weight,
     constant_weight,
 )
+from polygraphy.domain.quantization.sites import is_coarse
 
 _MOST = 0.5
 """From this share of tensors on that two models call alike, names say what belongs together."""
 
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 """Floating-point types, from the least precise on."""
-
-_QUANTISED = (
-    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
-    "MatMulInteger", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "GatherBlockQuantized", "QMoE",
-    "QGemm", "QAttention", "QEmbedLayerNorm",
-)  # fmt: skip
-"""How operators begin that compute in a quantised type."""
 
 Key = Hashable
 
@@ -64,13 +58,13 @@ class Side:
         self._digests: dict[str, str] = {}
 
     def digest(self, name: str) -> str:
-        """Return what two weights have in common if and only if their values are the same."""
+        """Return a digest that is equal for weights with equal values only."""
         if name not in self._digests:
             self._digests[name] = weight_digest(self.weights[name], self.narrow)
         return self._digests[name]
 
     def identity(self, index: int) -> str:
-        """Return how a node is called: by its name, an unnamed one by its first output."""
+        """Return the label of a node: its name or, if unnamed, its first output."""
         node = self.nodes[index]
         return node.name or next(filter(None, node.outputs), node.op)
 
@@ -92,15 +86,15 @@ class Pairing:
     tensors: dict[str, str] = field(factory=dict)
 
     def pair(self, index: int, other: int) -> None:
-        """Note that two nodes are the same, and what they make."""
+        """Record two nodes, and their outputs, as a pair."""
         self.nodes[index] = other
         mine, theirs = self.model.nodes[index].outputs, self.reference.nodes[other].outputs
         self.tensors.update((a, b) for a, b in zip(mine, theirs) if a and b)
 
 
 def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -> Pairing:
-    """Pair the nodes of two graphs: by the names of tensors where most are the same, and otherwise
-    by what nodes compute from what, from the inputs on and back from the outputs.
+    """Pair the nodes of two graphs: by tensor names if most are equal, else by structure, forward
+    from the inputs and backward from the outputs.
 
     Args:
         model: the first graph.
@@ -125,8 +119,8 @@ def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -
 
 
 def paired_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Yield the inputs and outputs that belong together, by name or else by position, after the
-    word for what they are.
+    """Yield kind, tensor and reference tensor of matching inputs and outputs, by name or else by
+    position.
     """
     for kind, mine, theirs in (
         ("input", model.inputs, reference.inputs),
@@ -168,7 +162,7 @@ def _by_names(pairing: Pairing) -> None:
 
 
 def _by_structure(pairing: Pairing) -> None:
-    """Pair what is left, from what is surest to what is least: each pair makes others surer."""
+    """Pair the remaining nodes, the most certain first, because each pair makes others certain."""
     rounds: list[Callable[[], bool]] = [
         lambda: _forward(pairing, _exact),
         lambda: _backward(pairing, _exact_parameters),
@@ -177,8 +171,8 @@ def _by_structure(pairing: Pairing) -> None:
         lambda: _backward(pairing, _parameter_key),
         lambda: _forward(pairing, _partial),
         lambda: _backward(pairing, _any_parameters),
-        lambda: _forward(pairing, _exact, several=True),
-        lambda: _forward(pairing, _shape_key, several=True),
+        lambda: _forward(pairing, _exact, allows_several=True),
+        lambda: _forward(pairing, _shape_key, allows_several=True),
     ]
     while any(step() for step in rounds):
         pass
@@ -187,10 +181,10 @@ def _by_structure(pairing: Pairing) -> None:
 def _forward(
     pairing: Pairing,
     key: Callable[[Side, Node, Mapping[str, str] | None], Key],
-    several: bool = False,
+    allows_several: bool = False,
 ) -> bool:
-    """Pair nodes all of whose operands are paired, by a key that only one has on each side, or that
-    equally many have; return whether one was.
+    """Pair nodes with paired inputs that share a unique key, or equally many on both sides; return
+    whether any was paired.
     """
     taken = set(pairing.nodes.values())
     known = set(pairing.tensors.values())
@@ -205,7 +199,7 @@ def _forward(
     found = False
     for name, indices in mine.items():
         others = theirs.get(name, [])
-        if len(indices) == len(others) and (len(others) == 1 or several):
+        if len(indices) == len(others) and (len(others) == 1 or allows_several):
             for one, other in zip(indices, others):
                 pairing.pair(one, other)
             found = True
@@ -217,7 +211,7 @@ def _is_fed(side: Side, node: Node, known: Any) -> bool:
 
 
 def _backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
-    """Pair nodes whose outputs the same nodes read at the same places."""
+    """Pair nodes whose outputs feed equal inputs of paired nodes; return whether any was paired."""
     taken = set(pairing.nodes.values())
     found = False
     votes: dict[int, set[int]] = defaultdict(set)
@@ -280,7 +274,7 @@ def _unordered_key(side: Side, node: Node, names: Mapping[str, str] | None) -> K
 
 
 def _partial(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
-    """What it computes from tensors, whatever its weights are."""
+    """Return a key of the node's operator and tensor inputs, whatever its weights are."""
     read = (name for name in node.inputs if name and name not in side.weights)
     return _kind(node), tuple(name if names is None else names.get(name, name) for name in read)
 
@@ -301,7 +295,7 @@ def _any_parameters(side: Side, node: Node) -> Key:
 
 
 def attribute_digests(node: Node) -> tuple[tuple[str, str], ...]:
-    """Return what the attributes of a node are, sorted by name, so that equal ones are equal."""
+    """Return pairs of attribute name and digest, sorted by name."""
     return tuple(sorted((one.name, attribute_text(one)) for one in node.attributes))
 
 
@@ -318,7 +312,7 @@ def attribute_text(attribute: Attribute) -> str:
 
 
 def _graph_text(graph: Graph) -> str:
-    """Return what equal graphs share, whatever their tensors are called."""
+    """Return a text that is equal for equal graphs, whatever their tensor names are."""
     numbers: dict[str, int] = {"": -1}
     for tensor in graph.inputs:
         numbers[tensor.name] = len(numbers)
@@ -341,7 +335,7 @@ def _graph_text(graph: Graph) -> str:
 
 
 def _without_casts(nodes: Iterable[Node]) -> list[Node]:
-    """Return nodes without casts between floating-point types; what read them reads their input."""
+    """Return nodes without floating-point casts; readers of a cast read its input instead."""
     kept: list[Node] = []
     names: dict[str, str] = {}
     for node in nodes:
@@ -355,8 +349,8 @@ def _without_casts(nodes: Iterable[Node]) -> list[Node]:
 
 
 def weight_digest(weight: Weight, narrow: str | None = None) -> str:
-    """Return what two weights have in common if and only if type, shape and values are the same;
-    those of floating-point types rounded to `narrow`, where it is given.
+    """Return a digest that is equal for weights of equal type, shape and values; floating-point
+    values are rounded to `narrow` if set.
     """
     rounded = narrow is not None and weight.dtype in FLOATS
     head = f"{narrow if rounded else weight.dtype} {weight.shape} "
@@ -380,14 +374,9 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
 
 
 def is_quantised(pairing: Pairing) -> bool:
-    """Return whether the model computes in quantised types, and the reference does not."""
+    """Return whether the model computes in quantized types and the reference does not."""
     return _quantises(pairing.model) and not _quantises(pairing.reference)
 
 
 def _quantises(side: Side) -> bool:
     return any(is_coarse(node.op) for node in side.nodes)
-
-
-def is_coarse(op: str) -> bool:
-    """Return whether an operator, of whatever domain, computes in a quantised type."""
-    return op.rpartition(".")[2].startswith(_QUANTISED)

@@ -33,8 +33,8 @@ class QuantisedOperand:
 
 
 def losses(operands: Iterable[QuantisedOperand], read: Callable[[str], Any]) -> dict[str, float]:
-    """Return by node the root mean square of what quantising does to that operand of it which loses
-    most, relative to that of the operand; infinite where it is not known.
+    """Return, by node, the largest relative RMS error that quantization causes in one of its
+    inputs; infinite if unknown.
 
     Args:
         operands: what is quantised.
@@ -51,8 +51,8 @@ def losses(operands: Iterable[QuantisedOperand], read: Callable[[str], Any]) -> 
 
 
 def rms_ratio(value: Any, reference: Any) -> float:
-    """Return the root mean square of a difference over that of the reference, where both are
-    finite; infinite if the shapes differ or one has infinities or NaN that the other lacks.
+    """Return the RMS of the difference over the RMS of the reference, over finite elements;
+    infinite if shapes differ or only one has infinity or NaN.
     """
     value, reference = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(reference)

@@ -48,7 +48,7 @@ class GraphNode:
 
 
 def producers(nodes: Iterable[GraphNode]) -> dict[str, int]:
-    """Return by tensor the position of the node that makes it."""
+    """Return, by tensor, the position of the node that computes it."""
     return {name: index for index, node in enumerate(nodes) for name in node.makes}
 
 
@@ -62,8 +62,8 @@ def consumers(nodes: Iterable[GraphNode]) -> dict[str, list[int]]:
 
 
 def computing_op(nodes: Sequence[GraphNode], makers: Mapping[str, int], tensor: str) -> str:
-    """Return the operator that computed the numbers of a tensor, which others only handed on; ""
-    where no node did.
+    """Return the operator that computed a tensor, past operators that only move data; "" if no node
+    did.
 
     Args:
         nodes: the nodes of a graph.
@@ -77,7 +77,7 @@ def computing_op(nodes: Sequence[GraphNode], makers: Mapping[str, int], tensor: 
 
 
 def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> list[int]:
-    """Return the nodes that make a tensor of others that survive, in order."""
+    """Return, in order, the nodes that compute a tensor from surviving tensors."""
     makers = producers(nodes)
     found: set[int] = set()
     pending = [tensor]
@@ -91,7 +91,7 @@ def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection
 
 
 def fed_nodes(nodes: Sequence[GraphNode], inputs: Collection[str]) -> set[int]:
-    """Return the positions of the nodes that compute something of inputs, not of weights alone."""
+    """Return the positions of the nodes that depend on inputs, not on weights alone."""
     fed = set(inputs)
     found: set[int] = set()
     for index, node in enumerate(nodes):
@@ -102,7 +102,7 @@ def fed_nodes(nodes: Sequence[GraphNode], inputs: Collection[str]) -> set[int]:
 
 
 def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> set[str]:
-    """Return the surviving tensors that a tensor is really made of."""
+    """Return the surviving tensors that a tensor is computed from."""
     region = region_before(nodes, tensor, surviving)
     return {name for index in region for name in nodes[index].reads if name in surviving}
 
@@ -110,9 +110,8 @@ def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collectio
 def replaced_nodes(
     nodes: Sequence[GraphNode], region: Sequence[int], executed: Sequence[GraphNode], tensor: str
 ) -> list[int]:
-    """Return the nodes of a region that the graph that is run does not have: where the last of them
-    is still there and only reads something else, it did not take part, and neither did another that
-    reads the same and only calls its output otherwise.
+    """Return the nodes of a region that are missing from the executed graph. A last node that
+    remains and only reads a different tensor was not replaced.
     """
     makers = producers(executed)
     if len(region) < 2 or tensor not in makers:
@@ -126,7 +125,7 @@ def replaced_nodes(
 
 
 def _is_kept(node: GraphNode, other: GraphNode) -> bool:
-    """Return whether a node computes the same as another; defaults may be spelled out there."""
+    """Return whether two nodes are the same operation; one may spell out default attributes."""
     alike = node.op == other.op and list(node.reads) == list(other.reads)
     return alike and node.settings in ("", other.settings)
 
@@ -145,8 +144,8 @@ def nodes_around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -
 
 
 def _close_region(nodes: Sequence[GraphNode], chosen: Collection[int]) -> set[int]:
-    """Return some nodes with those that lie on the way from one of them to another: what is cut out
-    of a graph must not feed itself from the outside.
+    """Return nodes with all nodes on paths between them, so that the part does not feed itself from
+    outside.
     """
     makers = producers(nodes)
     first = min(chosen, default=0)

@@ -28,20 +28,20 @@ _RATIO = 1e-4
 
 
 def solve_weights(
-    side: Side, index: int, read: Mapping[str, Any], made: Any, expected: Any
+    side: Side, index: int, inputs: Mapping[str, Any], output: Any, expected: Any
 ) -> Iterator[Variant]:
-    """Yield a node with another weight that may compute what is expected.
+    """Yield variants of a node with a weight solved so that it computes the expected output.
 
     Args:
         side: the model.
         index: the position of the node.
-        read: by tensor, what the node reads that is computed.
-        made: what it computes.
+        inputs: by tensor, what the node reads that is computed.
+        output: what it computes.
         expected: what it should.
     """
     node = side.nodes[index]
     goal = np.asarray(expected)
-    is_comparable = np.shape(made) == goal.shape and is_float(goal) and np.isfinite(goal).all()
+    is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
     if not is_comparable and node.op != "QuantizeLinear":
         return
     held = {
@@ -49,9 +49,9 @@ def solve_weights(
         for position, name in enumerate(node.inputs)
         if name in side.weights and side.weights[name].values is not None
     }
-    data = {position: read.get(name) for position, name in enumerate(node.inputs)}
+    data = {position: inputs.get(name) for position, name in enumerate(node.inputs)}
     for position, weight in held.items():
-        for array in _solve_operand(node, position, weight, {**data, **held}, made, goal):
+        for array in _solve_operand(node, position, weight, {**data, **held}, output, goal):
             shaped = np.asarray(array)
             if shaped.size == weight.size and np.isfinite(shaped).all():
                 values = shaped.reshape(weight.shape).astype(weight.dtype)
@@ -101,7 +101,9 @@ def _solve_operand(
 def _product(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], made: Any, goal: Any
 ) -> Iterator[Any]:
-    """The weight of a product of matrices; the nearest one if several do."""
+    """Yield the weight of a matrix product that gives the expected output; the nearest one if
+    several do.
+    """
     other = values.get(1 - position)
     if other is None or weight.ndim != 2 or np.ndim(other) < 2:
         return
@@ -126,7 +128,7 @@ def _product(
 
 
 def _convolution(node: Node, weight: Any, data: Any, made: Any, goal: Any) -> Iterator[Any]:
-    """The kernel of a convolution whose pads are known."""
+    """Yield the kernel of a convolution with known pads that gives the expected output."""
     rank, groups = weight.ndim - 2, int(node.attribute("group", 1))
     pads = tuple(node.attribute("pads") or (0,) * 2 * rank)
     strides = tuple(node.attribute("strides") or (1,) * rank)
@@ -219,7 +221,7 @@ def _rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
 
 
 def _norm(node: Node, position: int, weight: Any, made: Any, goal: Any) -> Iterator[Any]:
-    """The scale or the bias of a normalization: what it makes is scaled, and moved, by channel."""
+    """Yield the scale or bias, by channel, of a normalization that gives the expected output."""
     is_last = node.op == "LayerNormalization"
     if weight.ndim != 1 or (is_last and int(node.attribute("axis", -1)) not in (-1, goal.ndim - 1)):
         return
@@ -273,11 +275,11 @@ def _solve_scale(
             yield np.rint((coded - real / scale).mean(axes))
 
 
-def _factor(one: Any, other: Any) -> float | None:
-    """Return by which factor all elements of an array differ; None if there is none."""
-    held = other != 0
-    if not held.any() or one[~held].any():
+def _factor(array: Any, reference: Any) -> float | None:
+    """Return the factor between two arrays, if it is the same for all elements; else None."""
+    held = reference != 0
+    if not held.any() or array[~held].any():
         return None
-    ratios = np.asarray(one[held], np.float64) / np.asarray(other[held], np.float64)
+    ratios = np.asarray(array[held], np.float64) / np.asarray(reference[held], np.float64)
     middle = float(np.mean(ratios))
     return middle if middle and np.allclose(ratios, middle, rtol=_RATIO) else None

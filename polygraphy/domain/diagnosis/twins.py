@@ -41,12 +41,12 @@ class Spot:
 
     @property
     def key(self) -> tuple[int, int | str]:
-        """Where in the other export it is."""
+        """Return the position of the constant in the other export."""
         return self.twin, self.name if self.operand is None else self.operand
 
     @property
     def deviation(self) -> Deviation:
-        """How far it is from the other."""
+        """Return the deviation from the constant in the other export."""
         return deviation(np.asarray(self.value), np.asarray(self.expected))
 
     @property
@@ -92,7 +92,7 @@ def computing_nodes(graph: Graph) -> list[Node]:
 
 
 def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
-    """Return in what a model and another export of its program differ.
+    """Return the constants and nodes in which two exports of a program differ.
 
     Args:
         model: the model, with the values of its weights.
@@ -148,7 +148,7 @@ def _kind(node: Node) -> tuple[str, str, int]:
 
 
 def _with_weights(node: Node, aliases: Mapping[str, str], held: Mapping[str, Weight]) -> Hashable:
-    """Return what nodes share that compute with the same weights."""
+    """Return a key shared by nodes that compute with the same weights."""
     read = [aliases.get(name, name) for name in node.inputs]
     return _kind(node), tuple(weight_digest(held[name]) for name in read if name in held)
 
@@ -156,8 +156,8 @@ def _with_weights(node: Node, aliases: Mapping[str, str], held: Mapping[str, Wei
 def _aligned(
     keys: Sequence[Sequence[Hashable]], kinds: Sequence[Sequence[Hashable]]
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield positions of nodes that belong together, and of those that only one of both has: first
-    by their weights, if some are missing, and what is left by their operators.
+    """Yield positions of matching nodes, and of nodes that only one export has: matched by weights
+    first if some are missing, then by operator.
     """
     if list(kinds[0]) == list(kinds[1]):
         yield from (([index], [index]) for index in range(len(kinds[0])))
@@ -208,7 +208,7 @@ def _inputs(graph: Graph, held: Any) -> list[Any]:
 
 
 def _aliases(graph: Graph) -> dict[str, str]:
-    """Return by what Identity nodes make what they read."""
+    """Return a map from Identity outputs to their inputs."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         if node.op == "Identity":
@@ -236,8 +236,8 @@ def _differ(value: Any, other: Any) -> bool:
 
 
 def unlike(spots: Sequence[Spot], others: TwinDifferences) -> list[Spot]:
-    """Return those of some constants that change with the example: the same place differs between
-    two exports of one program.
+    """Return the constants that differ between two exports of one program, so that they depend on
+    the example.
     """
     changing = {spot.key for spot in others.spots}
     return [spot for spot in spots if spot.key in changing]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from attrs import field, frozen
 
@@ -25,6 +26,7 @@ from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
 _DIGITS = 16
 """Epsilons by which folded weights may differ."""
 _TINY = 1e-2
@@ -58,14 +60,13 @@ class Suspect:
 
 
 def suspect_names(side: Side, suspect: Suspect) -> list[str]:
-    """Return what the nodes of a model that have a difference are called."""
+    """Return the names of the model nodes that have a difference."""
     return list(suspect.inner) or [side.identity(index) for index in suspect.nodes]
 
 
 def describe_stranger(pairing: Pairing) -> str:
-    """Return why a reference cannot be the same model: an input or output that is another; empty
-    where it can. Floating-point types may differ, and the sizes of outputs, which follow from what
-    is wrong.
+    """Return why a reference cannot be the same model, such as a different input or output; empty
+    if it can. Floating-point types and output sizes may differ.
     """
     for kind, mine, theirs in paired_interfaces(pairing.model.graph, pairing.reference.graph):
         both = [(tensor.dtype, tensor.shape) for tensor in (mine, theirs)]
@@ -84,13 +85,13 @@ def describe_stranger(pairing: Pairing) -> str:
 
 
 def suspects(pairing: Pairing) -> list[Suspect]:
-    """Return in what the model differs, in the order of its nodes; nothing where it is the same."""
+    """Return the differences between model and reference, in the order of the model's nodes."""
     found = [*_weights(pairing), *_attributes(pairing), *_operands(pairing), *_presence(pairing)]
     return sorted(found, key=lambda one: one.nodes)
 
 
 def _weights(pairing: Pairing) -> Iterator[Suspect]:
-    """Weights with other values; one that several nodes read is one suspect."""
+    """Yield weights with different values; a weight that several nodes read is one suspect."""
     seen: dict[tuple[str, str], list[tuple[int, int]]] = {}
     mine, theirs = pairing.model, pairing.reference
     for index, other in pairing.nodes.items():
@@ -129,8 +130,23 @@ def _is_rounding(one: Any, other: Any) -> bool:
     return bool(np.all(np.abs(here - there) <= _DIGITS * epsilon * size))
 
 
+def precision_of_rounding(one: Any, other: Any) -> str | None:
+    """Return the half precision to which a float32 weight was rounded; None if it is not the other
+    one rounded.
+    """
+    if one is None or other is None or one.dtype != other.dtype or one.dtype != np.float32:
+        return None
+    if one.shape != other.shape or np.array_equal(one, other) or not np.isfinite(one).all():
+        return None
+    with np.errstate(over="ignore", under="ignore"):
+        for narrow in _ROUNDED_TYPES:
+            if np.array_equal(other.astype(narrow).astype(np.float32), one):
+                return str(np.dtype(narrow).name)
+    return None
+
+
 def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
-    """Return whether a node has the same operands as its twin in another order."""
+    """Return whether a node has the inputs of its twin in another order."""
     mine, theirs = pairing.model, pairing.reference
     one = sorted(_names(mine, pairing, index))
     other = sorted(_own_names(theirs, pairing.nodes[index]))
@@ -161,67 +177,69 @@ def is_guard(side: Side, index: int) -> bool:
     return node.op in ("Add", "Max", "Clip") and bool(read & _GUARDING)
 
 
-def cause_of_weight(side: Side, places: Sequence[tuple[int, int]], one: Any, other: Any) -> str:
-    """Return what a weight with another value is called.
+def cause_of_weight(
+    side: Side, places: Sequence[tuple[int, int]], value: Any, reference: Any
+) -> str:
+    """Return the cause name for a weight with a different value.
 
     Args:
         side: the model.
         places: the nodes that read it, and as which operand.
-        one: its value.
-        other: the value that is right.
+        value: its value.
+        reference: the value that is right.
     """
     ops = {side.nodes[index].op for index, _ in places}
     if ops & QUANTISING and all(position > 0 for _, position in places):
         return "quantisation"
     if (
         ops <= {"Add", "Max", "Clip"}
-        and one is not None
-        and other is not None
-        and np.size(one) == np.size(other) == 1
+        and value is not None
+        and reference is not None
+        and np.size(value) == np.size(reference) == 1
     ):
-        _, right = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (one, other))
+        _, right = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (value, reference))
         guards = all(is_guard(side, index) for index, _ in places)
         # A bound of zero is an epsilon only where a root, a logarithm or a division follows.
-        if is_float(np.asarray(other)) and right < _TINY and (right or guards):
+        if is_float(np.asarray(reference)) and right < _TINY and (right or guards):
             return "epsilon"
     return "weight"
 
 
 def role_of(cause: str) -> str:
-    """Return what a weight is called whose value is the cause of a fault."""
+    """Return the role of a weight, such as "bias", from the cause of a fault."""
     return reasons.ROLES.get(cause, "weight")
 
 
-def change_of_weight(one: Any, other: Any) -> Fact:
-    """Return how a weight differs from what it should be."""
-    if one is None or other is None:
+def change_of_weight(value: Any, expected: Any) -> Fact:
+    """Return the fact that describes how a weight differs from its expected value."""
+    if value is None or expected is None:
         return changes.differs()
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape:
-        return changes.has_shape(one.shape, other.shape)
-    if one.dtype.kind in "OUS" or other.dtype.kind in "OUS":
+    value, expected = np.asarray(value), np.asarray(expected)
+    if value.shape != expected.shape:
+        return changes.has_shape(value.shape, expected.shape)
+    if value.dtype.kind in "OUS" or expected.dtype.kind in "OUS":
         return changes.has_other_strings()
-    differing = np.flatnonzero((one != other).reshape(-1))
-    if one.size == 1:
-        return changes.is_value(one.reshape(-1)[0], other.reshape(-1)[0])
-    if one.ndim == 2 and one.shape[0] == one.shape[1] and np.array_equal(one, other.T):
+    differing = np.flatnonzero((value != expected).reshape(-1))
+    if value.size == 1:
+        return changes.is_value(value.reshape(-1)[0], expected.reshape(-1)[0])
+    if value.ndim == 2 and value.shape[0] == value.shape[1] and np.array_equal(value, expected.T):
         return changes.is_transposed()
     if not differing.size:
         return changes.has_other_signs()
-    scale = _scale(one.astype(np.float64), other.astype(np.float64))
+    scale = _scale(value.astype(np.float64), expected.astype(np.float64))
     if scale is not None:
         return changes.is_scaled(scale)
-    place = tuple(map(int, np.unravel_index(int(differing[0]), one.shape)))
+    place = tuple(map(int, np.unravel_index(int(differing[0]), value.shape)))
     count = int(differing.size)
-    return changes.has_other_elements(one[place], other[place], place, count, one.size)
+    return changes.has_other_elements(value[place], expected[place], place, count, value.size)
 
 
-def _scale(one: Any, other: Any) -> float | None:
-    """Return by which factor a weight was multiplied; None where there is none."""
-    held = other != 0
-    if not held.any() or one[~held].any():
+def _scale(value: Any, expected: Any) -> float | None:
+    """Return the factor by which a weight was multiplied; None if there is none."""
+    held = expected != 0
+    if not held.any() or value[~held].any():
         return None
-    ratios = one[held] / other[held]
+    ratios = value[held] / expected[held]
     middle = quantile(ratios, 0.5)
     return middle if middle and np.allclose(ratios, middle, rtol=1e-3) else None
 
@@ -252,10 +270,12 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _bodies(
-    pairing: Pairing, twins: tuple[int, int], one: Attribute, two: Attribute
+    pairing: Pairing, twins: tuple[int, int], attribute: Attribute, reference_attribute: Attribute
 ) -> Iterator[Suspect]:
-    """In what the bodies of two nodes differ; what mends it is the whole node of the reference."""
-    inner = pair_graphs(one.value, two.value, pairing)
+    """Yield differences between the bodies of two nodes; the fix copies the whole node of the
+    reference.
+    """
+    inner = pair_graphs(attribute.value, reference_attribute.value, pairing)
     found = suspects(inner)
     if found:
         # A node that is another one is also missed beside its neighbours.
@@ -312,9 +332,9 @@ def _operands(pairing: Pairing) -> Iterator[Suspect]:
             yield Suspect((index,), "structure", change, twins=((index, other),))
 
 
-def _equal(side: Side, one: str, other: str) -> bool:
-    """Return whether two tensors are computed alike from the same."""
-    first, second = side.producer.get(one), side.producer.get(other)
+def _equal(side: Side, name: str, reference_name: str) -> bool:
+    """Return whether two tensors are computed in the same way from the same inputs."""
+    first, second = side.producer.get(name), side.producer.get(reference_name)
     if first is None or second is None:
         return False
     same = _own_names(side, first) == _own_names(side, second)
@@ -323,7 +343,7 @@ def _equal(side: Side, one: str, other: str) -> bool:
 
 
 def _presence(pairing: Pairing) -> Iterator[Suspect]:
-    """Nodes that only one of the two has: what is missing is said of what stands beside it."""
+    """Yield nodes that only one model has; a missing node is reported at its neighbor."""
     mine, theirs = pairing.model, pairing.reference
     replaced = _replacements(pairing)
     for index, node in enumerate(mine.nodes):
@@ -363,7 +383,9 @@ def _presence(pairing: Pairing) -> Iterator[Suspect]:
 
 
 def _replacements(pairing: Pairing) -> dict[int, int]:
-    """Return nodes that stand in place of others: what they make is read at the same places."""
+    """Return, by model node, the reference node that it replaces: their outputs feed the same
+    inputs.
+    """
     places: dict[frozenset[tuple[int, int]], list[int]] = {}
     taken = set(pairing.nodes.values())
     for other, node in enumerate(pairing.reference.nodes):
@@ -420,16 +442,16 @@ class Mending:
     weights: dict[str, str] = field(factory=dict)
 
 
-def plan_copies(pairing: Pairing, found: Iterable[Suspect]) -> Mending:
-    """Return how a model is made to agree with the reference in what suspects name, and in nothing
-    else.
+def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> Mending:
+    """Return a plan of copies that makes the model agree with the reference in the suspects and
+    nothing else.
 
     Raises:
         UsageError: what is to be copied reads an input that the model does not have.
     """
     plan = _Plan(pairing)
     chosen: dict[tuple[int, int], list[Suspect]] = {}
-    for suspect in found:
+    for suspect in suspects:
         for twins in suspect.twins:
             chosen.setdefault(twins, []).append(suspect)
     for (index, other), ones in dict(chosen).items():
@@ -457,7 +479,7 @@ class _Plan:
         }
 
     def replace(self, index: int, other: int) -> None:
-        """Put a node of the reference in place of one of the model."""
+        """Plan to replace a model node by a reference node."""
         mine = self.pairing.model.nodes[index]
         theirs = self.pairing.reference.nodes[other]
         here = dict(zip(theirs.inputs, mine.inputs))
@@ -471,7 +493,7 @@ class _Plan:
     def change(
         self, index: int, other: int, weights: Collection[str], attributes: tuple[str, ...]
     ) -> None:
-        """Give a node of the model some weights and attributes of one of the reference."""
+        """Plan to copy weights and attributes of a reference node to a model node."""
         mine = self.pairing.model.nodes[index]
         theirs = self.pairing.reference.nodes[other]
         twins = [*theirs.inputs, *[""] * len(mine.inputs)]
@@ -483,9 +505,7 @@ class _Plan:
         self.nodes.append(NodeCopy(made, inputs, tuple(mine.outputs), place, attributes=attributes))
 
     def _operand(self, name: str, here: str = "") -> str:
-        """Return what a tensor of the reference is called in the model, where it is copied to if it
-        has no place yet.
-        """
+        """Return the model's name for a reference tensor, which is copied if it is missing."""
         sides = self.pairing.model, self.pairing.reference
         if not name or name in self._names:
             return self._names.get(name, "")
@@ -520,7 +540,7 @@ class _Plan:
 
 
 def captured_tensors(node: Node) -> list[str]:
-    """Return the tensors that the graphs inside a node read of those around them."""
+    """Return the outer tensors that the subgraphs of a node read."""
     found: dict[str, None] = {}
     for graph in node.graphs:
         own = {tensor.name for tensor in graph.inputs}

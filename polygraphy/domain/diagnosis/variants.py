@@ -182,7 +182,7 @@ class Variant:
 
 
 def variants(side: Side, index: int) -> Iterator[Variant]:
-    """Yield what a node may have been, what is likeliest first."""
+    """Yield variants of a node, the likeliest first."""
     node = side.nodes[index]
     yield from _swap_inputs(node)
     yield from _numbers(node)
@@ -207,7 +207,7 @@ def _with(node: Node, name: str, kind: str, value: Any) -> Node:
 
 
 def _swap_inputs(node: Node) -> Iterator[Variant]:
-    """Two inputs in each other's place."""
+    """Yield variants with two inputs swapped."""
     is_wired = node.op not in SYMMETRIC | QUANTISING | _NESTED
     if not is_wired or len(node.inputs) > _WIRES:
         return
@@ -220,7 +220,7 @@ def _swap_inputs(node: Node) -> Iterator[Variant]:
 
 
 def _outputs(node: Node) -> Iterator[Variant]:
-    """Two outputs in each other's place."""
+    """Yield variants with two outputs swapped."""
     if len(node.outputs) > _WIRES or node.op in _NESTED:
         return
     for one, two in combinations(range(len(node.outputs)), 2):
@@ -240,7 +240,7 @@ def _numbers(node: Node) -> Iterator[Variant]:
 
 
 def with_number(node: Node, name: str, value: float) -> Variant:
-    """Return a node of which an attribute of one number is another."""
+    """Return a node with one numeric attribute changed."""
     held = node.attribute(name)
     shown = None if held is None else float(held)
     change = changes.other_attribute(node.op, name, shown, float(f"{value:.3g}"))
@@ -248,13 +248,13 @@ def with_number(node: Node, name: str, value: float) -> Variant:
 
 
 def unknowns(node: Node) -> tuple[str, ...]:
-    """Return the attributes of one number that a node has, also where they are left out."""
+    """Return the numeric attributes of an operator, including those left at their default."""
     given = {one.name for one in node.attributes if one.kind == "float"}
     return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in given))))
 
 
 def epsilon_of(side: Side, name: str) -> float | None:
-    """Return the magnitude of a weight of one number; None for what is none."""
+    """Return the magnitude of a scalar weight; None for other weights."""
     held = side.weights.get(name)
     if held is None or held.values is None or np.size(held.values) != 1:
         return None
@@ -308,7 +308,7 @@ def _operators(node: Node) -> Iterator[Variant]:
 
 
 def _rounds(side: Side, node: Node) -> Iterator[Variant]:
-    """One round more or less of a loop."""
+    """Yield variants of a loop with one iteration more or less."""
     name = node.inputs[0] if node.op == "Loop" and node.inputs else ""
     held = side.weights[name].values if name in side.weights else None
     if held is None or np.size(held) != 1:
@@ -320,7 +320,7 @@ def _rounds(side: Side, node: Node) -> Iterator[Variant]:
 
 
 def _directions(node: Node) -> Iterator[Variant]:
-    """What a scan reads, or makes, from its other end."""
+    """Yield variants of a scan whose inputs or outputs run in reverse."""
     if node.op != "Scan":
         return
     read = int(node.attribute("num_scan_inputs", 1))
@@ -353,7 +353,7 @@ def _orders(node: Node) -> Iterator[Variant]:
 
 
 def _reductions(side: Side, node: Node) -> Iterator[Variant]:
-    """Other axes of a reduction: an attribute, or a weight in newer opsets."""
+    """Yield variants of a reduction over other axes (an attribute, or an input in newer opsets)."""
     if not node.op.startswith("Reduce"):
         return
     name = node.inputs[1] if len(node.inputs) > 1 else ""
@@ -370,7 +370,7 @@ def _reductions(side: Side, node: Node) -> Iterator[Variant]:
 
 
 def _pads(node: Node) -> Iterator[Variant]:
-    """Pads that are not the same on both sides, made so; as many as a kernel needs; none."""
+    """Yield variants with symmetric pads, pads that fit the kernel, and no pads."""
     held = node.attribute("pads")
     kernel = node.attribute("kernel_shape")
     if not kernel or node.op not in ("Conv", "MaxPool", "AveragePool", "ConvTranspose", "LpPool"):
@@ -396,7 +396,9 @@ def _pads(node: Node) -> Iterator[Variant]:
 
 
 def integers(side: Side, index: int) -> Iterator[Variant]:
-    """One integer more or less, or several in another order: of sizes, bounds, axes, and places."""
+    """Yield variants with one integer input changed by one or several reordered: sizes, bounds,
+    axes or indices.
+    """
     node = side.nodes[index]
     for position, name in enumerate(node.inputs):
         held = side.weights[name].values if name in side.weights else None
@@ -495,7 +497,7 @@ def _bounds(
     expected: Sequence[int],
     weight: Callable[[int, Sequence[float]], Iterator[Variant]],
 ) -> Iterator[Variant]:
-    """Other starts, ends or axes of a Slice."""
+    """Yield variants of a Slice with other starts, ends or axes."""
     held = [side.weights[name].values if name in side.weights else None for name in node.inputs]
     starts, ends = held[1], held[2]
     if starts is None or ends is None:
@@ -544,7 +546,9 @@ def _transpose_variants(side: Side, node: Node) -> Iterator[Variant]:
 
 
 def _partners(side: Side, index: int) -> Iterator[Variant]:
-    """The scale and zero point of the other half of a pair."""
+    """Yield variants that use the scale and zero point of the other node of a quantize/dequantize
+    pair.
+    """
     node = side.nodes[index]
     if node.op not in QUANTISING:
         return
@@ -566,10 +570,10 @@ def _content(side: Side, name: str) -> str:
     return side.digest(name) if name in side.weights else name
 
 
-def matches_expected(made: Any, expected: Any) -> bool:
-    """Return whether what a variant makes is what is expected, but for rounding."""
+def matches_expected(output: Any, expected: Any) -> bool:
+    """Return whether the output of a variant equals the expected one up to rounding."""
     try:
-        one, other = np.asarray(made, np.float64), np.asarray(expected, np.float64)
+        one, other = np.asarray(output, np.float64), np.asarray(expected, np.float64)
     except (TypeError, ValueError):  # Strings, or a sequence of tensors.
         return False
     if one.shape != other.shape or not np.isfinite(other).all():
@@ -579,17 +583,16 @@ def matches_expected(made: Any, expected: Any) -> bool:
 
 
 def lacks_bias(side: Side, node: Node) -> bool:
-    """Return whether a node has no bias where most like it have one."""
+    """Return whether a node has no bias although most nodes of its operator have one."""
     alike = [len(one.inputs) for one in side.nodes if one.op == node.op]
     return (
         node.op in _BIASED and len(node.inputs) == 2 and sum(n > 2 for n in alike) * 2 > len(alike)
     )
 
 
-def guess_cause(side: Side, index: int, made: Any, expected: Any) -> tuple[str, Fact]:
-    """Return the cause of what a node makes wrong where no variant explains it, and the change: a
-    constant difference along the channels is a bias; no other cause is named, because none was
-    tested.
+def guess_cause(side: Side, index: int, output: Any, expected: Any) -> tuple[str, Fact]:
+    """Return a likely cause, and the change, for an incorrect output that no variant explains: a
+    constant difference along channels suggests a bias.
     """
     node = side.nodes[index]
     if any(True for _ in node.graphs):
@@ -599,10 +602,10 @@ def guess_cause(side: Side, index: int, made: Any, expected: Any) -> tuple[str, 
     # With one input, which is right, there is nothing else.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
     unknown = "attribute" if is_settings else "changed"
-    if np.shape(made) != np.shape(expected):
-        change = changes.other_output_shape(node.op, np.shape(made), np.shape(expected))
+    if np.shape(output) != np.shape(expected):
+        change = changes.other_output_shape(node.op, np.shape(output), np.shape(expected))
         return unknown, change
-    apart = np.asarray(made, np.float64) - np.asarray(expected, np.float64)
+    apart = np.asarray(output, np.float64) - np.asarray(expected, np.float64)
     is_bias = _is_bias(apart, node.op) if node.op in (*_BIASED, "MatMul") else None
     is_bare = lacks_bias(side, node) and is_bias is not False
     if is_bare or (is_bias and len(node.inputs) < 3):
@@ -612,15 +615,15 @@ def guess_cause(side: Side, index: int, made: Any, expected: Any) -> tuple[str, 
     return unknown, changes.unknown_change(node.op)
 
 
-def _is_bias(apart: Any, op: str) -> bool | None:
-    """Return whether a difference is the same number all along each channel; None where there is
-    too little of it to tell.
+def _is_bias(difference: Any, op: str) -> bool | None:
+    """Return whether a difference is constant within each channel; None if there are too few
+    elements to decide.
     """
-    channel = 1 if op.startswith("Conv") else apart.ndim - 1
-    if apart.ndim < 2 or not np.isfinite(apart).all():
+    channel = 1 if op.startswith("Conv") else difference.ndim - 1
+    if difference.ndim < 2 or not np.isfinite(difference).all():
         return None
-    others = tuple(axis for axis in range(apart.ndim) if axis != channel)
-    if np.prod([apart.shape[axis] for axis in others]) < 2:
+    others = tuple(axis for axis in range(difference.ndim) if axis != channel)
+    if np.prod([difference.shape[axis] for axis in others]) < 2:
         return None
-    spread = np.ptp(apart, axis=others)
-    return bool(np.max(spread) <= 1e-3 * max(float(np.max(np.abs(apart))), 1e-30))
+    spread = np.ptp(difference, axis=others)
+    return bool(np.max(spread) <= 1e-3 * max(float(np.max(np.abs(difference))), 1e-30))

@@ -30,8 +30,8 @@ class Span:
     after: str | None
 
 
-def wrong_span(versions: Sequence[str], here: str, is_right: Callable[[str], bool]) -> Span:
-    """Find out in which versions a fault is that is in one of them.
+def wrong_span(versions: Sequence[str], here: str, is_correct: Callable[[str], bool]) -> Span:
+    """Return the range of versions in which a fault exists that one of them has.
 
     It is found by bisection where the newest, or the oldest, is right; else one version after the
     other is asked, because a fault may have come more than once.
@@ -39,28 +39,28 @@ def wrong_span(versions: Sequence[str], here: str, is_right: Callable[[str], boo
     Args:
         versions: those that can be tried.
         here: the one that is wrong.
-        is_right: tries a version.
+        is_correct: tries a version.
     """
     known = sorted({*versions, here}, key=sort_versions)
     place = known.index(here)
-    last, after = _border(known[place:], is_right)
-    first, before = _border(known[place::-1], is_right)
+    last, after = _border(known[place:], is_correct)
+    first, before = _border(known[place::-1], is_correct)
     return Span(first, last, before, after)
 
 
-def _border(versions: Sequence[str], is_right: Callable[[str], bool]) -> tuple[str, str | None]:
-    """Return the last version that is wrong and the first that is right, of those from one that is
-    wrong.
+def _border(versions: Sequence[str], is_correct: Callable[[str], bool]) -> tuple[str, str | None]:
+    """Return the last incorrect version and the first correct one (None if there is none), starting
+    from an incorrect version.
     """
     if len(versions) < 2:
         return versions[0], None
     low, high = 0, len(versions) - 1
-    if not is_right(versions[high]):
+    if not is_correct(versions[high]):
         for index in range(1, high):
-            if is_right(versions[index]):
+            if is_correct(versions[index]):
                 return versions[index - 1], versions[index]
         return versions[high], None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_right(versions[middle]) else (middle, high)
+        low, high = (low, middle) if is_correct(versions[middle]) else (middle, high)
     return versions[low], versions[high]

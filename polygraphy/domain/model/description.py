@@ -60,7 +60,7 @@ class Weight:
 
     @property
     def values(self) -> Any:
-        """The elements; where a function was given that reads them, they are read at each look."""
+        """Return the elements, read anew on each access if the weight has a reader."""
         return self._values() if callable(self._values) else self._values
 
 
@@ -110,8 +110,7 @@ class Origin:
 
     @classmethod
     def of(cls, frames: Sequence[tuple[str, str]], scope: str) -> Origin | None:
-        """Return the place of the innermost frame that is no frame of PyTorch itself; None where
-        there are no frames.
+        """Return the innermost source frame outside PyTorch; None if there are no frames.
 
         Args:
             frames: files and lines, the innermost first.
@@ -141,7 +140,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The name of the node; of one without, its first output."""
+        """Return the name of the node, or its first output if it has no name."""
         return self.name or next(filter(None, self.outputs), "")
 
     @property
@@ -154,7 +153,7 @@ class Node:
                 yield from attribute.value
 
     def reads(self) -> Iterator[str]:
-        """Yield what the node reads, and what the graphs inside it read from around them."""
+        """Yield the tensors that the node reads, and the outer tensors that its subgraphs read."""
         yield from filter(None, self.inputs)
         for graph in self.graphs:
             own = {tensor.name for tensor in graph.inputs}
@@ -165,7 +164,7 @@ class Node:
             yield from (tensor.name for tensor in graph.outputs if tensor.name not in own)
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute, or `default` where the node has none of that name."""
+        """Return the value of an attribute, or `default` if the node does not have it."""
         return next((one.value for one in self.attributes if one.name == name), default)
 
 
@@ -181,8 +180,8 @@ _NUMBERS = {
 
 
 def constant_weight(node: Node) -> Weight | None:
-    """Return the weight that a node holds, under the name of the tensor that it makes; None for a
-    node that is no Constant, or one whose value a caller gives.
+    """Return the weight that a Constant node holds, named after its output; None for other nodes,
+    or if a caller supplies the value.
     """
     if node.op != "Constant" or node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
         return None
@@ -223,15 +222,13 @@ class Graph:
 
     @property
     def all_weights(self) -> tuple[Weight, ...]:
-        """Its weights, and those that its Constant nodes hold, which are the same to what runs
-        it. The latter need attributes.
-        """
+        """Return the initializers and the weights in Constant nodes (those need attributes)."""
         held = (constant_weight(node) for node in self.nodes)
         return self.weights + tuple(weight for weight in held if weight is not None)
 
     @property
     def makers(self) -> dict[str, Node]:
-        """The node that makes each tensor, by its name."""
+        """Return, by tensor, the node that computes it."""
         return {name: node for node in self.nodes for name in node.outputs if name}
 
     def walk(self) -> Iterator[Graph]:
@@ -320,7 +317,7 @@ class TensorUse:
 
 
 def tensor_uses(graph: Graph) -> list[TensorUse]:
-    """Return inputs and what nodes compute, in the order of the graph.
+    """Return the uses of inputs and computed tensors, in graph order.
 
     Args:
         graph: a graph that was read with its layers.
@@ -366,7 +363,7 @@ _CONSTANTS = frozenset({"Constant", "Min"})
 
 
 def unbounded_tensors(graph: Graph) -> list[str]:
-    """Return the outputs of nodes whose size a run-time tensor decides, and nothing limits.
+    """Return node outputs whose size depends on run-time values without a limit.
 
     Args:
         graph: a graph with inferred shapes, whose constant parts were folded.
@@ -386,8 +383,8 @@ def unbounded_tensors(graph: Graph) -> list[str]:
 
 
 def unbounded_operands(graph: Graph) -> list[str]:
-    """Return the tensors whose elements decide without limit how large others become, as the length
-    of a Range does; see `unbounded_tensors`.
+    """Return the tensors whose values set the size of others without a limit, as the length of a
+    Range does; see `unbounded_tensors`.
     """
     large = set(unbounded_tensors(graph))
     makers = (node for node in graph.nodes if not large.isdisjoint(node.outputs))
@@ -395,7 +392,7 @@ def unbounded_operands(graph: Graph) -> list[str]:
 
 
 def _is_new(tensor: Tensor | None, known: set[str]) -> bool:
-    """Return whether a shape has a dimension that is not one of those known so far."""
+    """Return whether a shape has a dimension that is not known yet."""
     if tensor is None or tensor.shape is None:
         return True
     return any(dim is None or (isinstance(dim, str) and dim not in known) for dim in tensor.shape)

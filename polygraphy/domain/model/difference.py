@@ -38,9 +38,7 @@ class Difference:
 
 
 def differences(reference: Model, candidate: Model) -> list[Difference]:
-    """Return in what two models differ that were read in full; where a file lies, and which program
-    wrote it, does not count.
-    """
+    """Return the differences between two fully read models, except file location and producer."""
     found = [
         *_mappings("Opset", reference.opsets, candidate.opsets),
         *_mappings("Metadata", reference.metadata, candidate.metadata),
@@ -152,7 +150,7 @@ def _weights(
 
 
 def _identity(weight: Weight) -> tuple[Any, ...]:
-    """Return what is the same for two weights if and only if they are the same but for the name."""
+    """Return a key that is equal for weights that differ in name only."""
     digest = b""
     if weight.values is not None:
         contiguous = np.ascontiguousarray(weight.values)
@@ -162,13 +160,15 @@ def _identity(weight: Weight) -> tuple[Any, ...]:
     return weight.dtype, weight.shape, digest
 
 
-def _weight_change(mine: Weight, theirs: Weight) -> tuple[str, str] | None:
-    """Return what two weights of one name differ in; None where they are the same."""
-    if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
-        return f"{mine.dtype} {mine.shape}", f"{theirs.dtype} {theirs.shape}"
-    if mine.values is None or theirs.values is None:
+def _weight_change(weight: Weight, reference: Weight) -> tuple[str, str] | None:
+    """Return kind and text of the difference between two weights of one name; None if they are
+    equal.
+    """
+    if (weight.dtype, weight.shape) != (reference.dtype, reference.shape):
+        return f"{weight.dtype} {weight.shape}", f"{reference.dtype} {reference.shape}"
+    if weight.values is None or reference.values is None:
         return None
-    return None if _identity(mine) == _identity(theirs) else _values(mine, theirs)
+    return None if _identity(weight) == _identity(reference) else _values(weight, reference)
 
 
 def _values(mine: Weight, theirs: Weight) -> tuple[str, str]:
@@ -205,7 +205,7 @@ def _nodes(
 
 
 def _by_key(nodes: Sequence[Node]) -> dict[str, Node]:
-    """Return nodes by what is unique to each: the name, else the first output, else the place."""
+    """Return nodes by a unique key: the name, else the first output, else the position."""
     names = Counter(node.name for node in nodes)
     made: dict[str, Node] = {}
     for index, node in enumerate(nodes):
@@ -240,12 +240,12 @@ def _node(key: str, mine: Node, theirs: Node, where: tuple[str, ...]) -> Iterato
             yield Difference("Attribute", label, _CHANGED, _text(one), _text(other), where=where)
 
 
-def _are_equal(one: Any, other: Any) -> bool:
-    """Return whether two values of attributes are the same; NaN is the same as NaN."""
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_are_equal, one, other))
-    are_nan = all(isinstance(each, float) and isnan(each) for each in (one, other))
-    return are_nan or bool(one == other)
+def _are_equal(value: Any, reference: Any) -> bool:
+    """Return whether two attribute values are equal; NaN equals NaN."""
+    if isinstance(value, tuple) and isinstance(reference, tuple):
+        return len(value) == len(reference) and all(map(_are_equal, value, reference))
+    are_nan = all(isinstance(each, float) and isnan(each) for each in (value, reference))
+    return are_nan or bool(value == reference)
 
 
 def _text(attribute: Attribute | None) -> str:
@@ -291,7 +291,7 @@ class Edit:
 
 
 def edit_between(before: Outline, after: Outline) -> Edit:
-    """Return what was taken out and put in, in the order of the models."""
+    """Return the nodes removed and added between two models, in model order."""
     nodes = Counter(before.nodes), Counter(after.nodes)
     weights = Counter(before.weights), Counter(after.weights)
     return Edit(

@@ -119,7 +119,7 @@ def lay_out(count: int, edges: Sequence[Edge]) -> Layout:
 
 
 def _chains(rows: Sequence[int], edges: Sequence[Edge]) -> list[list[int]]:
-    """Return the numbers of the bends of each edge; they follow those of the vertices."""
+    """Return, for each edge, the numbers of its bends, which follow the vertices."""
     chains: list[list[int]] = [[] for _ in edges]
     budget = _MOST_BENDS * (len(rows) + len(edges))
     lengths = [rows[end] - rows[start] - 1 for start, end in edges]
@@ -164,8 +164,8 @@ class _Drawing:
             self._place(level, [0.0] * len(level))
 
     def sweep(self, *, down: bool) -> None:
-        """Move every vertex towards its neighbours above, row by row downwards, or towards
-        those below, upwards.
+        """Move every vertex towards its neighbors in the row above (downwards) or below (upwards),
+        row by row.
         """
         neighbours = self._above if down else self._below
         columns = self.columns
@@ -194,8 +194,8 @@ class _Drawing:
 
 
 def spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Return centres, as near to those wanted as possible, of things of these widths that keep
-    their order and do not overlap: those with the least sum of squared moves.
+    """Return centers as near as possible to those wanted, in order and without overlap, for items
+    of these widths (least squares).
     """
     offsets = [0.0]
     for left, right in pairwise(widths):
@@ -251,7 +251,7 @@ def draw(model: Model) -> list[GraphDrawing]:
 
 
 def model_to_draw(description: Any) -> Model | None:
-    """Return what a reader described as a model of graphs; None where it has none.
+    """Return the model in a description for drawing; None if it has no graph.
 
     Of an engine, the layers of the first optimisation profile are drawn: the others have the same.
     """
@@ -291,7 +291,7 @@ def _draw_graph(
 
 
 def _without_constants(graph: Graph) -> Graph:
-    """Return a graph whose Constant nodes are weights, as are those of the graphs inside it."""
+    """Return a graph whose Constant nodes, including those in subgraphs, are weights."""
     shown = [node for node in graph.nodes if constant_weight(node) is None]
     return evolve(
         graph,
@@ -304,7 +304,7 @@ def _without_constants(graph: Graph) -> Graph:
 
 
 def _drawn_attributes(node: Node) -> tuple[Attribute, ...]:
-    """Return the attributes of a node, the graphs inside it without Constant nodes."""
+    """Return the attributes of a node, with Constant nodes removed from subgraphs."""
     return tuple(evolve(one, value=_shown_value(one.kind, one.value)) for one in node.attributes)
 
 

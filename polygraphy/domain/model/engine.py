@@ -112,11 +112,11 @@ class EngineDescription:
 
     @property
     def layers_per_profile(self) -> int:
-        """How many layers each profile has."""
+        """Return the number of layers in each profile."""
         return self.layer_count // max(1, len(self.profiles))
 
     def layers_of(self, profile: int) -> tuple[Layer, ...]:
-        """Return the layers that belong to one profile."""
+        """Return the layers of one profile."""
         start = profile * self.layers_per_profile
         return self.layers[start : start + self.layers_per_profile]
 
@@ -183,7 +183,7 @@ def statistics_of_built(
 
 
 def _get(description: Any, kind: type, name: str) -> int | None:
-    """Return what only descriptions of one kind tell; None of others."""
+    """Return an attribute that only one kind of description has; None for other kinds."""
     return getattr(description, name) if isinstance(description, kind) else None
 
 
@@ -197,7 +197,7 @@ def _count_sorted(names: Iterable[str]) -> dict[str, int]:
 
 
 def _size(metadata: TensorMetadata, largest: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """Return how many bytes tensors take, and which could not be counted."""
+    """Return the size of tensors in bytes, and the names of tensors of unknown size."""
     total, unknown = 0, []
     for name, (dtype, shape) in metadata.items():
         dims = largest.get(name, shape)

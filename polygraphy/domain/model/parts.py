@@ -36,11 +36,11 @@ class PartsGraph(Protocol):
     """What is asked of a graph."""
 
     def maker(self, tensor: str) -> Maker | None:
-        """Return the node that makes a tensor; None if no standard operator does."""
+        """Return the node that computes a tensor; None unless it is a standard operator."""
 
     def shape(self, tensor: str) -> Sequence[Dim] | None:
-        """Return the dimensions of a tensor, names for those that depend on the data, and None for
-        each that is not known.
+        """Return the dimensions of a tensor: names for dynamic ones, None for unknown ones; None if
+        the rank is unknown.
         """
 
     def constant(self, tensor: str) -> Array | None:
@@ -106,7 +106,7 @@ class _Reader:
         }
 
     def layout(self, tensor: str, depth: int) -> Layout:
-        """Return how a tensor is put together."""
+        """Return the parts that a tensor is assembled from."""
         node = self._graph.maker(tensor) if depth < DEEPEST else None
         made = None if node is None else self._read_node(tensor, node, depth + 1)
         if made is None or _is_one(made):
@@ -174,8 +174,8 @@ class _Reader:
         return made
 
     def _read_scaled(self, node: Maker, at: int) -> Layout | None:
-        """Return the parts of a tensor whose slices along an axis are multiplied by constants of
-        different magnitude, as boxes by the size of an image and scores by one.
+        """Return the parts of a tensor whose slices are multiplied by constants of different
+        magnitude, such as boxes (image size) and scores (1).
         """
         factors = self._graph.constant(node.inputs[1 - at])
         if factors is None or factors.size < 2 or factors.size != max(factors.shape):
@@ -203,7 +203,7 @@ class _Reader:
         return Layout("join", "", "", tuple(leaves), (axis,), tuple(int(one) for one in lengths))
 
     def _keeps_shape(self, node: Maker, at: int) -> bool:
-        """Return whether a constant operand makes nothing larger."""
+        """Return whether a constant input leaves the shape unchanged."""
         own, other = (self._graph.shape(node.inputs[each]) for each in (at, 1 - at))
         if other is None:
             return False

@@ -71,8 +71,7 @@ _KINDS = tuple(name for name, each in FORMATS.items() if each.technology)
 
 
 def kind_of(path: str, model_type: str | None = None) -> str:
-    """Return the type of a model: the one that is given, else what the file extension says; a file
-    with another extension is taken for an ONNX model.
+    """Return the type of a model: the explicit one, else from the file extension, else ONNX.
 
     Raises:
         UsageError: models of the type are not described.
@@ -94,5 +93,5 @@ def kind_of(path: str, model_type: str | None = None) -> str:
 
 
 def technology_of(kind: str) -> str:
-    """Return what reads models of a type, as `ModelFormat` names it; empty for nothing."""
+    """Return the library that reads models of a type, as in `ModelFormat`; empty if none does."""
     return FORMATS[kind].technology

@@ -55,8 +55,8 @@ class WeightSparsity:
 
 
 def dense_groups(array: np.ndarray[Any, Any], axis: int) -> int:
-    """Return how many groups of four consecutive elements along `axis` hold more than two that are
-    not zero.
+    """Return the number of groups of four consecutive elements along `axis` with more than two
+    nonzeros.
 
     Args:
         array: floating-point numbers; the length of `axis` is a multiple of four.
@@ -92,7 +92,7 @@ def _dense(block: np.ndarray[Any, Any]) -> int:
 
 
 def prunable_weights(graph: Graph) -> list[Prunable]:
-    """Return the weights that products sum over in groups of four, in all inner graphs, too.
+    """Return the weights, including those in subgraphs, that products sum over in groups of four.
 
     Args:
         graph: a graph that was read with its layers and attributes.
@@ -120,7 +120,7 @@ def _is_prunable(weight: Weight, axis: int) -> bool:
 
 
 def _summed_operands(node: Node) -> Iterator[tuple[str, int]]:
-    """Yield the operands of a product, and over which axis of each it sums."""
+    """Yield each input of a product with the axis it sums over."""
     if node.op == "Conv" and len(node.inputs) > 1:
         yield node.inputs[1], 1
     elif node.op == "MatMul" and len(node.inputs) == 2:
@@ -137,7 +137,7 @@ _PASSED_THROUGH = frozenset({"Cast", "DequantizeLinear", "Identity", "QuantizeLi
 def _trace_weight(
     name: str, axis: int, weights: dict[str, Weight], producers: dict[str, Node]
 ) -> tuple[Weight | None, int]:
-    """Follow an operand back to a weight, and its axis to that of the weight."""
+    """Return the weight that an input comes from, if any, and the matching axis of that weight."""
     for _ in range(len(producers) + 1):
         if name in weights:
             return weights[name], axis
@@ -160,8 +160,8 @@ _BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
-    """Return an array in which every four consecutive elements along an axis have at least two
-    zeros: those of the smallest magnitude, the earlier one where magnitudes are equal.
+    """Return an array with the two smallest of every four consecutive elements along an axis set to
+    zero; the earlier one on ties.
 
     Args:
         array: floating-point numbers of any shape; NaN counts as the largest.
@@ -203,8 +203,8 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
 
 
 def _prune(given: Array, result: Array) -> None:
-    """Prune a block of groups, of shape (rows, four, columns): the bits of floating-point numbers
-    as signed integers, whose magnitudes are in the order of the bits without the sign.
+    """Prune groups of shape (rows, four, columns). Values are the bits as signed integers:
+    magnitudes sort like bits without the sign.
     """
     size = np.empty((GROUP, given.shape[0], given.shape[2]), given.dtype)
     magnitude = np.array(np.iinfo(given.dtype).max, given.dtype)
@@ -226,7 +226,7 @@ def _prune(given: Array, result: Array) -> None:
 
 
 def _larger_half(size: Array) -> Array:
-    """Return which elements of each column of four are kept; of equal ones the later."""
+    """Return a mask of the two larger elements in each column of four; the later one on ties."""
     ranks = np.zeros(size.shape, np.int8)
     for low in range(GROUP):
         for high in range(low + 1, GROUP):

@@ -16,7 +16,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def multiply_accumulates(node: Node, shapes: Shapes) -> int | None:
-    """Return how many multiply-accumulate operations a node of `COUNTED_OPS` takes.
+    """Return the number of multiply-accumulate operations of a node in `COUNTED_OPS`; None if
+    unknown.
 
     Args:
         node: the node.
@@ -168,7 +169,7 @@ def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
 
 
 def _known_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of tensors and weights, in which dynamic dimensions are 1."""
+    """Return the shapes of tensors and weights, with 1 for dynamic dimensions."""
     shapes = {
         name: _sizes(tensor.shape)
         for name, tensor in graph.tensors.items()
@@ -183,7 +184,7 @@ def _is_known(dim: Dim) -> bool:
 
 
 def _sizes(shape: Sequence[Dim]) -> tuple[int, ...]:
-    """Return a shape in which dynamic dimensions are 1."""
+    """Return a shape with 1 for dynamic dimensions."""
     return tuple(dim if isinstance(dim, int) and dim >= 0 else 1 for dim in shape)
 
 
@@ -198,8 +199,8 @@ def _dynamic_dims(graphs: list[Graph]) -> tuple[str, ...]:
 
 
 def _activation_peak(graph: Graph) -> tuple[int, str, int]:
-    """Return the largest sum of the sizes of tensors alive, at which node, and how many tensors
-    are left out of it.
+    """Return the peak size of live tensors, the node at the peak, and the number of tensors of
+    unknown size.
     """
     weights = {weight.name for weight in graph.all_weights}
     last_use = _last_uses(graph)
@@ -224,7 +225,7 @@ def _activation_peak(graph: Graph) -> tuple[int, str, int]:
 
 
 def _last_uses(graph: Graph) -> dict[str, int]:
-    """Return after which node each tensor is needed no more; outputs are needed for ever."""
+    """Return, by tensor, the position of the last node that reads it; outputs never expire."""
     last: dict[str, int] = {}
     for step, node in enumerate(graph.nodes):
         for name in node.reads():
@@ -234,7 +235,7 @@ def _last_uses(graph: Graph) -> dict[str, int]:
 
 
 def _size(tensor: Tensor | None) -> int | None:
-    """Return how many bytes a tensor takes; None where that is not known."""
+    """Return the size of a tensor in bytes; None if unknown."""
     if tensor is None or tensor.shape is None or tensor.dtype is None:
         return None
     entry = _ENTRIES.get(tensor.dtype)

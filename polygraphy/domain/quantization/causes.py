@@ -13,6 +13,13 @@ CLIPPED, WIDE, ZERO_POINT, SIGN = "clipped range", "wide range", "zero point", "
 ORDER, BIAS_CLIPPED, BIAS = "scale order", "clipped bias", "bias scale"
 NIBBLES, BLOCK_ZERO, PAIR = "nibble order", "block zero point", "pair mismatch"
 SCALE, CALIBRATION = "scale", "calibration data"
+PARAMETER_CAUSES = frozenset(
+    (
+        *(CLIPPED, WIDE, ZERO_POINT, SIGN, ORDER, BIAS_CLIPPED, BIAS),
+        *(NIBBLES, BLOCK_ZERO, PAIR, SCALE, CALIBRATION),
+    )
+)
+"""Causes that are a wrong parameter of a quantized model."""
 
 _RATIOS = {"activation": 5.0, "weight": 2.5, "operator": 2.5}
 """From this multiple of the least possible loss on, a parameter is wrong. Measured with
@@ -57,7 +64,7 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
 
 
 def cause_of(site: Site, loss: SiteLoss) -> str:
-    """Return which parameter of a site is wrong."""
+    """Return the name of the incorrect parameter of a site."""
     scheme, best = site.scheme, loss.best
     if site.read is not None:
         return PAIR
@@ -101,7 +108,7 @@ def _bias_cause(site: Site) -> str:
 
 
 def _is_permuted(scheme: Scheme, best: Scheme) -> bool:
-    """Return whether the scales are those of the channels, in another order."""
+    """Return whether the scales are those of the channels in another order."""
     own, right = np.abs(np.ravel(scheme.scale)), np.abs(np.ravel(best.scale))
     if own.size != right.size or not (own.all() and right.all()):
         return False
@@ -110,13 +117,13 @@ def _is_permuted(scheme: Scheme, best: Scheme) -> bool:
 
 
 def _spread(ratios: Array) -> float:
-    """Return by how much ratios differ from their median, on average, in log."""
+    """Return the mean deviation of log ratios from their median."""
     logs = np.log(ratios)
     return float(np.mean(np.abs(logs - np.median(logs))))
 
 
 def _block_cause(site: Site, scheme: Scheme, best: Scheme) -> str:
-    """Return what is wrong about packed blocks; empty if it is something else."""
+    """Return the cause for incorrect packed blocks; empty if it is a different one."""
     codes, exact = site.codes, site.exact
     assert codes is not None
     if exact is None:

@@ -51,12 +51,12 @@ class SiteLoss:
 
     @property
     def ratio(self) -> float:
-        """How many times the least possible loss is lost."""
+        """Return the loss relative to the smallest possible loss."""
         return self.loss / max(self.least, 1e-6)
 
 
 def activation_loss(site: Site, array: Array) -> SiteLoss:
-    """Measure what is lost of an activation.
+    """Return the quantization loss of an activation.
 
     Args:
         site: where it is quantized.
@@ -87,13 +87,13 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
 
 
 def _by_element(limits: Array, array: Array) -> Array:
-    """Return limits in a shape that broadcasts to the elements, which may be by channel."""
+    """Return limits (maybe per channel) in a shape that broadcasts to the array."""
     limits = np.asarray(limits)
     return limits.reshape(()) if limits.size == 1 else limits.reshape(-1, 1)
 
 
 def _best(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tuple[float, Scheme]]:
-    """Return schemes with what they lose: of the kind that the model has first."""
+    """Return schemes with their losses; the model's own kind comes first."""
     is_symmetric = bool(np.all(scheme.zero_point == scheme.stored.middle))
     kinds = (True, False) if is_symmetric else (False, True)
     results = []
@@ -107,8 +107,8 @@ def _best(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tuple[float
 
 
 def weight_loss(site: Site) -> SiteLoss | None:
-    """Measure what is lost of a weight, in the channel that loses most beside what it could; None
-    if it is not known in floating point.
+    """Return the quantization loss of a weight in its worst channel; None if the float weight is
+    unknown.
     """
     if site.exact is None or site.values is None or site.exact.shape != site.values.shape:
         return None
@@ -137,7 +137,7 @@ def weight_loss(site: Site) -> SiteLoss | None:
 
 
 def _with_shared_scale(exact: Array, values: Array, scheme: Scheme) -> tuple[float, float] | None:
-    """Return what the worst channel of a weight loses, and what it would with its own scale."""
+    """Return the loss of a weight's worst channel, and its loss with its own scale."""
     if exact.ndim < 2 or scheme.stored.minifloat is not None:
         return None
     axis = 0 if exact.ndim > 2 else 1
@@ -156,7 +156,9 @@ def _with_shared_scale(exact: Array, values: Array, scheme: Scheme) -> tuple[flo
 
 
 def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
-    """Return the scheme of the same granularity that loses least of a weight, and what is read."""
+    """Return the scheme of equal granularity with the smallest loss for a weight, and the
+    dequantized weight.
+    """
     is_symmetric = bool(np.all(scheme.zero_point == scheme.stored.middle))
     low, high = _extremes(exact, scheme)
     candidates = []
@@ -195,7 +197,7 @@ def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
 
 
 def _groups(exact: Array, scheme: Scheme) -> Iterator[tuple[Any, ...]]:
-    """Yield where the elements of each channel are; of blocks, those along the other axis."""
+    """Yield an index for the elements of each scale: a channel, or a block along the other axis."""
     if scheme.is_per_tensor:
         yield (...,)
         return
@@ -217,13 +219,13 @@ def _relative(error: Array, array: Array) -> float:
 
 
 def with_exact(site: Site, exact: Array | None) -> Site:
-    """Return a weight whose numbers in floating point are known."""
+    """Return a site whose floating-point weight is known."""
     return evolve(site, exact=exact)
 
 
 def sample_elements(arrays: Sequence[Array], most: int = 1 << 16, axis: int | None = None) -> Array:
-    """Return elements of an activation on several data: all of them, or so many, the smallest and
-    the largest among them. With an axis, they are in one row for each channel.
+    """Return activation elements over several inputs: all, or at most `most`, including the
+    smallest and largest; with an axis, one row for each channel.
     """
     if axis is not None:
         rows = [np.moveaxis(np.asarray(one, np.float64), axis, 0) for one in arrays]

@@ -105,13 +105,13 @@ def _ratio(error: float, size: float) -> float:
 
 
 def noise_level(outputs: Outputs, reference: Outputs) -> float:
-    """Return the noise in dB: 20 is an SQNR of -20 dB, -20 one of 20 dB."""
+    """Return the noise in dB, the negated SQNR: -20 is an SQNR of 20 dB."""
     ratio = RmsRatio()(outputs, reference)
     return 20 * log10(ratio) if 0 < ratio < inf else (-inf if not ratio else inf)
 
 
 def disagreement(outputs: Outputs, reference: Outputs) -> float:
-    """Return the share of rows whose largest element is another, of the worst output."""
+    """Return the share of rows with a different argmax, in the worst output."""
     shares = []
     for name in reference:
         pairs = [
@@ -126,8 +126,8 @@ def disagreement(outputs: Outputs, reference: Outputs) -> float:
 
 
 def divergence(outputs: Outputs, reference: Outputs) -> float:
-    """Return the mean Kullback-Leibler divergence along the last axis, of the worst output; logits
-    go through a softmax first.
+    """Return the mean Kullback-Leibler divergence along the last axis, in the worst output; logits
+    are passed through a softmax.
     """
     means = []
     for name in reference:

@@ -53,7 +53,7 @@ class Rules:
     fixed: frozenset[int] = frozenset()
 
     def quantized(self, without: Collection[str]) -> set[int]:
-        """Return the sites that remain if nodes are left out."""
+        """Return the sites that remain quantized if nodes are excluded."""
         marked: set[str] = set()
         for node in self.nodes:
             asked = self.asks.get(node.name, "nothing")
@@ -83,14 +83,14 @@ class Rules:
         return [number for number in range(len(self.sites)) if number not in on]
 
     def askers(self, site: int) -> list[str]:
-        """Return the nodes because of which a site is quantized."""
+        """Return the nodes that require a site to be quantized."""
         names = {self.sites[site].name, self.sites[site].name + RAW}
         return [
             node.name for node in self.nodes if not names.isdisjoint(self._requested_tensors(node))
         ]
 
     def _requested_tensors(self, node: FloatNode) -> tuple[str, ...]:
-        """Return the tensors that a node may ask for."""
+        """Return the tensors that a node may require to be quantized."""
         asked = self.asks.get(node.name, "nothing")
         if asked == "nothing":
             return ()
@@ -112,8 +112,8 @@ class Rules:
 
 
 def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = "") -> Rules:
-    """Return what nodes ask for, as the quantized model shows it: a node asks for its inputs if all
-    of them are quantized, and for its outputs if those of all such nodes of its operator are.
+    """Return the quantizer's rules, inferred from the quantized model: a node requires its inputs
+    if all of them are quantized, and its outputs if this holds for all such nodes of its operator.
 
     Args:
         nodes: the nodes that compute.
@@ -123,6 +123,8 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
     operators = {site.name for site in sites if site.kind == "operator"}
     tensors = [site.name for site in sites if site.kind != "operator"]
     names = {name for site in tensors for name in (site, site + RAW)}
+    if producer == "modelopt":
+        return Rules(nodes, sites, _modelopt_asks(nodes, names))
     nodes = _without_moves(nodes, names)
     made = {name for node in nodes for name in node.makes}
     activations = {site.name for site in sites if site.kind == "activation"}
@@ -156,8 +158,19 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
     return evolve(rules, fixed=frozenset(range(len(sites))) - rules.quantized(()))
 
 
+def _modelopt_asks(nodes: Sequence[FloatNode], names: Collection[str]) -> dict[str, Asks]:
+    """Return what nodes ask of ModelOpt: the inputs that are quantized, and nothing else; nodes
+    that move elements as well.
+    """
+    asks: dict[str, Asks] = {}
+    for node in nodes:
+        if any(name in names for name in node.reads):
+            asks[node.name] = "inputs"
+    return asks
+
+
 def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[FloatNode]:
-    """Let nodes read the tensor that is quantized where nodes between only move its elements."""
+    """Return nodes that read quantized tensors directly, past nodes that only move elements."""
     moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in _MOVES and node.reads}
 
     def before(name: str) -> str:
@@ -170,7 +183,7 @@ def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[F
 
 
 def _biases(nodes: Sequence[FloatNode], asks: dict[str, Asks]) -> dict[str, str]:
-    """Return the corrected biases that are added behind a node, which go with that node."""
+    """Return, by corrected bias, the node it is added to."""
     makers = {name: node.name for node in nodes for name in node.makes}
     biases = {}
     for node in nodes:

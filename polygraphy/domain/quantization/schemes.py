@@ -78,16 +78,16 @@ class Scheme:
 
     @property
     def stored(self) -> StoredType:
-        """The type of the codes."""
+        """Return the type of the codes."""
         return STORED[self.dtype]
 
     @property
     def is_per_tensor(self) -> bool:
-        """Whether all elements have the same scale."""
+        """Return whether all elements share one scale."""
         return bool(self.scale.size == 1)
 
     def codes(self, array: Any) -> Array:
-        """Return what is stored of an array, as float64."""
+        """Return the codes of an array, as float64."""
         array = np.asarray(array, np.float64)
         scale, zero = self._broadcast(self.scale, array), self._broadcast(self.zero_point, array)
         stored = self.stored
@@ -101,7 +101,7 @@ class Scheme:
             return np.asarray(stored_values, np.float64)
 
     def values(self, codes: Array) -> Array:
-        """Return the numbers that codes stand for."""
+        """Return the dequantized values of codes."""
         scale, zero = self._broadcast(self.scale, codes), self._broadcast(self.zero_point, codes)
         return np.asarray((codes - zero) * scale)
 
@@ -111,7 +111,7 @@ class Scheme:
         return low, (self.stored.most - self.zero_point) * self.scale
 
     def _broadcast(self, numbers: Array, array: Array) -> Array:
-        """Return one number for each element, or in a shape that broadcasts to it."""
+        """Return numbers in a shape that broadcasts to the array."""
         numbers = np.asarray(numbers, np.float64)
         if numbers.size == 1:
             return numbers.reshape(())
@@ -123,8 +123,8 @@ class Scheme:
 
 
 def scheme_of_range(like: Scheme, low: Any, high: Any, *, symmetric: bool) -> Scheme:
-    """Return a scheme of the same type and granularity for numbers between two limits, as
-    quantizers compute it: zero is stored exactly.
+    """Return a scheme of the same type and granularity for a range, as quantizers compute it: zero
+    is exact.
 
     Args:
         like: whose type and granularity.

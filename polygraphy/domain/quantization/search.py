@@ -80,7 +80,7 @@ class SetSearch:
         self.runs = 0
 
     def left(self, without: Iterable[str]) -> float:
-        """Run the model without some nodes.
+        """Run the model without quantizing some nodes, and return the remaining loss.
 
         Raises:
             OutOfRunsError: there are no runs left.
@@ -108,14 +108,14 @@ class SetSearch:
         return self._rules.candidates
 
     def predict(self, without: frozenset[str]) -> float:
-        """Return the square of what is expected to be left."""
+        """Return the predicted square of the remaining loss."""
         sites = self.sites(without)
         if sites not in self._predicted:
             self._predicted[sites] = self._predict(sites)
         return self._predicted[sites]
 
     def result(self) -> Search:
-        """Search, and return what came of it."""
+        """Run the search and return its result."""
         kept: Sequence[str] | None = None
         value, proven, is_cut_short = inf, 0, False
         try:
@@ -144,7 +144,7 @@ class SetSearch:
         return ((names, value) for names, value in self._curve.values() if value <= self._target)
 
     def _proven(self, size: int, proven: int) -> int:
-        """Try what remains of the smaller sets, if there are runs for all of them."""
+        """Try the remaining smaller sets if enough runs are left; return the proven size."""
         names = self._order
         try:
             while proven < size - 1:
@@ -176,7 +176,7 @@ class SetSearch:
 
     @property
     def _target_power(self) -> float:
-        """The prediction that corresponds to the target, by what all sites lose together."""
+        """Return the predicted loss at the target, from the sum of losses of all sites."""
         everything = self._known[self.sites(frozenset())]
         predicted = self.predict(frozenset())
         if not 0 < everything < inf or self._target <= 0:
@@ -184,7 +184,7 @@ class SetSearch:
         return max(predicted * (self._target / everything) ** 2, self._target**2)
 
     def _rank_sets(self, size: int) -> tuple[list[tuple[float, frozenset[str]]], bool]:
-        """Return sets of some size by what is expected to be left, and whether these are all."""
+        """Return sets of a size sorted by predicted loss, and whether these are all."""
         names = self._order
         if comb(len(names), size) <= _ENUMERATED:
             sets = {frozenset(one) for one in combinations(names, size)}
@@ -228,7 +228,7 @@ class SetSearch:
 
 
 def curve_at(search: Search, sizes: Sequence[int]) -> list[tuple[int, float]]:
-    """Return what is left with the best set of each size that was run."""
+    """Return, by size, the loss of the best set that was run."""
     made: list[tuple[int, float]] = []
     for size in sizes:
         values = [value for count, (_, value) in search.curve.items() if count <= size]

@@ -16,6 +16,13 @@ because the range of the integers does the same.
 """
 CORRECTED = "//corrected"
 """What is added to the name of a bias in floating point that the quantizer changed."""
+QUANTIZED_OPERATORS = (
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
+    "MatMulInteger", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "GatherBlockQuantized", "QMoE",
+    "QGemm", "QAttention", "QEmbedLayerNorm",
+)  # fmt: skip
+"""How operators begin that compute in a quantized type."""
+
 Kind = Literal["activation", "weight", "bias", "operator"]
 
 
@@ -49,13 +56,13 @@ class Site:
 
     @property
     def axis(self) -> int | None:
-        """The axis of an activation whose channels have scales of their own; None otherwise."""
+        """Return the channel axis of an activation with per-channel scales; else None."""
         scheme = self.scheme
         is_split = scheme is not None and not scheme.is_per_tensor and not scheme.block
         return scheme.axis if scheme is not None and is_split else None
 
     def stored(self, array: Any) -> Array:
-        """Return what is read of an activation after it is quantized."""
+        """Return an activation after quantization and dequantization."""
         assert self.scheme is not None
         return (self.read or self.scheme).values(self.scheme.codes(array))
 
@@ -75,3 +82,8 @@ class FloatNode:
     op: str
     reads: Sequence[str]
     makes: Sequence[str]
+
+
+def is_coarse(op: str) -> bool:
+    """Return whether an operator, of whatever domain, computes in a quantized type."""
+    return op.rpartition(".")[2].startswith(QUANTIZED_OPERATORS)

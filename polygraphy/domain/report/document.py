@@ -67,11 +67,13 @@ class FileFacts:
         path: as it was given.
         bytes: its size; None of a folder, and of what could not be read.
         sha256: of its content, in hexadecimal; None as `bytes` is.
+        quantization: how the model in it is quantized; None if it is not.
     """
 
     path: str
     bytes: int | None = None
     sha256: str | None = None
+    quantization: str | None = None
 
 
 @frozen
@@ -184,7 +186,7 @@ def _row_as_json(row: OutputRow) -> dict[str, Any]:
 
 
 def with_nodes(comparisons: Sequence[Comparison], graph: Graph | None) -> Sequence[Comparison]:
-    """Return comparisons whose rows know the nodes of a graph that make them; None for no graph."""
+    """Return comparisons whose rows name the nodes that compute them; unchanged without a graph."""
     if graph is None:
         return comparisons
     makers, outputs = graph.makers, {tensor.name for tensor in graph.outputs}
@@ -234,7 +236,7 @@ class Document:
     schema: int = SCHEMA
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document as JSON has it, what a reader looks for first at the top."""
+        """Return the document as JSON values, the most important first."""
         made: dict[str, Any] = plain(evolve(self, comparisons=()))
         made["comparisons"] = [*map(_comparison_as_json, self.comparisons)]
         made["environment"] = {
@@ -248,7 +250,7 @@ _NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
 def rows_in(document: Any) -> dict[str, OutputRow]:
-    """Return what a document says about outputs, by name; of several comparisons what failed.
+    """Return the output rows in a document, by name; with several comparisons, the failed row.
 
     Raises:
         UsageError: it is no document of this version, or compares nothing.
@@ -323,8 +325,8 @@ class Recorder:
         self._validation: dict[tuple[str, str], dict[str, Any]] = {}
 
     def look_closer(self, detail: Detail) -> None:
-        """Keep more from now on: of outputs every metric, and of those that fail what `detail`
-        returns.
+        """Record more details from now on: every metric of outputs, and `detail` for failed
+        ones.
         """
         self.detail = detail
 
@@ -336,9 +338,7 @@ class Recorder:
 
     @property
     def validation(self) -> list[dict[str, Any]]:
-        """Per runner and output, in order, what was found of NaN and infinity in its worst
-        iteration.
-        """
+        """Return the NaN and infinity counts by runner and output, each in its worst iteration."""
         names = self._names()
         return [
             {"runner": names[runner, ""], **facts}
@@ -347,12 +347,12 @@ class Recorder:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """What was found about pairs of runs."""
+        """Return the comparisons of pairs of runs."""
         names = self._names()
         return [each.named(names, self._rows(each)) for each in self._compared]
 
     def parties(self) -> list[Party]:
-        """Return who took part."""
+        """Return the runs that took part."""
         names = self._names()
         return [
             Party(names[run], label_of_runner(run[0]), **facts)
@@ -399,10 +399,10 @@ class Recorder:
         self.found("segments", {"segments": segments, "tensors": tensors, "budget": budget})
 
     def iteration_starting(self, index: int) -> None:
-        """All runners are about to take the data of an iteration."""
+        """Record the start of an iteration."""
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner is fed with."""
+        """Record the inputs of a runner."""
         self._party(runner).setdefault("inputs", _tensors(metadata))
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
@@ -452,7 +452,7 @@ class Recorder:
     def _details_of(
         self, pair: PairResult, known: dict[str, tuple[float, Mapping[str, Any]]], look: Detail
     ) -> None:
-        """Look closer at what failed worse than before: at the first outputs, and the worst."""
+        """Record details of outputs that failed worse than before."""
         from polygraphy.domain.compare.result import CompareResult
 
         for name, answer in pair.results.items():
@@ -500,7 +500,7 @@ class Recorder:
         """Outputs are about to be checked."""
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
-        """One output was checked; of many iterations the worst is kept."""
+        """Record a validated output; over iterations the worst is kept."""
         self._party(runner)
         facts = plain(validity)
         known = self._validation.setdefault((runner, validity.name), facts)

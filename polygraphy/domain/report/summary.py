@@ -65,7 +65,7 @@ def summary_of(
 
 
 def culprit_sentence(culprits: Sequence[Mapping[str, Any]]) -> str:
-    """Describe who is to blame, and for what."""
+    """Return a sentence that names the node at fault and the cause."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
     shown = some_of(names, _MOST_NAMES) or "the whole model"
@@ -81,7 +81,7 @@ def _worst_of(comparisons: Sequence[Comparison]) -> str:
 
 
 def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what came of samples, in sentences: how many agree, and how often each run is right.
+    """Yield sentences about samples: how many agree, and the accuracy of each run.
 
     Args:
         facts: a result of the kind ``samples``.
@@ -213,7 +213,7 @@ _FOUND: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 def doubts_in_words(
     comparisons: Sequence[Comparison], validation: Sequence[Mapping[str, Any]] = ()
 ) -> str:
-    """Name what passed without saying much, because it is empty or the same everywhere."""
+    """Return a sentence that lists passing outputs that are empty or constant."""
     said = [uniform_in_words(each.outputs, each.parties) for each in comparisons]
     if not comparisons:
         bare = [f"{one['name']!r} is {one['uniform']}" for one in validation if one["uniform"]]
@@ -222,7 +222,7 @@ def doubts_in_words(
 
 
 def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many outputs hold NaN or infinity, and which is the first; empty for none."""
+    """Return the number of outputs with NaN or infinity, and the first; empty if there are none."""
     bad = [each for each in validation if each["nan"] or each["inf"]]
     if not bad:
         return ""
@@ -232,7 +232,7 @@ def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
 
 
 def validation_sentence(validation: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many outputs were looked into that hold neither NaN nor infinity."""
+    """Return the number of outputs checked that have neither NaN nor infinity."""
     if not validation:
         return ""
     hold = "holds" if len(validation) == 1 else "hold"
@@ -263,9 +263,7 @@ class Check:
 
 
 def checks_of(document: Document) -> list[Check]:
-    """Return every check, and where there is none the verdict as one; there is one that did not
-    pass if the verdict says so.
-    """
+    """Return every check, or the verdict as the only one; one fails if the verdict fails."""
     checks = [*_outputs(document), *_validity(document), *_result_checks(document.results)]
     checks += [
         Check(_command(document), each.kind, ERROR, each.message) for each in document.errors
@@ -309,7 +307,7 @@ def _validity(document: Document) -> Iterator[Check]:
 
 
 def _result_checks(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
-    """Yield the checks among what commands found besides."""
+    """Yield the checks among the results of commands."""
     for result in results:
         if result["kind"] == "lint":
             for entry in result["entries"]:
@@ -330,7 +328,7 @@ def _result_checks(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
 
 
 def _steps(found: Mapping[str, Any]) -> Check:
-    """Return the check of the steps of two runs, with their table where one differs."""
+    """Return the check of two runs over steps, with their table if one differs."""
     group = " vs. ".join(short_names(found["parties"]))
     if found["first_wrong"] is None:
         return Check(group, "steps", PASSED)
@@ -374,7 +372,7 @@ class Advice:
 
 
 def advice_for(document: Document) -> list[Advice]:
-    """Return what would help, the most certain first; nothing where everything passed."""
+    """Return advice, the most certain first; empty if everything passed."""
     invalid = any(each["nan"] or each["inf"] for each in document.validation)
     found = advice_on_outputs(document.comparisons, document.command, invalid=invalid)
     return [*_remedies(document), *found]
@@ -391,7 +389,7 @@ def _remedies(document: Document) -> Iterator[Advice]:
 
 
 def proof_of(command: str, *, proven: bool) -> str:
-    """Return what is known of a command that a diagnosis proposes."""
+    """Return a note that says whether a proposed command was verified."""
     if " --issue " in command:
         return "No fix is known. Save the culprit and a bug report."
     return "Verified fix: all outputs match." if proven else "Possible fix, not tried."
@@ -400,7 +398,7 @@ def proof_of(command: str, *, proven: bool) -> str:
 def advice_on_outputs(
     comparisons: Sequence[Comparison], command: str, *, invalid: bool = False
 ) -> Iterator[Advice]:
-    """Yield what finds out more about outputs that differ, the best first.
+    """Yield commands that investigate differing outputs, the best first.
 
     Args:
         comparisons: what was found.
@@ -456,8 +454,8 @@ def advice_on_outputs(
 
 
 def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:
-    """Return whether an output of the model failed, which is what a diagnosis starts from, rather
-    than only tensors inside it.
+    """Return whether a model output failed, not only intermediate tensors: a diagnosis starts at
+    outputs.
     """
     for each in comparisons:
         read = {name for row in each.outputs if row.node for name in row.node.inputs}
@@ -476,17 +474,16 @@ def _knows_inside(comparisons: Sequence[Comparison]) -> bool:
 
 
 def _is_coarse(failing: Sequence[OutputRow]) -> bool:
-    """Return whether what rounding explains follows from a quantised type, whose steps are so large
-    that they explain faults as well.
+    """Return whether the rounding limit comes from a quantized type, whose large steps would
+    explain faults as well.
     """
     explained = [row.worst.rounding for row in failing]
     return any(each is not None and is_coarse(each) for each in explained)
 
 
 def passing_threshold(comparisons: Sequence[Comparison]) -> str:
-    """Return the smallest threshold of a metric, of which less is better, with which all that
-    failed would pass; empty for other metrics. Of tolerances there is none: whether a difference is
-    a fault is what `rounding_in_words` answers, and a wider tolerance would hide it.
+    """Return the smallest threshold of a metric that lets all failed outputs pass; empty if larger
+    is better, and for tolerances, because a wider tolerance would hide faults.
     """
     failing = [row for each in comparisons for row in each.outputs if not row.passed]
     metrics = {getattr(row.limit, "metric", None) for row in failing}
@@ -509,8 +506,8 @@ def round_up(value: float | None, digits: int = 2) -> str:
 
 
 def diagnosis_instead_of(command: str) -> str:
-    """Return the command that finds the culprit of a run whose outputs differ; empty where diagnose
-    does not take its options.
+    """Return the command that finds the node at fault for a run whose outputs differ; empty if
+    diagnose does not support its options.
     """
     return _diagnosis(
         command,
@@ -522,8 +519,8 @@ def diagnosis_instead_of(command: str) -> str:
 
 
 def diagnosis_of_values(command: str) -> str:
-    """Return the command that finds what makes the first NaN or infinity of a run; empty where
-    diagnose does not take its options.
+    """Return the command that finds the source of the first NaN or infinity in a run; empty if
+    diagnose does not support its options.
     """
     return _diagnosis(command, ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 1, 0, 0)))
 
@@ -554,7 +551,7 @@ _NAMED = "--runner"
 
 
 def _with_auto_tolerance(command: str) -> str:
-    """Return a command line with the tolerances 'auto', in place of those that it has."""
+    """Return a command line with its tolerances replaced by 'auto'."""
     words = _without(_words(command), _TOLERANCES)
     return command_line("run", words[2:], {"rtol": "auto", "atol": "auto"})
 
@@ -571,7 +568,7 @@ def _words(command: str) -> list[str]:
 
 
 def _without(words: Sequence[str], options: Collection[str], most: float = inf) -> list[str]:
-    """Return words without some options and their values, of which each has so many at most."""
+    """Return words without some options and up to `most` values of each."""
     kept: list[str] = []
     values = 0.0
     for word in words:

@@ -114,13 +114,13 @@ class Failure:
 
     @property
     def failing(self) -> dict[str, float]:
-        """Which outputs failed, and by how much."""
+        """Return the failed outputs with their errors."""
         return {name: found for name, found in self.outputs.items() if found is not None}
 
     def is_like(self, first: Failure) -> bool:
-        """Return whether this may have the same reason as the first one: outputs of other names
-        may differ, but not those alone that passed there, and a NaN is no difference. What is not
-        compared with what has its name says nothing, unless that failed at first.
+        """Return whether this failure may have the same cause as the first. Other outputs may
+        differ, but not only ones that passed there, and NaN is not a difference; unmatched names
+        count only if they failed at first.
         """
         if self.code != first.code:
             return False
@@ -134,8 +134,8 @@ class Failure:
         return not kinds or bool(kinds & own)
 
     def is_of_names(self, first: Failure) -> bool:
-        """Return whether all that was compared by name passed, and something was: only partners are
-        missing, as where all tensors of the whole model were saved.
+        """Return whether all outputs compared by name passed, so that only partners are missing, as
+        after saving all tensors of the whole model.
         """
         named = [found for name, found in self.outputs.items() if GUESSED not in name]
         return (
@@ -145,7 +145,7 @@ class Failure:
         )
 
     def _counting(self, first: Failure) -> dict[str, float]:
-        """Return the outputs that failed, but for those that only lack a partner of their name."""
+        """Return the failed outputs, without those that only lack a partner."""
         is_guessed = all(GUESSED in name for name in first.failing)
         return {
             name: found
@@ -154,7 +154,7 @@ class Failure:
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return it as plain values, of which the constructor makes it again."""
+        """Return the failure as plain values for `from_facts`."""
         outputs = {
             name: found if found is None else str(found) for name, found in self.outputs.items()
         }
@@ -162,7 +162,7 @@ class Failure:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Failure:
-        """Return what `facts` describe."""
+        """Return the failure that `facts` describe."""
         outputs = {
             name: None if found is None else float(found)
             for name, found in dict(facts.get("outputs", {})).items()
@@ -186,7 +186,7 @@ class Checked:
 
 
 def reason_of(finished: Finished, failure: Failure) -> str:
-    """Describe in a few words how a command failed: which output differs the most, or its error."""
+    """Return a few lines on how a command failed: the output that differs most, or the error."""
     failing = failure.failing
     failing = {name: most for name, most in failing.items() if GUESSED not in name} or failing
     if failing:
@@ -202,8 +202,8 @@ def reason_of(finished: Finished, failure: Failure) -> str:
 
 
 def critical_line(output: str) -> str:
-    """Return the line that says why a command ended: the last critical one of this package's, else
-    its last one with an error, else the last one.
+    """Return the line that explains why a command ended: its last critical message, else its last
+    error, else its last line.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     reported = [line for line in lines if line.startswith(_CRITICAL)]
@@ -212,8 +212,8 @@ def critical_line(output: str) -> str:
 
 
 def _words(message: str) -> frozenset[str]:
-    """Return the words of a message without what differs from one part of a model to another:
-    names, numbers, shapes, paths.
+    """Return the words of a message without names, numbers, shapes and paths, which differ between
+    parts of a model.
     """
     text, before = _QUOTED.sub(" ", message), ""
     while text != before:
@@ -246,7 +246,7 @@ class CheckRules:
             raise UsageError("Exit codes that fail and exit codes to ignore cannot be combined.")
 
     def outcome(self, finished: Finished) -> Outcome:
-        """Return what the end of a command means."""
+        """Return the outcome of a finished command."""
         code = TIMED_OUT if finished.timed_out else finished.code
         if code in self.fail_codes:
             return self._bad(self._matches(finished.output))
@@ -261,9 +261,8 @@ class CheckRules:
         return self._bad(code != 0)
 
     def is_broken(self, finished: Finished) -> bool:
-        """Return whether a command ended because it cannot check anything: it could not be started,
-        or was not understood. That says nothing about what is checked, unless its exit code or what
-        it wrote was said to.
+        """Return whether a command could not check anything: it did not start, or its arguments
+        were invalid. Such an end is no outcome, unless its exit code or output is listed.
         """
         code = finished.code
         if finished.timed_out or code in (*self.fail_codes, *self.ignored_codes, *self.skip_codes):

@@ -27,7 +27,7 @@ class IterationRecord:
     state: Mapping[str, Any] = Factory(dict)
 
     def is_about(self, state: Mapping[str, Any]) -> bool:
-        """Return whether this is what was checked, as far as both say."""
+        """Return whether the record is about the same check, as far as both state it."""
         return all(self.state[name] == value for name, value in state.items() if name in self.state)
 
     @property
@@ -37,7 +37,7 @@ class IterationRecord:
 
     @staticmethod
     def outcome_of(success: bool | None) -> Outcome:
-        """Return the answer for which `success` stands."""
+        """Return the outcome for a value of `success`."""
         return next(outcome for outcome, passed in _SUCCESS.items() if passed is success)
 
 
@@ -46,5 +46,5 @@ class DebugReplay(dict[str, IterationRecord]):
 
     @staticmethod
     def key(iteration: int, suffix: str = "") -> str:
-        """Return under what an iteration is found."""
+        """Return the key of an iteration."""
         return f"_N{iteration}_{suffix}" if suffix else f"_N{iteration}"

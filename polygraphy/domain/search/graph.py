@@ -100,16 +100,16 @@ class _Search:
         self._tested: set[tuple[int, ...]] = set()
 
     def found(self) -> GraphFound:
-        """Return the smallest part that is known to be bad."""
+        """Return the smallest part known to be bad."""
         return GraphFound(self._ends, self._part, self._suspects & self._part)
 
     def is_smaller(self, node: int) -> bool:
-        """Return whether the part of a node is within the smallest bad one."""
+        """Return whether a node's part is within the smallest bad part."""
         reach = self._reach[node]
         return bool(self._part >> node & 1) and reach & self._part == reach and reach != self._part
 
     def learn(self, ends: tuple[int, ...], outcome: Outcome, *, derives: bool = True) -> None:
-        """Take note of an answer; `derives` tells whether all parts of a good part are good."""
+        """Record an outcome; `derives`: all parts of a good part are good."""
         self._tested.add(ends)
         nodes = self._union(ends)
         if outcome is Outcome.BAD:
@@ -121,7 +121,7 @@ class _Search:
             self._suspects &= ~(1 << ends[0])
 
     def proposal(self) -> tuple[int, ...] | None:
-        """Return the last nodes of what to test next, None for nothing."""
+        """Return the last nodes of the part to test next; None if the search is over."""
         listed = members(self._suspects)
         total = len(listed)
         scored = []
@@ -152,7 +152,7 @@ class _Search:
         return ends if ends and self._is_new(ends) else None
 
     def _last(self, chosen: Sequence[int]) -> tuple[int, ...]:
-        """Return those of some nodes on which none of the others depends."""
+        """Return the nodes on which no other chosen node depends."""
         covered = 0
         last = []
         for node in reversed(chosen):

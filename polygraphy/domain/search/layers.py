@@ -71,8 +71,8 @@ class Budget:
     free_weights: int = 0
 
     def needed(self, tensors: int, weights: int) -> int:
-        """Return how much of the budget a segment takes: `tensors` and `weights` are bytes, of one
-        runner and of one copy.
+        """Return the memory that a segment needs, in units of the budget; `tensors` and `weights`
+        are bytes for one runner and one copy.
         """
         copies = self.weight_copies * weights - self.free_weights
         return self.runners * tensors + max(copies, 0)
@@ -107,8 +107,7 @@ def plan_segments(
 def plan_windows(
     layers: Sequence[Layer], most: int, given: Mapping[str, int], fixed: Collection[str] = ()
 ) -> list[range]:
-    """Cut a model into windows of layers that take what they read from outside of memory, each as
-    long as possible.
+    """Return windows of layers, each as long as memory allows, that together cover a model.
 
     Args:
         layers: as for `plan_segments`.
@@ -143,7 +142,7 @@ class _Walk:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether no layer reads what it or a later one makes."""
+        """Return whether every layer reads only tensors of earlier layers."""
         return all(
             self._made_by.get(name, -1) < index
             for index, layer in enumerate(self._layers)
@@ -151,8 +150,8 @@ class _Walk:
         )
 
     def reach(self, start: int, fixed: Collection[str]) -> int:
-        """Return where the segment from `start` on ends: the last cut up to which it fits, or the
-        first cut that there is.
+        """Return the end of the segment from `start`: the last cut that fits, or else the first
+        cut.
         """
         best: int | None = None
         for stop, nbytes in self._growing(start):
@@ -174,7 +173,7 @@ class _Walk:
         return [count == 0 for count in accumulate(alive)]
 
     def window(self, start: int, given: Mapping[str, int], cuts: Sequence[bool]) -> int:
-        """Return where the window from `start` on ends, at one of some cuts."""
+        """Return the end of the window from `start`, at one of the cuts."""
         stop, total = start, 0
         held: set[str] = set()
         for index in range(start, len(self._layers)):
@@ -205,7 +204,7 @@ class _Walk:
         )
 
     def _growing(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield every end of a segment from `start` on, with what it takes of the budget."""
+        """Yield each end of a segment from `start`, with its memory."""
         tensors = sum(self._size(name) for name in self._alive(start))
         weights: dict[str, int] = {}
         total = 0
@@ -218,7 +217,7 @@ class _Walk:
             yield index + 1, self._budget.needed(tensors, total)
 
     def _alive(self, cut: int) -> Iterator[str]:
-        """Return the tensors that are made before a cut and read behind it."""
+        """Yield the tensors computed before a cut and read after it."""
         return (name for name in self._made_by if self._is_alive(name, cut))
 
     def _is_alive(self, name: str, cut: int) -> bool:

@@ -10,7 +10,8 @@ Test = Callable[[int], Outcome]
 
 
 def first_good(most: int, test: Test) -> int | None:
-    """Find by halving the smallest number that is good, if all larger ones are good, too.
+    """Return the smallest good number by bisection, assuming that all larger ones are good; None if
+    none is.
 
     At most ``2 + log2(most + 1)`` numbers are tested where all answers are clear; one more for each
     that is not. Where larger numbers are not always good, a number is found that is good and has
@@ -43,9 +44,7 @@ def first_good(most: int, test: Test) -> int | None:
 
 
 def first_good_in_order(most: int, test: Test) -> int | None:
-    """Find the smallest number from 0 to `most` that is good by testing one after the other; None
-    if there is none.
-    """
+    """Return the smallest good number from 0 to `most`, testing in order; None if there is none."""
     return next((each for each in range(most + 1) if test(each) is Outcome.GOOD), None)
 
 
@@ -62,8 +61,8 @@ def nearest_number(
     exponents: Sequence[float] = EXPONENTS,
     digits: int = 6,
 ) -> float:
-    """Return the number for which an error is smallest: of powers of ten first, and around the best
-    of these by golden section.
+    """Return the number with the smallest error: the best power of ten, refined by golden-section
+    search.
 
     Args:
         error: of a number; infinite where there is none.

@@ -27,11 +27,11 @@ class Cost:
 
     @property
     def throughput(self) -> float:
-        """Inferences per second, one after the other."""
+        """Return inferences per second, run one at a time."""
         return 1 / self.latency if self.latency else float("inf")
 
     def is_below(self, other: Cost) -> bool:
-        """Return whether this is less: the latency, or where that is the same, the memory."""
+        """Return whether this cost is lower: in latency or, on a tie, in memory."""
         if abs(self.latency - other.latency) > _NOISE * max(self.latency, other.latency):
             return self.latency < other.latency
         return self.memory is not None and other.memory is not None and self.memory < other.memory
@@ -57,7 +57,7 @@ Measure = Callable[[Choice], "Cost | None"]
 
 
 def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
-    """Add one replacement after the other, and keep each that makes things better.
+    """Add one replacement at a time and keep each that lowers the cost.
 
     Args:
         count: how many replacements there are.

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def ddmin(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]) -> list[T]:
-    """Find items that together are bad, and of which none can be left out alone.
+    """Return a minimal set of items that is bad as a whole: none of them can be omitted.
 
     Args:
         items: all items, which together are bad: that is not tested.
@@ -64,7 +64,7 @@ def ddmin(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]) -> list[T]
 
 
 def _split(items: list[int], parts: int) -> list[list[int]]:
-    """Split a list into parts of about the same length."""
+    """Return a list split into parts of about equal length."""
     bounds = [len(items) * part // parts for part in range(parts + 1)]
     return [items[start:end] for start, end in pairwise(bounds)]
 
@@ -103,7 +103,7 @@ def bisect_batch(
 def smallest_good_set(
     items: Sequence[T], test: Callable[[Sequence[T]], Outcome], *, is_ranked: bool = False
 ) -> list[T] | None:
-    """Find items that together are good, and no longer are when any one of them is left out.
+    """Return a minimal set of items that is good as a whole, or None: none of them can be omitted.
 
     That holds where more items never make a good set bad. The number of tests is of the order of
     ``k log2(n / k)`` for `k` items that are found among `n`.
@@ -150,8 +150,8 @@ def _needed_items(
     rest: list[int],
     is_good: Callable[[Sequence[int]], bool],
 ) -> list[int]:
-    """Return what of `rest` is needed beside what is kept; `has_grown` tells whether something was
-    kept since that was last tested.
+    """Return the items of `rest` that are needed in addition to `kept`; `has_grown`: `kept` has
+    grown since the last test.
     """
     if has_grown and is_good(kept):
         return []
@@ -172,8 +172,8 @@ that do not compute in half precision."""
 def healing_passes(
     passes: Sequence[str], heals: Heals, *, is_ranked: bool = False
 ) -> list[str] | None:
-    """Find the fewest passes of a party without which the fault is gone; None where it stays with
-    all of them switched off. See `smallest_good_set`.
+    """Return the fewest passes of a backend to disable so that the fault disappears; None if it
+    remains without all. See `smallest_good_set`.
     """
 
     def test(some: Sequence[str]) -> Outcome:
@@ -183,7 +183,7 @@ def healing_passes(
 
 
 def healing_alone(passes: Sequence[str], heals: Heals) -> list[str]:
-    """Return the passes without each of which alone the fault is gone."""
+    """Return the passes that each remove the fault if disabled by themselves."""
     return [name for name in passes if heals([name])]
 
 
@@ -204,7 +204,7 @@ class _Asked(Exception):
 def next_questions(
     search: Callable[[Callable[[Q], Outcome]], Any], known: Mapping[Q, Outcome], count: int
 ) -> list[Q]:
-    """Return what a search may ask, the most likely first.
+    """Return the questions that a search may ask next, the likeliest first.
 
     Args:
         search: a pure function of what answers its questions.
@@ -228,7 +228,7 @@ def next_questions(
 def _next_question(
     search: Callable[[Callable[[Q], Outcome]], Any], known: Mapping[Q, Outcome]
 ) -> Q | None:
-    """Return the first question without an answer; None where the search ends before."""
+    """Return the first question without an answer; None if the search ends before one."""
 
     def test(question: Q) -> Outcome:
         if question not in known:

@@ -5,24 +5,26 @@ and all inputs at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polygraphy.domain.states.loading import StatePlan
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
 from polygraphy.domain.states.roles import CHUNK, CONSTANT, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
 
+if TYPE_CHECKING:
+    from polygraphy.domain.states.loading import StatePlan
+
 _HIDDEN = -1e3
 """Additive masks below this hide a position."""
 
 
 def padding(plan: StatePlan, feed: Mapping[str, Any]) -> Array | None:
-    """Return which positions the mask of a step hides from all others, [batch, positions]; None if
-    it hides none.
+    """Return which positions a step's mask hides from all others, [batch, positions]; None if it
+    hides none.
     """
     for name in plan.roles.named(MASK):
         mask = feed.get(name)
@@ -57,9 +59,23 @@ def without_padding(value: Any, hidden: Array | None, axis: int | None, start: i
     return np.where(rows.reshape(shape), np.zeros((), value.dtype), value)
 
 
+def read_part(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[str, Any]:
+    """Return the outputs of a step with zeros where nobody reads them: at positions that the mask
+    hides.
+    """
+    if facts is None or facts.hidden is None:
+        return outputs
+    shown = dict(outputs)
+    for name, value in outputs.items():
+        array = value if isinstance(value, (list, tuple)) else np.asarray(value)
+        if isinstance(array, np.ndarray) and array.ndim > 1:
+            shown[name] = without_padding(array, facts.hidden, *facts.positions_of(name, array))
+    return shown
+
+
 def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
-    """Return the content of a state as another model takes it: cut or filled up along the axis of
-    positions; None if the shapes do not allow that.
+    """Return a state cut or padded along the position axis to fit another model; None if the shapes
+    do not allow it.
 
     Args:
         value: the state.
@@ -85,20 +101,20 @@ def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
 
 
 def filled_slots(pair: StatePair, value: Any, end: int) -> Any:
-    """Return the slots of a state that have been written."""
+    """Return the written slots of a state."""
     if pair.kind in (GROWS, SLOTS) and pair.axis is not None and value.shape[pair.axis] > end:
         return value[(slice(None),) * (pair.axis % value.ndim) + (slice(0, end),)]
     return value
 
 
 def padding_length(feeds: Sequence[StepFeed]) -> int:
-    """Return how many positions `padded_feeds` hides."""
+    """Return the number of positions that `padded_feeds` hides."""
     return min(2, feeds[0].step.length - 1)
 
 
 def padded_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] | None:
-    """Return the same steps with the first positions hidden by the mask; None if the model has no
-    mask of [batch, positions], or the first step is too short.
+    """Return the same steps with the first positions hidden by the mask; None without a [batch,
+    positions] mask, or if the first step is too short.
     """
     masks = [name for name in plan.roles.named(MASK) if getattr(feeds[0].get(name), "ndim", 0) == 2]
     length = feeds[0].step.length
@@ -119,9 +135,11 @@ def padded_feeds(plan: StatePlan, feeds: Sequence[StepFeed]) -> list[StepFeed] |
 
 
 def shorter_text(plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int) -> dict[str, Any]:
-    """Return the inputs of all steps up to one as those of a single step, without the first
-    positions: what a model that supports padding computes from a padded text, too.
+    """Return the inputs of all steps up to `at`, joined into one step without the first `cut`
+    positions. A model that supports padding computes the same for a padded text.
     """
+    states = [pair.input for pair in plan.pairs]
+    plan = plan.at(0)
     step, axis = feeds[at].step, plan.roles.axis
     drawn = {}
     for name, role in plan.roles.of.items():
@@ -131,12 +149,14 @@ def shorter_text(plan: StatePlan, feeds: Sequence[StepFeed], at: int, cut: int) 
         elif role in (TOKENS, CHUNK, CONSTANT):
             drawn[name] = rows[0]
     total = step.start + step.length - cut
-    states = {pair.input: feeds[0][pair.input] for pair in plan.pairs}
-    return {**states, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.of}}
+    initial = {name: feeds[0][name] for name in states if name in feeds[0]}
+    return {**initial, **{name: plan.value(name, total, 0, drawn) for name in plan.roles.of}}
 
 
 def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, Any]:
-    """Return the inputs of all steps up to one as those of a single step."""
+    """Return the inputs of all steps up to `at`, joined into one step."""
+    states = [pair.input for pair in plan.pairs]
+    plan = plan.at(0)
     step = feeds[at].step
     total, axis = step.start + step.length, plan.roles.axis
     whole: dict[str, Any] = {}
@@ -154,13 +174,13 @@ def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, An
     values = {
         name: plan.value(name, total, 0, drawn) for name in plan.roles.of if name not in whole
     }
-    states = {pair.input: feeds[0][pair.input] for pair in plan.pairs}
-    return {**states, **values, **whole}
+    initial = {name: feeds[0][name] for name in states if name in feeds[0]}
+    return {**initial, **values, **whole}
 
 
 def last_part(value: Any, expected: Any) -> Any:
-    """Return the part of a tensor computed for all positions that is about the last ones; None
-    where the shapes do not tell.
+    """Return the last positions of a tensor that has all positions; None if the shapes do not
+    match.
     """
     if value.ndim != expected.ndim:
         return None
@@ -175,19 +195,11 @@ def last_part(value: Any, expected: Any) -> Any:
 
 
 def first_part(value: Any, longer: Any) -> Any:
-    """Return the part of a tensor computed for more positions that is about the first ones; None
-    where the shapes do not tell.
+    """Return the first positions of a tensor that has more positions; None if the shapes do not
+    match.
     """
     if value.ndim != longer.ndim:
         return None
     if any(new > old for new, old in zip(value.shape, longer.shape)):
         return None
     return longer[tuple(slice(0, size) for size in value.shape)]
-
-
-def step_start(step: StepFacts, value: Any, axis: int) -> int:
-    """Return the position of the first entry of an output along an axis: it may have only those of
-    the last positions.
-    """
-    size = value.shape[axis] if value.ndim > axis else step.length
-    return step.start + max(0, step.length - size)

@@ -144,7 +144,7 @@ def _array(value: Any) -> Array | None:
 
 
 def _gap(a: Array, b: Array, left: int, right: int) -> float:
-    """Return how far the scores of two tokens are apart, in the run where that is less."""
+    """Return the score gap of two tokens, in the run where it is smaller."""
     return float(min(abs(a[left] - a[right]), abs(b[left] - b[right])))
 
 
@@ -182,7 +182,7 @@ class StepFigures:
         self._states: dict[str, int] = {}
 
     def add(self, facts: StepFacts, row: StepRow, results: Mapping[str, Any]) -> None:
-        """Take a step."""
+        """Add the figures of a step."""
         self.judged = facts.judged
         self._rows.append(row)
         for name in facts.states:
@@ -190,7 +190,7 @@ class StepFigures:
                 self._states[name] = self._states.get(name, 0) + 1
 
     def compared(self) -> StepsCompared:
-        """Return what is known of all steps."""
+        """Return the comparison over all steps."""
         wrong = next((row for row in self._rows if not row.passed), None)
         others_agree = not any(row.output for row in self._rows)
         held = [name for name, count in self._states.items() if count == len(self._rows)]
@@ -206,8 +206,8 @@ class StepFigures:
 
 
 def _fold_rows(rows: Sequence[StepRow]) -> Iterator[StepRow]:
-    """Yield steps in at most ten rows: those in a row that passed as one; the first wrong ones and
-    the last.
+    """Yield at most ten rows of steps: consecutive passing steps merged, the first failing ones,
+    and the last.
     """
     groups: list[list[StepRow]] = []
     for row in rows:

@@ -16,8 +16,11 @@ from polygraphy.domain.data.loading import describe_model, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.states.aligning import padding
+from polygraphy.domain.states.first_model import FirstModel, match_outputs
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import (
+    FIRST_MODEL,
     GROWS,
     REPLACED,
     SLOTS,
@@ -61,6 +64,7 @@ class StatePlan:
         pairs: the states.
         roles: the other inputs.
         conflicts: where the graph contradicts the names.
+        first: another model that runs the first step; None for none.
     """
 
     def __init__(
@@ -68,9 +72,16 @@ class StatePlan:
         graph: Graph,
         config: object = None,
         states: Sequence[tuple[str, str]] | None = None,
+        first: Graph | None = None,
     ) -> None:
         self.graph = graph
         self.pairs, self.conflicts = state_pairs(graph, config, states)
+        self.first: FirstModel | None = None
+        if first is not None:
+            names, kept = match_outputs(first, graph, self.pairs)
+            self.pairs = [*self.pairs, *kept]
+            plan = StatePlan(first, None, ())
+            self.first = FirstModel(plan, names)
         self.roles: Roles = roles_of(graph, self.pairs)
         if not self.is_decoder:  # A stream writes each chunk into the same places.
             self.pairs = [
@@ -80,13 +91,23 @@ class StatePlan:
             self.roles = roles_of(graph, self.pairs)
         self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
         self._lengths: dict[str, int] = {}
+        if self.first is not None and self.roles.judged is not None:
+            judged = self.first.plan.roles.judged
+            names = {judged: self.roles.judged} if judged is not None else {}
+            names |= self.first.outputs
+            self.first = FirstModel(self.first.plan, names)
+
+    def at(self, index: int) -> StatePlan:
+        """Return the plan of the model that runs a step."""
+        return self if index or self.first is None else self.first.plan
 
     def lines(self) -> list[str]:
-        """Return what was found, in one line for the states and one for the other inputs."""
-        return [describe_pairs(self.pairs), str(self.roles), *map(str, self.conflicts)]
+        """Return a line about the states and a line about the other inputs."""
+        first = [] if self.first is None else [f"First step: {self.first.plan.roles}"]
+        return [describe_pairs(self.pairs), str(self.roles), *first, *map(str, self.conflicts)]
 
     def accuracy_levels(self) -> set[int]:
-        """Return the precisions in which products with weights of a few bits may be computed."""
+        """Return the precisions (accuracy_level) allowed for products with low-bit weights."""
         nodes = (node for inner in self.graph.walk() for node in inner.nodes)
         return {
             int(node.attribute("accuracy_level", 0)) for node in nodes if node.op == "MatMulNBits"
@@ -94,15 +115,16 @@ class StatePlan:
 
     @property
     def is_decoder(self) -> bool:
-        """Whether a step takes tokens on a past; a stream takes a chunk each time."""
+        """Return whether a step reads tokens and a past (a stream reads one chunk at a time)."""
         return bool(self.roles.named(TOKENS)) or any(
             pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
         )
 
     def chunk_length(self, prompt: int, index: int, given: Mapping[str, Sequence[int]]) -> int:
-        """Return how many positions a step takes."""
-        if self.roles.chunk is not None:
-            return self.roles.chunk
+        """Return the number of positions in a step."""
+        fixed = self.at(index).roles.chunk
+        if fixed is not None:
+            return fixed
         if self.is_decoder:
             return prompt if index == 0 else 1
         for name in self.roles.named(CHUNK):
@@ -114,7 +136,7 @@ class StatePlan:
         return _FRAMES
 
     def shape(self, name: str, length: int, past: int) -> list[int]:
-        """Return the shape of an input in a step; dimensions of one name have one size."""
+        """Return the shape of an input in a step; equal dimension names have equal sizes."""
         tensor, role = self.inputs[name], self.roles.of.get(name)
         shape = list(tensor.shape or ())
         sizes: list[int] = []
@@ -139,8 +161,8 @@ class StatePlan:
         return min(self.roles.axis, len(shape) - 1)
 
     def _mask_length(self, dim: Any, length: int, past: int) -> int:
-        """Return the length of a mask: of all positions, or of the new ones where its dimension
-        has the name of theirs.
+        """Return the length of a mask: all positions, or the new ones if its dimension has their
+        name.
         """
         grows = any(pair.kind == GROWS for pair in self.pairs)
         for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
@@ -150,7 +172,7 @@ class StatePlan:
         return past + length
 
     def initial(self, pair: StatePair) -> Array:
-        """Return the first value of a state: zeros, of length 0 where it grows."""
+        """Return the initial state: zeros, of length 0 if it grows."""
         tensor = self.inputs[pair.input]
         growing = self._growing
         shape = [
@@ -169,7 +191,7 @@ class StatePlan:
 
     @property
     def _growing(self) -> set[str]:
-        """The names of dimensions along which states grow."""
+        """Return the names of dimensions along which states grow."""
         dims = set()
         for pair in self.pairs:
             shape = self.inputs[pair.input].shape or ()
@@ -208,7 +230,7 @@ class StatePlan:
 
 
 def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
-    """Return a mask: one per position, or for each new position those that it may see."""
+    """Return a mask over positions, or for each new position over those visible to it."""
     total = shape[-1] if shape else 1
     if len(shape) < 3:
         seen = np.arange(total) < past + length
@@ -240,6 +262,7 @@ class StepLoader:
     Attributes:
         input_metadata: what the model asks for; set before the first step is asked for.
         model_facts: what else is known of the model.
+        first_model: the model that runs the first step, if that is another one; None otherwise.
         notes: the states and the inputs in words, and what the steps do not reach.
         iterations: how many steps there are.
     """
@@ -252,6 +275,7 @@ class StepLoader:
         states: Sequence[str] | None = None,
         tokens: str | None = None,
         data_loader: Any = None,
+        first_model: Any = None,
     ) -> None:
         """Describe the steps.
 
@@ -266,6 +290,8 @@ class StepLoader:
                 random ones).
             data_loader: generates or loads the other inputs (default: `DataLoader()`); what it
                 loads takes the place of what is made up.
+            first_model: the ONNX model that runs the first step, if that is another one: its path,
+                or an ``onnx.ModelProto``.
 
         Raises:
             UsageError: a number is too small, or a pair is not one.
@@ -276,6 +302,7 @@ class StepLoader:
         self._states = None if states is None else [_pair(text) for text in states]
         self._tokens_file = tokens
         self._data = DataLoader() if data_loader is None else data_loader
+        self.first_model = first_model
         for flag, number in (("steps", steps), ("prompt", prompt)):
             if number is not None and number < 1:
                 raise UsageError(
@@ -296,8 +323,8 @@ class StepLoader:
     def __len__(self) -> int:
         return self.iterations
 
-    def for_model(self, model: Any) -> StepLoader:
-        """Return the loader of the same steps of another model."""
+    def for_model(self, model: Any, first_model: Any = None) -> StepLoader:
+        """Return a loader of the same steps for another model."""
         return StepLoader(
             model,
             self.iterations,
@@ -305,10 +332,12 @@ class StepLoader:
             None if self._states is None else [":".join(pair) for pair in self._states],
             self._tokens_file,
             self._data,
+            first_model,
         )
 
     def with_states(self, pairs: Sequence[tuple[str, str]]) -> StepLoader:
-        """Return the loader of the same steps with other states."""
+        """Return a loader of the same steps with other state pairs."""
+        computed_first = {pair.output for pair in self.plan.pairs if pair.source == FIRST_MODEL}
         source = self._model
         if source is None and self.model_facts is not None:
             source = self.model_facts.source
@@ -316,9 +345,10 @@ class StepLoader:
             source,
             self.iterations,
             self._first_length(),
-            [":".join(pair) for pair in pairs],
+            [":".join(pair) for pair in pairs if pair[0] not in computed_first],
             self._tokens_file,
             self._data,
+            self.first_model,
         )
 
     def options(self) -> dict[str, Any]:
@@ -330,6 +360,8 @@ class StepLoader:
             given["state"] = tuple(":".join(pair) for pair in self._states) or ("none",)
         if self._tokens_file is not None:
             given["tokens"] = self._tokens_file
+        if isinstance(self.first_model, str):
+            given["first_model"] = self.first_model
         return given
 
     @property
@@ -350,7 +382,10 @@ class StepLoader:
                     hint="Pass the ONNX model with the states.",
                 )
             config = read_config(source) if isinstance(source, str) else None
-            plan = StatePlan(graph, config, self._states)
+            first = None if self.first_model is None else read_graph(self.first_model)
+            if first is None and self.first_model is not None:
+                raise UsageError(f"--first-model: {self.first_model} is not an ONNX model.")
+            plan = StatePlan(graph, config, self._states, first)
             if not plan.pairs and self._states is None:
                 raise _no_states(graph)
             self._plan = plan
@@ -372,7 +407,7 @@ class StepLoader:
         yield from self._feeds(plan, lengths, tokens)
 
     def _feeds(
-        self, plan: StatePlan, lengths: Sequence[int], tokens: Mapping[str, Array]
+        self, plan: StatePlan, lengths: Sequence[int], tokens: Sequence[Array]
     ) -> Iterator[StepFeed]:
         loaded = None if isinstance(self._data, DataLoader) else self._load_inputs()
         past = 0
@@ -382,35 +417,40 @@ class StepLoader:
             own = None if loaded is None else next(loaded, None)
             if loaded is not None and own is None:
                 return
-            length = self._length_in(own or {}, expected)
+            current = plan.at(index)
+            length = self._length_in(current, own or {}, expected)
             drawn = dict(constants)
-            for name, row in tokens.items():
-                shape = plan.shape(name, length, past)
+            for name, row in zip(current.roles.named(TOKENS), tokens):
+                shape = current.shape(name, length, past)
                 drawn[name] = np.resize(row[past : past + length], shape).astype(row.dtype)
             missing = [
                 name
-                for name, role in plan.roles.of.items()
+                for name, role in current.roles.of.items()
                 if role in (TOKENS, CHUNK, CONSTANT) and name not in drawn
             ]
-            drawn.update(self._draw_inputs(plan, missing, index, length, past))
+            drawn.update(self._draw_inputs(current, missing, index, length, past))
             constants.update(
-                {name: drawn[name] for name in missing if plan.roles.of[name] == CONSTANT}
+                {name: drawn[name] for name in missing if current.roles.of[name] == CONSTANT}
             )
-            feed = {name: plan.value(name, length, past, drawn) for name in plan.roles.of}
-            if index == 0:
-                feed.update({pair.input: plan.initial(pair) for pair in plan.pairs})
+            feed = {name: current.value(name, length, past, drawn) for name in current.roles.of}
             states = {pair.input for pair in plan.pairs}
+            if index == 0:
+                pairs = (pair for pair in plan.pairs if pair.input in current.inputs)
+                feed.update({pair.input: plan.initial(pair) for pair in pairs})
             feed.update(
                 {
                     name: array
                     for name, array in (own or {}).items()
-                    if name in plan.inputs and (index == 0 or name not in states)
+                    if name in current.inputs and (index == 0 or name not in states)
                 }
             )
             if own is not None:
                 constants.update(
-                    {name: feed[name] for name in plan.roles.named(CONSTANT) if name in own}
+                    {name: feed[name] for name in current.roles.named(CONSTANT) if name in own}
                 )
+            hidden = padding(current, feed)
+            if hidden is not None:
+                self._note("Not compared: positions that the mask hides. Nothing reads them.")
             facts = StepFacts(
                 index,
                 past,
@@ -419,8 +459,12 @@ class StepLoader:
                 judged=judged,
                 tokens=bool(plan.roles.named(TOKENS)),
                 is_last=index == len(lengths) - 1,
+                axis=plan.roles.axis,
+                pairs=plan.pairs,
+                hidden=hidden,
             )
-            yield StepFeed(feed, facts, plan.pairs)
+            names = {} if plan.first is None or index else plan.first.outputs
+            yield StepFeed(feed, facts, plan.pairs, names)
             past += length
 
     def _first_length(self) -> int:
@@ -445,24 +489,24 @@ class StepLoader:
                     hint=f"Use at most --steps {max(1, limit.length - self._first_length() + 1)}.",
                 )
 
-    def _tokens(self, total: int) -> dict[str, Array]:
-        """Return all tokens of all steps, per input that takes some."""
+    def _tokens(self, total: int) -> list[Array]:
+        """Return the tokens of all steps, for each token input."""
         names = self.plan.roles.named(TOKENS)
         if self._tokens_file is not None and not names:
             raise UsageError(
                 "--tokens: the model has no token input.",
                 hint="Load chunks of data with --load-inputs.",
             )
-        rows = {}
+        rows = []
         for name in names:
             dtype = _numpy(self.plan.inputs[name])
             if self._tokens_file is not None:
                 known = read_tokens(self._tokens_file)
                 self._check_tokens(known, total)
-                rows[name] = np.array(known[:total], dtype)
+                rows.append(np.array(known[:total], dtype))
             else:
-                drawn = self._generate({name: [1, total]}, 0)[name]
-                rows[name] = drawn.reshape(-1)
+                drawn = self._generate(self.plan, {name: [1, total]}, 0)[name]
+                rows.append(drawn.reshape(-1))
         return rows
 
     def _check_tokens(self, tokens: Sequence[int], total: int) -> None:
@@ -485,17 +529,20 @@ class StepLoader:
     ) -> dict[str, Array]:
         if not names:
             return {}
-        return self._generate({name: plan.shape(name, length, past) for name in names}, index)
+        shapes = {name: plan.shape(name, length, past) for name in names}
+        return self._generate(plan, shapes, index)
 
-    def _generate(self, shapes: Mapping[str, Sequence[int]], index: int) -> dict[str, Array]:
+    def _generate(
+        self, plan: StatePlan, shapes: Mapping[str, Sequence[int]], index: int
+    ) -> dict[str, Array]:
         data = self._data if isinstance(self._data, DataLoader) else DataLoader()
         loader = data.drawing_from(data.seed, None)
         loader.iterations = index + 1
         given = _given_shapes(data)
         metadata = TensorMetadata()
         for name, shape in shapes.items():
-            tensor = self.plan.inputs[name]
-            is_row = name in self.plan.roles.named(TOKENS)
+            tensor = plan.inputs[name]
+            is_row = name in plan.roles.named(TOKENS)
             own = shape if is_row or name not in given else given[name]
             metadata.add(name, DataType.from_dtype(tensor.dtype), own)
         loader.input_metadata = metadata
@@ -507,16 +554,16 @@ class StepLoader:
         return drawn
 
     def _load_inputs(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the inputs that were given."""
+        """Yield the user's inputs."""
         if self.input_metadata is not None:
             facts = self.model_facts
             describe_model(self._data, self.input_metadata, lambda: facts)  # type: ignore[arg-type, return-value]
         data = self._data() if callable(self._data) else self._data
         yield from data
 
-    def _length_in(self, given: Mapping[str, Any], expected: int) -> int:
-        """Return how many positions the data of a step have."""
-        roles = self.plan.roles
+    def _length_in(self, plan: StatePlan, given: Mapping[str, Any], expected: int) -> int:
+        """Return the number of positions in the data of a step."""
+        roles = plan.roles
         for name in (*roles.named(TOKENS), *roles.named(CHUNK)):
             shape = getattr(given.get(name), "shape", None)
             if shape is not None and roles.axis < len(shape):
@@ -529,7 +576,7 @@ class StepLoader:
 
 
 def _given_shapes(data: Any) -> dict[str, Sequence[int]]:
-    """Return the shapes that were given for generated data."""
+    """Return the shapes configured for generated data."""
     if not isinstance(data, DataLoader):
         return {}
     return {
@@ -559,5 +606,5 @@ def _no_states(graph: Graph) -> UsageError:
 
 
 def conflicts_in(graph: Graph, config: object = None) -> list[Conflict]:
-    """Return where the states in a graph contradict a configuration, or the names."""
+    """Return the contradictions between the states in a graph and a configuration or names."""
     return state_pairs(graph, config)[1]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.names import is_cross_attention
-from polygraphy.domain.states.pairs import BRANCH, CONSTANT, GROWS, SLOTS, StatePair
+from polygraphy.domain.states.pairs import BRANCH, CONSTANT, FIRST_MODEL, GROWS, SLOTS, StatePair
 
 
 @frozen
@@ -24,6 +25,9 @@ class StepFacts:
         judged: the output that is judged; None if all are states.
         tokens: whether that holds a score per token.
         is_last: whether no step follows.
+        axis: the axis of positions of outputs that are no states.
+        pairs: the states, of which axes of positions are known.
+        hidden: which positions the mask hides from all others, [batch, positions]; None for none.
     """
 
     index: int
@@ -33,6 +37,24 @@ class StepFacts:
     judged: str | None = None
     tokens: bool = False
     is_last: bool = False
+    axis: int = 1
+    pairs: Sequence[StatePair] = ()
+    hidden: Any = field(default=None, eq=False)
+
+    def positions_of(self, name: str, value: Any) -> tuple[int | None, int]:
+        """Return the axis of positions of an output, None if it has none, and the position of its
+        first entry.
+        """
+        pair = next((each for each in self.pairs if each.output == name), None)
+        if pair is None:
+            if value.ndim <= self.axis:
+                return None, self.start
+            # It may have only the last positions.
+            return self.axis, self.start + max(0, self.length - value.shape[self.axis])
+        if pair.kind not in (GROWS, SLOTS) or pair.axis is None:
+            return None, self.start
+        axis = pair.axis % value.ndim
+        return axis, self.start if value.shape[axis] == self.length else 0
 
 
 class StepFeed(dict[str, Any]):
@@ -41,21 +63,33 @@ class StepFeed(dict[str, Any]):
     Attributes:
         step: which step it is.
         pairs: the states; those of step 0 are among the inputs.
+        names: outputs of the model of this step that others call otherwise, and what those do.
     """
 
     def __init__(
-        self, arrays: Mapping[str, Any], step: StepFacts, pairs: Sequence[StatePair]
+        self,
+        arrays: Mapping[str, Any],
+        step: StepFacts,
+        pairs: Sequence[StatePair],
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(arrays)
         self.step = step
         self.pairs = pairs
+        self.names = names
 
     def like(self, arrays: Mapping[str, Any]) -> StepFeed:
-        """Return other arrays for the same step."""
-        return StepFeed(arrays, self.step, self.pairs)
+        """Return other arrays as a feed of the same step."""
+        return StepFeed(arrays, self.step, self.pairs, self.names)
+
+    def rename_outputs(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the model of this step computed, by the names of later steps."""
+        if not self.names:
+            return outputs
+        return {self.names.get(name, name): array for name, array in outputs.items()}
 
     def __reduce__(self) -> Any:
-        return StepFeed, (dict(self), self.step, self.pairs)
+        return StepFeed, (dict(self), self.step, self.pairs, dict(self.names))
 
 
 class StateMemory:
@@ -94,6 +128,8 @@ class StateMemory:
             return outputs
         shown = dict(outputs)
         for pair in feed.pairs:
+            if pair.output not in outputs and pair.source == FIRST_MODEL and feed.step.index:
+                continue  # Later steps leave it as it is.
             if pair.output not in outputs:
                 raise BackendError(
                     f"{who} has no output {pair.output!r}, the next value of input {pair.input!r}."
@@ -113,7 +149,7 @@ def _size(array: Any) -> int:
 
 
 def _new_part(pair: StatePair, old: Any, new: Any, step: StepFacts) -> Any:
-    """Return the slots of a state that a step wrote; the whole state where they are not known."""
+    """Return the slots of a state that a step wrote; the whole state if unknown."""
     before, after = getattr(old, "shape", None), getattr(new, "shape", None)
     axis = pair.axis
     if axis is None or before is None or after is None or len(before) != len(after):

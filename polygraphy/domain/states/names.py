@@ -25,20 +25,18 @@ def words_of(name: str) -> list[str]:
 
 
 def is_state_like(name: str) -> bool:
-    """Return whether a name says that the tensor is a state."""
+    """Return whether a name suggests a state."""
     words = words_of(name)
     return not _CACHE.isdisjoint(words) or words[:1] in (["h"], ["c"])
 
 
 def is_cross_attention(name: str) -> bool:
-    """Return whether a name says that a state is that of an encoder, which does not change."""
+    """Return whether a name suggests an encoder's (cross-attention) state, which never changes."""
     return not {"encoder", "cross", "enc"}.isdisjoint(words_of(name))
 
 
 def stem_of(name: str) -> tuple[str, ...]:
-    """Return what is left of a name without the words for the side of a step; nothing where that
-    says nothing.
-    """
+    """Return the parts of a name without words for input or output; empty if nothing is left."""
     words = words_of(name)
     is_cache = not _CACHE.isdisjoint(words)
     text = " ".join(words).replace("key values", "past").replace("key value", "past")
@@ -55,8 +53,8 @@ def stem_of(name: str) -> tuple[str, ...]:
 
 
 def pairs_by_name(outputs: Sequence[str], inputs: Sequence[str]) -> dict[str, str]:
-    """Return the input that each output becomes, by names alone; a name that fits several is
-    left out, and so is one that does not change sides.
+    """Return, by output, the input that continues it, from names alone; ambiguous names are
+    skipped.
     """
     by_stem: dict[tuple[str, ...], list[str]] = {}
     for name in inputs:

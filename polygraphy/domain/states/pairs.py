@@ -25,6 +25,10 @@ CONSTANT, BRANCH = "constant", "constant in a branch"
 """What a step does with a state: appends to it, writes into it, computes another, or keeps it,
 always or in a branch.
 """
+FIRST_MODEL = "--first-model"
+"""The source of a state that only the model of the first step computes, such as the keys and values
+of an encoder.
+"""
 
 
 @frozen
@@ -125,7 +129,7 @@ def state_pairs(
     config: object = None,
     given: Sequence[tuple[str, str]] | None = None,
 ) -> tuple[list[StatePair], list[Conflict]]:
-    """Return the states of a model, in the order of its outputs, and what contradicts them.
+    """Return the states of a model in the order of its outputs, and contradictions between sources.
 
     Args:
         graph: the graph, with layers and attributes.
@@ -155,7 +159,7 @@ def state_pairs(
                     conflicts.append(
                         Conflict(output, pair.input, name, source, _node_behind(graph, output))
                     )
-            elif name not in taken and _is_same_kind(tensors[output], tensors[name]):
+            elif name not in taken and is_same_kind(tensors[output], tensors[name]):
                 kind, axis = _kind_by_shape(tensors[output], tensors[name])
                 pairs[output] = StatePair(output, name, kind, axis, source)
                 taken.add(name)
@@ -179,7 +183,7 @@ def state_pairs(
 def _like_others(
     pair: StatePair, known: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> StatePair:
-    """Return a state that the graph does not show, with what a step does with others like it."""
+    """Return a state pair that the graph does not show, with the behavior of similar pairs."""
     if pair.source == "graph" or pair.kind != REPLACED:
         return pair
     own = tensors[pair.input]
@@ -191,7 +195,7 @@ def _like_others(
 
 
 def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]) -> bool:
-    """Return whether a state is handed on as it was, though others of its kind are changed."""
+    """Return whether a state is passed on unchanged although similar states change."""
     if pair.kind != CONSTANT or is_cross_attention(pair.input):
         return False
     changed = [other for other in pairs if other.kind not in (CONSTANT, BRANCH)]
@@ -207,8 +211,8 @@ def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str,
 def _find_swapped(
     graph: Graph, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> list[Conflict]:
-    """Return two outputs that changed places: all other states come in the order of their inputs,
-    and names say nothing.
+    """Return pairs of outputs that were swapped: all other states are in input order, and names do
+    not help.
     """
     outputs = [tensor.name for tensor in graph.outputs]
     inputs = [tensor.name for tensor in graph.inputs]
@@ -219,7 +223,7 @@ def _find_swapped(
         return []
     if pairs_by_name([pair.output for pair, _ in off], inputs):
         return []
-    if not all(_is_same_kind(tensors[pair.output], tensors[name], pair.axis) for pair, name in off):
+    if not all(is_same_kind(tensors[pair.output], tensors[name], pair.axis) for pair, name in off):
         return []
     return [
         Conflict(pair.output, pair.input, name, "the order", _node_behind(graph, pair.output))
@@ -267,9 +271,9 @@ def _is_fixed(tensor: Tensor) -> bool:
 
 
 def _by_shape(graph: Graph) -> list[StatePair]:
-    """Return outputs and inputs of one type and shape, in order, where neither the graph nor names
-    show a state: the cell of a recurrent network, written as products and sums. Another input has
-    to be left for the data, and another output for what is computed of them.
+    """Return pairs of outputs and inputs of equal type and shape, if neither graph nor names show a
+    state, as in a recurrent cell of products and sums. One input and one output must remain for the
+    data.
     """
     rest = list(graph.inputs)
     pairs = []
@@ -291,7 +295,7 @@ def _by_shape(graph: Graph) -> list[StatePair]:
 
 
 def _inputs_behind(graph: Graph, output: str) -> set[str]:
-    """Return the inputs that an output is computed from, in this graph alone."""
+    """Return the inputs that an output depends on, within this graph."""
     makers, queue, seen = graph.makers, [output], set()
     while queue:
         name = queue.pop()
@@ -313,7 +317,7 @@ def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
                 hint=f"It has {join_words([repr(each) for each in near])}.",
             )
     made, read = outputs[output], inputs[name]
-    if not _is_same_kind(made, read):
+    if not is_same_kind(made, read):
         raise UsageError(
             f"--state {output}:{name}: output {output!r} is {_describe(made)}, which input"
             f" {name!r}, {_describe(read)}, does not accept.",
@@ -331,7 +335,7 @@ def _describe(tensor: Tensor) -> str:
     return f"{tensor.dtype}{shape}"
 
 
-def _is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
+def is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
     """Return whether a tensor may be an input: data type, rank and fixed dimensions."""
     if made.dtype != read.dtype and None not in (made.dtype, read.dtype):
         return False
@@ -346,7 +350,7 @@ def _is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
 
 
 def _kind_by_shape(made: Tensor, read: Tensor) -> tuple[str, int | None]:
-    """Return what a step does with a state of which only shapes are known."""
+    """Return the kind and axis of a state from shapes alone."""
     for axis, (new, old) in enumerate(zip(made.shape or (), read.shape or ())):
         is_open = not isinstance(old, int) and axis > 0
         if is_open and new != old and "batch" not in str(old).lower():
@@ -394,8 +398,8 @@ class _Makers:
 def _origins(
     graph: Graph, output: Tensor, tensors: Mapping[str, Tensor], makers: _Makers
 ) -> list[tuple[int, StatePair, bool]]:
-    """Return the inputs that an output may continue, with how far away they are, and whether only
-    states beside it tell that it is one.
+    """Return the inputs that an output may continue, each with its distance and whether only
+    neighboring states suggest it.
     """
     inputs = {tensor.name for tensor in graph.inputs}
     found: dict[str, tuple[int, StatePair, bool]] = {}
@@ -428,10 +432,12 @@ def _origins(
 
 
 def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
-    """Return the pair of an output and the input where the way back ends; None for no state."""
+    """Return the pair of an output and the input at the end of the path back; None if it is not a
+    state.
+    """
     name_fits = bool(pairs_by_name([output.name], [read.name]))
     axis = step.axis if step.kind in (GROWS, SLOTS) else None
-    if not _is_same_kind(output, read, axis if step.kind == GROWS else None):
+    if not is_same_kind(output, read, axis if step.kind == GROWS else None):
         return None
     if output.name == read.name:
         return None
@@ -449,8 +455,8 @@ def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
 
 
 def _slot_axis(read: Tensor, axis: int | None) -> int | None:
-    """Return the axis of the slots. Indices of several axes do not tell it: then it is the usual
-    one, before the last of [batch, heads, slots, size].
+    """Return the axis of the slots. If indices over several axes leave it open, it is second to
+    last, as in [batch, heads, slots, size].
     """
     shape = read.shape
     if shape is None:
@@ -464,7 +470,9 @@ def _slot_axis(read: Tensor, axis: int | None) -> int | None:
 
 
 def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]:
-    """Return whether what was joined grows: not if the input is of a fixed length."""
+    """Return kind and axis of a concatenated state: it grows unless the input has a fixed
+    length.
+    """
     shape, made = read.shape, output.shape
     axis = step.axis
     if shape is None:
@@ -484,7 +492,7 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
 
 
 def _behind(node: Node, step: _Step) -> list[_Step]:
-    """Return the tensors from which one output of a node may continue a state."""
+    """Return the tensors from which a node's output may continue a state."""
     at = node.outputs.index(step.name)
     if node.domain not in _ANY_DOMAIN:
         return []
@@ -600,7 +608,7 @@ def _node_behind(graph: Graph, output: str) -> str:
 
 
 def describe_pairs(pairs: Sequence[StatePair]) -> str:
-    """Return one line about the states of a model, such as "4 states: 'present.*' continues ..."""
+    """Return a line about the states of a model, such as "4 states: 'present.*' continues ..."."""
     if not pairs:
         return "States: none."
     sources = dict.fromkeys(pair.source for pair in pairs)

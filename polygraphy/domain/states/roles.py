@@ -67,7 +67,7 @@ class Roles:
     axis: int = 1
 
     def named(self, role: str) -> list[str]:
-        """Return the inputs of a role."""
+        """Return the inputs with a role."""
         return [name for name, own in self.of.items() if own == role]
 
     def __str__(self) -> str:
@@ -101,8 +101,8 @@ class _Uses:
         self.outer = graph
 
     def ends(self, name: str, depth: int = 0) -> Iterator[tuple[Node, int, str]]:
-        """Yield the nodes that use a tensor, through what only moves or shifts it, with the operand
-        and its name.
+        """Yield the nodes that use a tensor, past nodes that only move or shift it, with input
+        position and name.
         """
         for node, at in self.readers.get(name, ()):
             yield node, at, name
@@ -111,7 +111,9 @@ class _Uses:
                     yield from self.ends(output, depth + 1)
 
     def table(self, name: str) -> tuple[str, int] | None:
-        """Return the weight whose rows a tensor chooses, and how many there are."""
+        """Return the weight whose rows a tensor selects, and the number of rows; None if there is
+        none.
+        """
         for node, at, _ in self.ends(name):
             if node.op == "Gather" and at == 1 and len(self.weights.get(node.inputs[0], ())) >= 2:
                 axis = int(node.attribute("axis", 0))
@@ -122,7 +124,7 @@ class _Uses:
 
 
 def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
-    """Return what the inputs of a model mean, by the nodes that read them, then by their names."""
+    """Return the roles of a model's inputs, from the nodes that read them, then from names."""
     states = {pair.input for pair in pairs}
     outputs = {pair.output for pair in pairs}
     uses = _Uses(graph)
@@ -174,7 +176,7 @@ def _role(tensor: Tensor, uses: _Uses) -> str:
 
 
 def _role_by_use(tensor: Tensor, uses: _Uses) -> str:
-    """Return the role that an operator gives its operand; empty for none."""
+    """Return the role that an operator implies for its input; empty if none."""
     for node, at, read in uses.ends(tensor.name):
         if node.op == "GroupQueryAttention" and at in (5, 6):
             return LAST if at == 5 else TOTAL
@@ -213,7 +215,7 @@ def _is_embedding(name: str) -> bool:
 
 
 def _find_tokens(free: Sequence[Tensor], roles: dict[str, str]) -> None:
-    """Call integers tokens that are named so, where no graph shows it."""
+    """Mark integer inputs as tokens by name, if the graph shows none."""
     for tensor in free:
         words = {*words_of(tensor.name)}
         is_whole = (tensor.dtype or "").startswith(("int", "uint"))
@@ -225,7 +227,7 @@ def _find_tokens(free: Sequence[Tensor], roles: dict[str, str]) -> None:
 def _capacity(
     pairs: Sequence[StatePair], tensors: Mapping[str, Tensor], roles: Mapping[str, str]
 ) -> int | None:
-    """Return how many positions the shortest state with fixed slots holds."""
+    """Return the number of positions in the shortest state with fixed slots."""
     lengths = []
     for pair in pairs:
         shape = tensors[pair.input].shape if pair.input in tensors else None
@@ -244,7 +246,7 @@ _SEQUENCE = frozenset({"seq", "sequence", "time", "frames", "steps"})
 
 
 def _axis_of(main: Sequence[Tensor], is_decoder: bool) -> int:
-    """Return the axis of positions: the first open one behind the batch, else the second."""
+    """Return the axis of positions: the first dynamic one after the batch, else axis 1."""
     for tensor in main:
         shape = tensor.shape or ()
         if len(shape) == 1:
@@ -292,7 +294,8 @@ def _limits(
 
 
 def describe_unreached(limits: Collection[Limit], positions: int, prompt: int) -> list[str]:
-    """Return what a run does not reach, in words, with the steps that would.
+    """Return sentences about limits that a run does not reach, with the steps that would reach
+    them.
 
     Args:
         limits: tables and windows.

@@ -79,7 +79,10 @@ class ReferenceRow:
 
 @frozen
 class Plan:
-    """See above; `flags` belong to every cell."""
+    """See above; `flags` belong to every cell, and `within` is the error that is accepted of a
+    quantized model when it is diagnosed with a float model as its reference. `names_seeds` says
+    whether the plan lists seeds: then names of cells contain them, however many there are.
+    """
 
     models: Words
     runners: Sequence[RunnerRow]
@@ -91,6 +94,8 @@ class Plan:
     iterations: int
     flags: Words
     same_machine: bool
+    within: float = 0.1
+    names_seeds: bool = False
 
 
 @frozen
@@ -113,7 +118,7 @@ class Known:
 
 _KEYS = (
     "models", "runners", "precisions", "shapes", "seeds", "environments", "reference",
-    "iterations", "flags", "same_machine",
+    "iterations", "flags", "same_machine", "within",
 )  # fmt: skip
 
 
@@ -139,7 +144,8 @@ WRITING_FLAGS = (
     "--save-accuracy-results",
     "--save-engine", "--save-error-by-depth", "--save-error-metrics-plot", "--save-heatmaps",
     "--save-input-blob", "--save-input-data", "--save-inputs", "--save-onnx", "--save-outputs",
-    "--save-pb", "--save-profile", "--save-results", "--save-tactic-replay", "--save-tactics", "--save-tensorboard",
+    "--save-pb", "--save-profile", "--save-results", "--save-tactic-replay",
+    "--save-tactics", "--save-tensorboard",
     "--save-timeline", "--save-timing-cache", "--save-worst", "--timing-cache",
 )  # fmt: skip
 """Flags of ``run`` that name what it writes, or keeps to be faster next time: no verdict follows
@@ -179,6 +185,9 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     iterations = data.get("iterations", 1)
     if not _is_count(iterations) or iterations < 1:
         raise _bad("iterations", "is not an integer from 1", "as in iterations = 5")
+    within = data.get("within", 0.1)
+    if isinstance(within, bool) or not isinstance(within, (int, float)) or not within > 0:
+        raise _bad("within", "is not a number above 0", "as in within = 0.1")
     environments = [
         _environment(name, row, names) for name, row in _table(data, "environments").items()
     ]
@@ -203,6 +212,8 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
         iterations,
         flags,
         _truth("same_machine", data.get("same_machine", False)),
+        float(within),
+        "seeds" in data,
     )
 
 

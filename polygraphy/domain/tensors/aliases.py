@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-Array = np.ndarray[Any, Any]
-"""An array of any shape and data type."""
+    Array = np.ndarray[Any, Any]
+    """An array of any shape and data type."""
+else:
+    Array = Any  # Only annotations use it: importing NumPy takes 0.1 s.
 
 IN_DOCUMENT = "in_document"
 """The key of the metadata of a field that is False if documents leave the field out."""

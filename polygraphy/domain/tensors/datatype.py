@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import numpy as np
 from attrs import field, frozen
 
 from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.errors import DataTypeConversionException
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.pickling import pickled_as
 
 if TYPE_CHECKING:

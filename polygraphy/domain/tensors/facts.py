@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -188,6 +187,8 @@ class DeferredFacts:
         self._found: Facts | None = None
 
     def __reduce__(self) -> Any:
+        import pickle
+
         try:
             pickle.dumps((self._find, self._may_limit_inputs))
         except Exception:  # Each kind of object that cannot be pickled raises its own.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from attrs import frozen
 
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 _CLOSE = 1e-3

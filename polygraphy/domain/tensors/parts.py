@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Literal, get_args
 
-import numpy as np
 from attrs import evolve, frozen
 
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.shapes import Dim
 

@@ -9,10 +9,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from attrs import frozen
 
 from polygraphy.domain.catalog.precisions import HALF
+from polygraphy.domain.tensors import lazy_numpy as np
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 

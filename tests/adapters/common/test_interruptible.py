@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polygraphy.adapters.os.signals import cancellable
+from polygraphy.adapters.os.signals import cancellable, watch_signals
 from tests.support.signals import send_later
 
 
@@ -21,7 +21,8 @@ def _no_cancel() -> None:
 
 @pytest.fixture(autouse=True)
 def nobody_hears() -> Iterator[None]:
-    """Nothing is left that hears of signals, nor any thread."""
+    """Nothing is left that hears of signals, and no thread but the one that listens."""
+    cancellable(lambda: None, _no_cancel)
     count = threading.active_count()
     yield
     assert signal.set_wakeup_fd(-1) == -1
@@ -86,3 +87,49 @@ def test_who_heard_of_signals_before_still_does() -> None:
         assert signal.set_wakeup_fd(-1) == writer
         os.close(reader)
         os.close(writer)
+
+
+def test_ctrl_c_cancels_a_call_and_those_around_it() -> None:
+    inner, outer = threading.Event(), threading.Event()
+    send_later(0.1)
+    with pytest.raises(KeyboardInterrupt):
+        cancellable(lambda: cancellable(lambda: inner.wait(30), inner.set), outer.set)
+    assert inner.is_set()
+    assert outer.is_set()
+
+
+def test_a_call_that_is_over_hears_nothing_more() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        watch_signals(heard.append, lambda: os.kill(os.getpid(), signal.SIGINT))
+        assert heard == [signal.SIGINT]  # Also of one that comes as it ends.
+        watch_signals(lambda number: None, lambda: os.kill(os.getpid(), signal.SIGINT))
+        assert heard == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_calls_take_no_thread_each() -> None:
+    before = set(threading.enumerate())
+    assert set(cancellable(threading.enumerate, _no_cancel)) <= before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_hears_of_its_own_signals_alone() -> None:
+    heard: list[int] = []
+
+    def fork() -> int:
+        child = os.fork()
+        if not child:
+            cancelled = threading.Event()
+            send_later(0.1)
+            try:
+                cancellable(lambda: cancelled.wait(30), cancelled.set)
+            except KeyboardInterrupt:
+                os._exit(0 if cancelled.is_set() else 1)
+            os._exit(2)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert watch_signals(heard.append, fork) == 0
+    assert heard == []

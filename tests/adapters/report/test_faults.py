@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygraphy.adapters.report.faults import faults_written
+from polygraphy.adapters.report.faults import write_faults
 from polygraphy.comparator import Comparator, IterationResult, RunResults
 
 NAN, INF = math.nan, math.inf
@@ -34,7 +34,7 @@ def test_how_outputs_fail_is_written(
         outputs = {"y": np.array(values, np.float32), "z": np.ones(2, np.float32)}
         results.add([IterationResult(outputs, runner_name=name)], runner_name=name)
     path = tmp_path / "faults"
-    with faults_written(str(path)):
+    with write_faults(str(path)):
         Comparator.compare_accuracy(results)
     [written] = [json.loads(line) for line in path.read_text().splitlines()]
     assert written["z"] is None
@@ -46,11 +46,11 @@ def test_validation_and_nothing_at_all(tmp_path: Path) -> None:
     outputs = {"y": np.array([1, INF], np.float32), "z": np.ones(2, np.float32)}
     results.add([IterationResult(outputs, runner_name="one")], runner_name="one")
     path = tmp_path / "faults"
-    with faults_written(str(path)):
+    with write_faults(str(path)):
         assert not Comparator.validate(results, check_inf=True)
     [written] = [json.loads(line) for line in path.read_text().splitlines()]
     assert math.isnan(written["y"])
     assert written["z"] is None
-    with faults_written(str(tmp_path / "none")):
+    with write_faults(str(tmp_path / "none")):
         pass
     assert not (tmp_path / "none").exists()

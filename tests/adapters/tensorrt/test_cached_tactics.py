@@ -15,7 +15,7 @@ from polygraphy.adapters.tensorrt.engine.tactics import (
     TacticRecorder,
     TacticReplayData,
     TacticReplayer,
-    tactics_kept,
+    replay_and_record_tactics,
 )
 from polygraphy.adapters.tensorrt.library.module import using
 from polygraphy.domain.errors import BackendError
@@ -91,7 +91,7 @@ def build(selector: Any, measured: dict[str, list[float]] | None = None) -> dict
     config = Config()
     selector.attach(config)
     assert config.flags == {"editable"}
-    with tactics_kept(config):
+    with replay_and_record_tactics(config):
         assert config.cache is not None
         config.cache.held = {**(measured or {}), **config.cache.held}
     return dict(config.cache.held)
@@ -129,13 +129,16 @@ def test_a_tactic_that_the_cache_refuses_is_an_error(tmp_path: Path) -> None:
     cache = Cache(b'{"0xaa": [1, 0.1]}')
     cache.refuses = 7
     config.create_timing_cache = lambda content: cache  # type: ignore[method-assign]
-    with pytest.raises(BackendError, match="take the tactic 7 for 0xaa"), tactics_kept(config):
+    with (
+        pytest.raises(BackendError, match="take the tactic 7 for 0xaa"),
+        replay_and_record_tactics(config),
+    ):
         raise AssertionError("there is no build")
 
 
 def test_other_configurations_are_left_alone() -> None:
     config = Config()
-    with tactics_kept(config):
+    with replay_and_record_tactics(config):
         pass
     assert config.cache is None
 

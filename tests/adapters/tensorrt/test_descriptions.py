@@ -271,10 +271,15 @@ def test_attributes_and_weights_of_a_network(rtx: Any) -> None:
 
 
 def test_every_type_of_layer_has_its_class(rtx: Any) -> None:
-    from polygraphy.adapters.tensorrt.describe.describe_network import _layer_classes, _plain
+    from polygraphy.adapters.tensorrt.describe.describe_network import (
+        _layer_classes,
+        _strip_underscores,
+    )
 
     classes = _layer_classes(rtx)
-    unknown = {name for name in rtx.LayerType.__members__ if _plain(name) not in classes}
+    unknown = {
+        name for name in rtx.LayerType.__members__ if _strip_underscores(name) not in classes
+    }
     assert not unknown & {
         "CONVOLUTION", "MATRIX_MULTIPLY", "ELEMENTWISE", "TOPK", "CONDITIONAL_INPUT",
         "CONDITIONAL_OUTPUT", "LOOP_OUTPUT", "TRIP_LIMIT", "RAGGED_SOFTMAX", "NMS", "LRN",

@@ -10,12 +10,12 @@ from polygraphy.adapters.tensorrt.engine.config_settings import ATTRIBUTES, FLAG
 from polygraphy.adapters.tensorrt.library import module
 from polygraphy.adapters.tensorrt.library.capabilities import FEATURES
 from polygraphy.adapters.tensorrt.library.module import flag_of, setting_of
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.declare.option import options_of
 
 
 def flags_of_commands() -> set[str]:
-    groups = {group for name in COMMANDS for group in load(name).groups}
+    groups = {group for name in COMMANDS for group in load_command(name).groups}
     return {flag for group in groups for option in options_of(group) for flag in option.flags}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.torch.branches import deciding
+from polygraphy.adapters.torch.branches import describe_condition
 
 MODULE = """\
 class Net:
@@ -51,7 +51,7 @@ SUM, EXPORT = "line 8 tests `x.sum() > 0`", "line 18 tests `torch.onnx.is_in_onn
 def test_what_decides_whether_a_line_is_computed(tmp_path: Path, line: int, asked: str) -> None:
     path = tmp_path / "net.py"
     path.write_text(MODULE)
-    assert deciding(str(path), line) == asked
+    assert describe_condition(str(path), line) == asked
 
 
 @pytest.mark.parametrize("text", [None, "def broken(:", "x = 1\0"])
@@ -59,4 +59,4 @@ def test_of_a_file_that_is_none_nothing_is_known(tmp_path: Path, text: str | Non
     path = tmp_path / "net.py"
     if text is not None:
         path.write_text(text)
-    assert deciding(str(path), 1) == ""
+    assert describe_condition(str(path), 1) == ""

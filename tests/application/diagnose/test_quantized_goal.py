@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +22,7 @@ from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.reporting import Findings
 from tests.application.diagnose.test_quantised import SIZE, plain, quantised
-from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.diagnosis_cases import Kept, network
 
 FEEDS = [
     {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)} for n in range(3)
@@ -149,6 +149,45 @@ def test_the_metric_may_be_a_function_of_all_outputs() -> None:
     assert culprit["cause"] == "clipped range"
 
 
+def _ending(values: Any, right: Any) -> float:
+    raise SystemExit(7)
+
+
+class _Rewriting(OnnxrtParty):
+    """Leaves out a Relu, unless it may not rewrite the graph."""
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        is_quantized = any(node.op_type == "QuantizeLinear" for node in copy.graph.node)
+        for node in copy.graph.node if is_quantized and not plain else ():
+            if node.op_type == "Relu" and node.output[0] == "r2":
+                node.op_type = "Identity"
+        return super().load(copy, plain=plain, without=without)
+
+
+def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(quantised(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
+    assert [one for one in kept.culprits if one["party"] == "model"] == []
+    assert "match with all rewrites of onnxrt disabled" in kept.summary
+
+
+def test_a_metric_may_change_its_arrays() -> None:
+    def careless(values: Any, right: Any) -> float:
+        ratio = RmsRatio()(values, right)
+        for sample in range(len(FEEDS)):
+            values[sample]["y"][:] = right[sample]["y"][:] = 0
+        return ratio
+
+    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.1))
+    [careful], [other] = (
+        found(model, within=0.05, metric=metric).culprits for metric in (RmsRatio(), careless)
+    )
+    assert careful["evidence"][0] == other["evidence"][0]
+
+
 def _broken(values: Any, right: Any) -> float:
     raise KeyError("labels")
 
@@ -179,7 +218,10 @@ def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"metric": _broken}, InputError, "_broken raises KeyError"),
+        ({"metric": _broken}, InputError, r"_broken raises KeyError: '\w+'\. It receives"),
+        ({"metric": _ending}, InputError, r"_ending raises SystemExit: 7\."),
+        ({"memory_budget": 1000}, UsageError, "search needs about 0.0 GB of memory"),
+        ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
         ({"reference": quantised()}, UsageError, "--within needs a quantized model"),

@@ -210,6 +210,7 @@ _RUN_FLAGS = {
         "prompt": "--steps + --prompt 3",
         "state": "--steps + --state hn:h0",
         "tokens": "--steps + --tokens t.txt",
+        "first_model": "--steps + --first-model f.onnx",
     },
     "OrderOptions": {
         "sequential_runners": "--sequential-runners",
@@ -469,6 +470,8 @@ _INSPECTING_FLAGS = {
         "show_weights": "--show-weights",
         "stats": "--stats",
         "list_unbounded_dds": "--list-unbounded-dds",
+        "reference": "--reference f.onnx",
+        "load_inputs": "--load-inputs a.json",
         "combine_tensor_info": "--show layers + --combine-tensor-info info.json",
     },
     "PageOptions": {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.comparator import StepLoader
 from polygraphy.domain.asked import read_graph
@@ -18,7 +18,7 @@ from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
 from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
 from polygraphy.domain.states.roles import LAST, POSITIONS, TOKENS, TOTAL
-from tests.support.decoders import decoder, stream
+from tests.support.decoders import decoder, stream, without_past
 
 
 def plan_of(model: onnx.ModelProto, config: object = None) -> StatePlan:
@@ -245,3 +245,78 @@ def test_two_outputs_that_changed_places_without_names_contradict_the_order() ->
         ("u0", "a0", "the order"),
         ("u1", "a1", "the order"),
     ]
+
+
+def first_plan(model: onnx.ModelProto, first: onnx.ModelProto) -> StatePlan:
+    graphs = read_graph(model), read_graph(first)
+    assert graphs[0] is not None
+    return StatePlan(graphs[0], first=graphs[1])
+
+
+def test_outputs_of_the_first_step_are_matched_by_name_else_by_order() -> None:
+    model, first = decoder(), without_past(decoder())
+    found = first_plan(model, first).first
+    assert found is not None
+    assert found.outputs["present.0.value"] == "present.0.value"
+    for output, name in zip(first.graph.output, ("scores", "cat_1", "cat_2")):
+        next(node for node in first.graph.node if output.name in node.output).output[0] = name
+        output.name = name
+    found = first_plan(model, first).first
+    assert found is not None
+    assert found.outputs == {
+        "scores": "logits", "cat_1": "present.0.key", "cat_2": "present.0.value"
+    }  # fmt: skip
+
+
+def test_a_state_that_only_the_first_step_computes_stays() -> None:
+    text = """
+    <ir_version: 8, opset_import: ["" : 18]>
+    later (int64[1, S] input_ids, float[1, P, 4] past_0_key, float[1, 3, 4] past_0_encoder_key)
+        => (float[1, S, 4] logits, float[1, T, 4] present_0_key)
+    {
+        x = Gather(table, input_ids)
+        present_0_key = Concat<axis = 1>(past_0_key, x)
+        sum = ReduceSum<keepdims = 1>(past_0_encoder_key, one)
+        logits = Add(x, sum)
+    }
+    """
+    first_text = """
+    <ir_version: 8, opset_import: ["" : 18]>
+    first (int64[1, S] input_ids, float[1, 3, 4] hidden)
+        => (float[1, S, 4] logits, float[1, S, 4] present_0_key, float[1, 3, 4] present_0_encoder_key)
+    {
+        x = Gather(table, input_ids)
+        present_0_key = Identity(x)
+        present_0_encoder_key = Neg(hidden)
+        sum = ReduceSum<keepdims = 1>(present_0_encoder_key, one)
+        logits = Add(x, sum)
+    }
+    """
+    models = []
+    table = numpy_helper.from_array(np.ones((9, 4), "f"), "table")
+    for each in (text, first_text):
+        model = onnx.parser.parse_model(each)
+        model.graph.initializer.extend([table, numpy_helper.from_array(np.array([1]), "one")])
+        models.append(model)
+    feeds = list(StepLoader(models[0], steps=3, first_model=models[1]))
+    assert list(feeds[0]) == ["input_ids", "hidden"]
+    assert list(feeds[1]) == ["input_ids"]
+    memory = StateMemory()
+    key = np.zeros((1, 4, 4), "f")
+    values = {"logits": key, "present_0_key": key, "present_0_encoder_key": key[:, :3]}
+    memory.keep(feeds[0], memory.complete(feeds[0]), values, "runner")
+    fed = memory.complete(feeds[1])
+    assert [*fed] == ["past_0_key", "past_0_encoder_key", "input_ids"]
+    memory.keep(feeds[1], fed, {"logits": key, "present_0_key": key}, "runner")
+    assert memory.complete(feeds[2])["past_0_encoder_key"].shape == (1, 3, 4)
+
+
+def test_a_model_that_cannot_run_the_first_step_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"input 'past\.0\.key' is a state"):
+        first_plan(decoder(), decoder())
+    with pytest.raises(UsageError, match=r"no output is the first value of input 'past\.1\.key'"):
+        first_plan(decoder(layers=2), without_past(decoder()))
+    wide = without_past(decoder())
+    wide.graph.output[1].type.tensor_type.elem_type = TensorProto.FLOAT16
+    with pytest.raises(UsageError, match=r"output 'present\.0\.key' is float16"):
+        first_plan(decoder(), wide)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.engine import EngineStatistics
     from polygraphy.domain.model.sparsity import WeightSparsity
     from polygraphy.domain.model.statistics import ModelStatistics
+    from polygraphy.domain.quantization.listing import QuantizedTensor
 
 
 _WIDEST = 80
@@ -78,6 +79,14 @@ class LogModelReports:
 
     def unbounded(self, names: Sequence[str]) -> None:
         G_LOGGER.info(f"Found tensors with unbounded DDS: {list(names)}")
+
+    def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+        from polygraphy.domain.quantization.listing import summarize_quantization
+
+        lines = [f"Quantized: {summarize_quantization(tensors)}"]
+        if is_complete:
+            lines += quantized_tensor_lines(tensors)
+        G_LOGGER.info("\n".join(map(one_line, lines)))
 
     def placements(self, placements: Placements, *, is_complete: bool) -> None:
         lines = placements.lines(is_complete=is_complete)
@@ -160,6 +169,22 @@ class LogModelReports:
     def page_served(self, address: str) -> None:
         """Log where the page can be opened, and how that ends."""
         G_LOGGER.info(f"Showing the model at {address}. Press Ctrl-C to stop.")
+
+
+def quantized_tensor_lines(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
+    """Yield a table of quantized tensors, the largest ratio of loss to least loss first."""
+
+    def excess(one: QuantizedTensor) -> float:
+        return 0.0 if one.loss is None else one.loss / max(one.least or 0.0, 1e-6)
+
+    rows = [("tensor", "kind", "format", "range", "loss", "least loss")]
+    for one in sorted(tensors, key=excess, reverse=True):
+        limits = "" if one.limits is None else f"{one.limits[0]:.4g} to {one.limits[1]:.4g}"
+        loss, least = ("" if x is None else f"{100 * x:.3g} %" for x in (one.loss, one.least))
+        rows.append((one_line(one.name), one.kind, one.format, limits, loss, least))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        yield "    " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths)).rstrip()
 
 
 def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:

@@ -106,7 +106,7 @@ class MappedTensor:
 
 
 def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: Any) -> None:
-    """Write a file.
+    """Write tensors and a description to a file.
 
     Args:
         stream: a file that is open for writing.
@@ -147,7 +147,7 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: 
 
 
 def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
-    """Open a file; return its tensors and what `write_tensors` was given as a description.
+    """Return the tensors of a file, unread, and the description saved with them.
 
     The description is None in files that were not written here.
 
@@ -181,7 +181,7 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
 
 
 def _about(metadata: Any) -> dict[str, Any]:
-    """Return what files of this package hold beside the format's own header."""
+    """Return what this package adds to the header of the format."""
     if not isinstance(metadata, dict):
         raise ContentError("it is damaged: its metadata are not an object")
     text = metadata.get(_OWN)
@@ -220,7 +220,7 @@ def _tensor(name: str, entry: Any, own: Any, start: int, mapped: mmap.mmap) -> M
 
 
 def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int) -> None:
-    """Complain about tensors that overlap, and about bytes that belong to none."""
+    """Raise if tensors overlap, or bytes belong to no tensor."""
     position = start
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.nbytes)):
         if tensor.start != position:
@@ -238,7 +238,7 @@ def _little_endian(array: Array) -> Array:
 
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:
-    """Return what `_dtype` makes the same data type of."""
+    """Return a data type as text, which `_dtype` reads."""
     if _is_narrow(str(dtype.name)):
         return str(dtype.name)
     if dtype.fields is not None or dtype.kind == "V":
@@ -277,7 +277,7 @@ class Undescribed(list[dict[str, Any]]):
     """
 
     def as_results(self, name: str) -> Any:
-        """Return the tree of the same arrays as results of a runner."""
+        """Return the arrays as the results of one runner."""
         made = [
             _iteration(
                 leaves,
@@ -314,14 +314,13 @@ def _leaf(array: MappedTensor | _Npy | _NpzMember, path: Path) -> dict[str, Any]
 
 @Decoder.register(_LEAF)
 def _decode_leaf(fields: dict[str, Any]) -> Any:
-    """Return what stands for a tensor until it is asked for; other arrays as they are."""
+    """Return a placeholder for a tensor that is read on demand; other arrays unchanged."""
     array: Unread | _Npy | _NpzMember = fields["array"]
     return array if isinstance(array, Unread) else array.read()
 
 
 def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], Any]:
-    """Return the arrays of one iteration by the names that they get in a file, and what else is to
-    be remembered.
+    """Return the arrays of one iteration by their names in a file, and a description of the rest.
 
     Raises:
         ContentError: it is not one iteration, or not one of arrays.
@@ -360,7 +359,7 @@ def _plain(name: str, array: Any) -> np.ndarray[Any, Any]:
 
 
 def _tree_from_leaves(leaves: Mapping[str, Any], description: Any) -> Any:
-    """Return the tree of a file of this package, in which arrays are `leaves`."""
+    """Return the tree that a description stands for, with arrays from `leaves`."""
     try:
         if "inputs" in description:
             inputs = description["inputs"]
@@ -424,6 +423,7 @@ def _members(path: Path) -> list[str]:
 
 
 def _complaint(error: Exception) -> str:
+    """Return a phrase about why an array cannot be read."""
     text = str(error)
     is_pickled = "allow_pickle" in text or "Python objects" in text
     return _PICKLED if is_pickled else f"it is damaged: {text[:_LONGEST_COMPLAINT]}"

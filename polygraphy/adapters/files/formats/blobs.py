@@ -18,9 +18,7 @@ SUFFIXES = (".bin", ".raw")
 
 
 def holds_blobs(source: str | Path) -> bool:
-    """Return whether a path is of a file ``.bin`` or ``.raw``, or of a folder with such
-    files.
-    """
+    """Return whether a path is a ``.bin`` or ``.raw`` file, or a folder with such files."""
     path = Path(source)
     if not path.is_dir():
         return path.suffix.lower() in SUFFIXES
@@ -28,7 +26,7 @@ def holds_blobs(source: str | Path) -> bool:
 
 
 def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
-    """Yield per iteration the bytes of each tensor."""
+    """Yield the bytes of each tensor, by name, for each iteration."""
     path = Path(source)
     G_LOGGER.info(f"Loading input data from {path}")
     if not path.is_dir():
@@ -75,6 +73,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _iterations(path: Path) -> list[Path]:
+    """Return the folders of the iterations; the folder itself if it holds a single one."""
     with translate_os_errors(path, "read the folder"):
         numbered = [
             entry

@@ -44,7 +44,7 @@ _HEADER_READERS: dict[Any, Any] = {
 
 
 def npy_pieces(array: Array) -> Iterator[Piece]:
-    """Return an iterator over what `numpy.save` would write; contiguous arrays are not copied.
+    """Yield the bytes that `numpy.save` would write; contiguous arrays are not copied.
 
     Raises:
         ContentError: at the call, when the array holds Python objects that are no texts.
@@ -89,8 +89,8 @@ def _as_text(value: Any) -> Any:
 
 
 def trailing_nuls(array: Array) -> list[tuple[int, int]]:
-    """Return what `without_objects` loses: the position of each text that ends in NULs, in C order,
-    and how many these are.
+    """Return the position of each text that ends in NULs, in C order, and their number:
+    `without_objects` loses them.
     """
     if array.dtype != object:
         return []
@@ -140,7 +140,7 @@ def _data(array: Array) -> Iterator[Piece]:
 
 
 def array_from_npy(text: SlicedText) -> Array:
-    """Return the array whose ``.npy`` bytes `text` is the base64 text of.
+    """Return the array in the base64 text of an ``.npy`` file.
 
     Raises:
         ContentError: the text is damaged, or the array holds pickled objects.
@@ -174,7 +174,7 @@ def array_from_npy(text: SlicedText) -> Array:
 
 
 def _fill(raw: Array, text: SlicedText, data_start: int) -> None:
-    """Decode text, from the byte `data_start` that it stands for, into an array of bytes."""
+    """Decode base64 text into an array of bytes, from a byte position on."""
     filled = 0
     for piece in decoded_pieces(text, data_start):
         raw[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
@@ -204,7 +204,7 @@ def _parse_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def check_unpacked(archive: ZipFile, packed: int) -> None:
-    """Refuse an archive that unpacks to many times its size: a few bytes may stand for terabytes.
+    """Raise if an archive unpacks to many times its size.
 
     Args:
         archive: the archive.

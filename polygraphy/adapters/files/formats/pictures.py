@@ -21,7 +21,7 @@ _DEEP = ("I;16", "I;16B", "I;16L", "I")
 
 
 def holds_pictures(source: str | Path) -> bool:
-    """Return whether a path is of such a file, or of a folder of pictures."""
+    """Return whether a path is a picture or tensor file, or a folder of pictures."""
     return sample_files(source) is not None
 
 
@@ -66,7 +66,7 @@ def iterate_pictures(
 
 
 def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[Any, Any]:
-    """Read a picture: upright, in red, green and blue, or in grey, as a mode of Pillow says."""
+    """Return a picture as an array: upright, in RGB or in grey, as a mode of Pillow says."""
     image, ops = _import_required("PIL.Image", "pillow"), _import_required("PIL.ImageOps", "pillow")
     with translate_os_errors(file, "read"):
         content = file.open("rb")
@@ -74,7 +74,7 @@ def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[
         try:
             with image.open(content) as opened:
                 upright = ops.exif_transpose(opened)
-                upright = _in_mode(upright, mode, image)
+                upright = _convert_mode(upright, mode, image)
                 if size is not None:
                     upright = upright.resize(size, image.Resampling.BILINEAR)
                 array = np.asarray(upright)
@@ -89,7 +89,8 @@ def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[
             ) from error
 
 
-def _in_mode(picture: Any, mode: str, image: Any) -> Any:
+def _convert_mode(picture: Any, mode: str, image: Any) -> Any:
+    """Return a picture in a mode of Pillow; pictures of 16 bits are scaled."""
     if picture.mode == mode:
         return picture
     name = "gray" if mode == "L" else mode
@@ -102,7 +103,7 @@ def _in_mode(picture: Any, mode: str, image: Any) -> Any:
 
 
 def _read_tensors(file: Path) -> dict[str, Any]:
-    """Read a tensor, or tensors by name."""
+    """Return the tensor of a file, or several by name."""
     torch = _import_required("torch", "torch")
     with translate_os_errors(file, "read"):
         try:

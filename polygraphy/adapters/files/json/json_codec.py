@@ -36,7 +36,7 @@ class ContentError(ValueError):
         self._trail: list[str | int] = []
 
     def inside(self, step: str | int) -> None:
-        """Note that the trouble is in the element `step` of what surrounds it; innermost first."""
+        """Record the element that contains the error; innermost first."""
         self._trail.append(step)
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ class Encoder:
 
     @classmethod
     def find(cls, kind: type) -> _Encoding | None:
-        """Return the encoding of a type, or of its nearest base class that has one, or None."""
+        """Return the encoding of a type, or of its nearest base class; None if there is none."""
         if kind not in cls._found:
             keys = (key for base in kind.__mro__ for key in (base, _full_name(base)))
             known = (cls._encodings[key] for key in keys if key in cls._encodings)
@@ -172,7 +172,7 @@ class Decoder:
 
     @classmethod
     def decode(cls, marker: str, fields: Fields) -> Any:
-        """Make the object that `fields` describe.
+        """Return the object that fields describe.
 
         Raises:
             ContentError: the marker is not known, or the fields are not what its function expects.
@@ -215,7 +215,7 @@ def encode_value(value: Any) -> Any:
 
 
 def decode_tree(tree: Any) -> Any:
-    """Return what a tree of dictionaries, lists and scalars stands for; innermost objects first.
+    """Return the objects that a tree of dictionaries, lists and scalars describes.
 
     Raises:
         ContentError: it holds an object that is not known or damaged; it says where.
@@ -257,7 +257,9 @@ def marker_of(tree: Any) -> str | None:
 
 
 def marker_key(fields: Mapping[Any, Any]) -> str | None:
-    """Return the key by which a JSON object tells its type, today or of old; None if none does."""
+    """Return the key that holds the type of a JSON object, in its current or old form; None without
+    one.
+    """
     if TYPE_MARKER in fields:
         return TYPE_MARKER
     for key, value in fields.items():
@@ -272,7 +274,7 @@ def _marker(fields: Mapping[str, Any], key: str) -> str:
 
 
 def _fetch_text(value: Any) -> Any:
-    """Return a deferred text as the string that it is."""
+    """Return a deferred text as a string; other values unchanged."""
     if not isinstance(value, DeferredText):
         return value
     try:

@@ -67,14 +67,14 @@ class Base64Text:
 
 
 def decoded_length(text: SlicedText) -> int:
-    """Return how many bytes `text` stands for; ContentError when it cannot be base64."""
+    """Return the number of bytes in base64 text; ContentError if its length is invalid."""
     if len(text) % 4:
         raise ContentError("base64 text ends in the middle of a group of four characters")
     return len(text) // 4 * 3 - _padding(text[max(len(text) - 2, 0) :])
 
 
 def decoded_pieces(text: SlicedText, first: int = 0) -> Iterator[bytes]:
-    """Yield the bytes that `text` stands for, from byte `first` on.
+    """Yield the bytes in base64 text, from a position on.
 
     Raises:
         ContentError: it is not base64.

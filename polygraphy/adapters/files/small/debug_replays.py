@@ -55,7 +55,7 @@ def save_debug_replay(replay: DebugReplay, path: str) -> None:
 
 
 def _text(key: str, record: IterationRecord) -> str:
-    """Return the text of an entry."""
+    """Return the JSON text of an entry of a replay."""
     known, text = _texts.get(key, (None, ""))
     if known is not record:
         entry = {
@@ -70,6 +70,7 @@ def _text(key: str, record: IterationRecord) -> str:
 
 
 def _record(entry: Any) -> IterationRecord:
+    """Return an entry of a replay as a record of an iteration."""
     if entry["polygraphy_class"] != _CLASS:
         raise ValueError
     return IterationRecord(
@@ -89,7 +90,7 @@ def load_tactic_replays(path: str) -> list[TacticReplay]:
 
 
 def _replay_in(file: Path) -> TacticReplay | None:
-    """Read a file; None where it is no replay."""
+    """Return the tactic replay in a file; None if it holds none."""
     try:
         replay = json_io.load(file, TacticReplay)
     except FileError as error:
@@ -107,6 +108,6 @@ def _files_in(folder: str) -> list[Path]:
 
 
 def _may_be_json(file: Path) -> bool:
-    """Look at the start of a file: engines of gigabytes may lie beside the replays."""
+    """Return whether a file begins like JSON; engines of gigabytes may be in the same folder."""
     with translate_os_errors(file, "read"), file.open("rb") as stream:
         return stream.read(64).lstrip()[:1] == b"{"

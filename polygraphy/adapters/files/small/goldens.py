@@ -48,7 +48,9 @@ class Golden:
     sampled: Mapping[str, int] = field(factory=dict)
 
     def select_elements(self, outputs: IterationResult) -> IterationResult:
-        """Return of each output what the golden keeps: all, or a sample and statistics."""
+        """Return the part of each output that a golden file keeps: all elements, or a sample and
+        statistics.
+        """
         kept: dict[str, Any] = {}
         for name, array in outputs.items():
             count = self.sampled.get(name)
@@ -65,7 +67,7 @@ class Golden:
 
 
 def _sample_indices(size: int, count: int) -> Any:
-    """Return the elements that are kept: the same for the same size, on every machine."""
+    """Return the indices of the sampled elements, the same for the same size on every machine."""
     return np.sort(np.random.RandomState(size % 2**32).choice(size, count, replace=False))
 
 
@@ -102,7 +104,7 @@ def save_golden(path: Path, golden: Golden, runner: str, outputs: IterationResul
 
 
 def golden_in(path: Path) -> Golden:
-    """Read how a golden was made.
+    """Return the description of a golden file.
 
     Raises:
         FileError: it is damaged, or no golden.

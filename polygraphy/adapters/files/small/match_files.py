@@ -26,7 +26,7 @@ yaml = mod.lazy_import("yaml")
 
 
 def read_matches(path: str) -> list[PluginMatch]:
-    """Return what a file holds.
+    """Return the plugin matches in a file.
 
     Raises:
         FileError: it does not exist, is no YAML, or a document lacks something.
@@ -71,11 +71,11 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
 
 
 def _match(document: Any, where: str) -> PluginMatch:
-    _expect(isinstance(document, Mapping), f"{where} is not a mapping with name, op and instances")
+    _require(isinstance(document, Mapping), f"{where} is not a mapping with name, op and instances")
     for key in ("name", "op"):
-        _expect(isinstance(document.get(key), str), f"{where} has no string under {key!r}")
+        _require(isinstance(document.get(key), str), f"{where} has no string under {key!r}")
     listed = document.get("instances")
-    _expect(isinstance(listed, list), f"{where} has no list under 'instances'")
+    _require(isinstance(listed, list), f"{where} has no list under 'instances'")
     instances = tuple(
         _instance(one, f"{where}, instance {number}") for number, one in enumerate(listed, 1)
     )
@@ -83,18 +83,19 @@ def _match(document: Any, where: str) -> PluginMatch:
 
 
 def _instance(document: Any, where: str) -> PluginInstance:
-    _expect(isinstance(document, Mapping), f"{where} is not a mapping with inputs and outputs")
+    _require(isinstance(document, Mapping), f"{where} is not a mapping with inputs and outputs")
     names = {}
     for key in ("inputs", "outputs"):
         listed = document.get(key)
         is_list = isinstance(listed, list) and all(isinstance(name, str) for name in listed)
-        _expect(is_list, f"{where} has no list of names under {key!r}")
+        _require(is_list, f"{where} has no list of names under {key!r}")
         names[key] = tuple(listed)
     attributes = document.get("attributes") or {}
-    _expect(isinstance(attributes, Mapping), f"{where} has no mapping under 'attributes'")
+    _require(isinstance(attributes, Mapping), f"{where} has no mapping under 'attributes'")
     return PluginInstance(names["inputs"], names["outputs"], dict(attributes))
 
 
-def _expect(is_right: bool, message: str) -> None:
+def _require(is_right: bool, message: str) -> None:
+    """Raise FileError unless a condition holds."""
     if not is_right:
         raise FileError(f"{message}.", hint=_WRITER)

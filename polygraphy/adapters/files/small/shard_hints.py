@@ -36,7 +36,7 @@ _MARKER = "polygraphy_class"
 
 
 def read_shard_hints(path: str) -> ShardHints:
-    """Return what a file holds.
+    """Return the sharding hints in a file.
 
     Raises:
         FileError: it does not exist, is no JSON, or holds something else.
@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value(plain: Any) -> Any:
-    """Return what an object stands for; ValueError where that is nothing."""
+    """Return the object that plain values describe; ValueError if they describe none."""
     if isinstance(plain, list):
         return tuple(map(_value, plain))
     if not isinstance(plain, Mapping):

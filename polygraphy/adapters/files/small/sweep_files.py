@@ -51,6 +51,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
 
 
 def _ends_of(text: str) -> Iterator[int]:
+    """Yield the positions at which a path in an option may end."""
     yield len(text)
     yield from (at for at, letter in enumerate(text) if letter in ":,")
 

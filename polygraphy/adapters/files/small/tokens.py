@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.adapters.os.paths import readable_file, translate_os_errors
-from polygraphy.domain.errors import FileError
+from polygraphy.domain.errors import InputError
 
 _CONFIG = "genai_config.json"
 _NUMBER = re.compile(rb"[+-]?\d+")
@@ -35,9 +35,8 @@ def read_tokens(path: str) -> list[int]:
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)
     if not tokens:
-        raise FileError(
+        raise InputError(
             f"{path} is not a list of tokens.",
-            path=path,
             hint="Write whole numbers, separated by spaces, commas or line breaks, or save an .npy"
             " array.",
         )
@@ -45,6 +44,7 @@ def read_tokens(path: str) -> list[int]:
 
 
 def _numbers(content: bytes) -> list[int] | None:
+    """Return the numbers in a text; None if one is too long."""
     if _SEPARATORS.fullmatch(_NUMBER.sub(b"", content)) is None:
         return None
     found = _NUMBER.findall(content)
@@ -52,6 +52,7 @@ def _numbers(content: bytes) -> list[int] | None:
 
 
 def _array(path: str) -> list[int] | None:
+    """Return the token numbers in an ``.npy`` file; None if it holds no integers."""
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):

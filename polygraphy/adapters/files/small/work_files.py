@@ -22,7 +22,7 @@ _STARTED = time.localtime()
 
 
 def path_exists(path: str) -> bool:
-    """Return whether there is something, be it a link that leads nowhere."""
+    """Return whether a path exists, also as a broken link."""
     return Path(path).exists() or Path(path).is_symlink()
 
 
@@ -37,7 +37,7 @@ def remove_path(path: str) -> None:
 
 
 def copy_file(path: str, target: str) -> None:
-    """Write a copy of a file; nothing where it is missing."""
+    """Copy a file; do nothing if it does not exist."""
     if not Path(path).is_file():
         return
     with (
@@ -48,8 +48,8 @@ def copy_file(path: str, target: str) -> None:
         shutil.copyfileobj(source, stream, 1 << 20)
 
 
-def sort_away(path: str, folder: str, label: str) -> str | None:
-    """Move a file or a folder, to another disk if need be."""
+def move_into_folder(path: str, folder: str, label: str) -> str | None:
+    """Move a file or a folder into a folder; return its new path, or None if it does not exist."""
     source = Path(path)
     if not path_exists(path):
         return None

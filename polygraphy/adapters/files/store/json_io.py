@@ -280,7 +280,7 @@ _HINTS = {
 
 
 def description_of(kind: type) -> str:
-    """Return what a file of a `kind` is called."""
+    """Return the phrase for a file of a kind, for messages."""
     named = (_DESCRIPTIONS[base] for base in kind.__mro__ if base in _DESCRIPTIONS)
     return next(named, kind.__name__)
 
@@ -302,7 +302,7 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
 
 
 def mismatch(tree: Any, kind: type) -> ContentError:
-    """Return the error that says what a tree is in place of a `kind`."""
+    """Return the error that a tree holds something else than a kind."""
     found = _describe_tree(tree)
     expected = _EXPECTED.get(kind, f"an object of type {kind.__name__!r}")
     return ContentError(
@@ -311,6 +311,7 @@ def mismatch(tree: Any, kind: type) -> ContentError:
 
 
 def _describe_tree(tree: Any) -> str:
+    """Return a phrase for the content of a JSON tree."""
     marker = marker_of(tree)
     if marker is not None:
         return _MARKER_DESCRIPTIONS.get(marker, f"an object of type {marker!r}")
@@ -409,15 +410,13 @@ def loads(text: str | bytes, kind: type[T]) -> T:
 
 
 def name_of(file: PathOrFile) -> str:
-    """Return how a file is called in messages."""
+    """Return the name of a file for messages."""
     is_path = isinstance(file, (str, PathLike))
     return str(file if is_path else getattr(file, "name", "an open file"))
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path is of something like a pipe, which can only be read from start to
-    end.
-    """
+    """Return whether a path is a pipe or the like, which cannot be read twice."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 

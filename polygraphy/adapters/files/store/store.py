@@ -97,9 +97,7 @@ class StoredData:
         return dict
 
     def _count_iterations(self, first: Any, others: Iterator[Any]) -> tuple[tuple[str, int], ...]:
-        """Return how many iterations each runner has, in all files together; that of input data is
-        called "".
-        """
+        """Return the number of iterations of each runner in all files; input data are named ""."""
         names, counts = self._sizes(self._files[0], first)
         for file, tree in zip(self._files[1:], others):
             more_names, more = self._sizes(file, tree)
@@ -284,7 +282,7 @@ class StoredDataSets:
 
 
 def _numbered_files(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
-    """Return what in a folder is named by a pattern, in the order of its number."""
+    """Return the files of a folder that match a pattern, by their number."""
     if not folder.is_dir():
         return []
     with translate_os_errors(folder, "read the folder"):
@@ -403,7 +401,7 @@ class FileResultStore:
         )
 
     def look_into(self, source: str | Path) -> StoredData | StoredDataSets:
-        """Find out what a file or folder holds.
+        """Return the data of a file or folder, opened for reading.
 
         Raises:
             FileError: it is missing, empty, damaged, or holds neither inputs nor results nor
@@ -424,7 +422,7 @@ class FileResultStore:
 
 
 def _log_first(items: Iterator[Any], message: str) -> Iterator[Any]:
-    """Log when the first item is asked for: files are checked long before they are used."""
+    """Yield items, and log a message before the first."""
     G_LOGGER.info(message)
     yield from items
 
@@ -436,7 +434,7 @@ def _check_is_iterable(kind: type) -> None:
 
 
 def _check_is_written(dest: PathOrFile) -> None:
-    """Complain about extensions of files that are only read here."""
+    """Raise for an extension that is read but not written."""
     suffix = Path(dest).suffix.lower() if isinstance(dest, (str, PathLike)) else ""
     if suffix in SUFFIXES and suffix != TENSORS:
         raise FileError(
@@ -451,7 +449,7 @@ def _is_for_tensors(dest: PathOrFile) -> bool:
 
 
 def _one_iteration(value: Any, dest: PathOrFile) -> Any:
-    """Return results, or the feed dictionary that is meant by a list of one."""
+    """Return results as they are; the only feed dictionary of a list of one."""
     if isinstance(value, (list, tuple)) and not isinstance(value, RunResults) and len(value) == 1:
         [value] = value
     if not isinstance(value, (dict, RunResults)):
@@ -470,7 +468,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _check_is_free(path: Path) -> None:
-    """Complain about a folder that is not empty, or is none, before anything is computed for it."""
+    """Raise if a folder cannot be written to: it is not empty, or is a file."""
     ensure_parent(path)
     if not path.exists() or not _is_folder(path):
         return

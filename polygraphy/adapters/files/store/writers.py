@@ -136,8 +136,10 @@ class _Abandoned(Exception):
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Do as `atomic_file`, but leave an OSError of the block alone: it may be of another file."""
+def _replace_file(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file that replaces another at the end of the block; OSErrors of the block are not
+    translated.
+    """
     opened = atomic_file(path)
     stream = opened.__enter__()
     try:
@@ -184,7 +186,7 @@ class FeedFileWriter(_Writer):
     @contextmanager
     def open(cls, path: Path) -> Iterator[FeedFileWriter]:
         """Open a file that takes the place of `path` when the block ends without an error."""
-        with _replacing(path) as stream:
+        with _replace_file(path) as stream:
             writer = cls(path, stream)
             yield writer
             writer._finish()
@@ -224,7 +226,7 @@ class ResultsFileWriter(_Writer):
     @contextmanager
     def open(cls, path: Path) -> Iterator[ResultsFileWriter]:
         """Open a file that takes the place of `path` when the block ends without an error."""
-        with _replacing(path) as stream, ExitStack() as resources:
+        with _replace_file(path) as stream, ExitStack() as resources:
             writer = cls(path, stream, resources)
             yield writer
             writer._finish()
@@ -425,7 +427,7 @@ def _loading(file: Path) -> AbstractContextManager[object]:
 
 
 def split_feeds(tree: Any) -> list[Any]:
-    """Return the trees of feed dictionaries; ContentError when they are none."""
+    """Return the trees of feed dictionaries; ContentError if there are none."""
     iterations = tree if isinstance(tree, list) else [tree]  # One of a folder's files: no list.
     if any(not isinstance(feed, dict) or marker_of(feed) is not None for feed in iterations):
         raise mismatch(tree, dict)
@@ -447,7 +449,7 @@ def decode_feed(tree: Any) -> dict[str, Any]:
 
 
 def split_results(tree: Any) -> list[Any]:
-    """Return per iteration a list of ``(runner name, tree of its outputs)``."""
+    """Return for each iteration a list of ``(runner name, tree of its outputs)``."""
     runs = runs_in(tree)
     counts = [(name, len(iterations)) for name, iterations in runs]
     if len({count for _, count in counts}) > 1:
@@ -457,9 +459,7 @@ def split_results(tree: Any) -> list[Any]:
 
 
 def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
-    """Return per runner its name and the trees of its iterations; ContentError when there are
-    none.
-    """
+    """Return runner names and the trees of their iterations; ContentError if there are none."""
     if marker_of(tree) != RunResults.__name__:
         raise mismatch(tree, RunResults)
     try:

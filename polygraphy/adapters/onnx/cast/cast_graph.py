@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def names_of(node: NodeProto) -> list[str]:
-    """Return the name of a node; of one without a name those of the tensors that it computes."""
+    """Return the name of a node, or the names of its outputs if it has none."""
     return [node.name] if node.name else [name for name in node.output if name]
 
 
@@ -55,17 +55,17 @@ class CastSelection:
     only_nodes: frozenset[str] = frozenset()
 
     def keeps(self, node: NodeProto) -> bool:
-        """Return whether a node stays as it is, and what is inside it, too."""
+        """Return whether a node, with its subgraphs, must not be cast."""
         return node.op_type in self.keep_ops or _is_named(node, self.keep_nodes)
 
     def chooses(self, node: NodeProto) -> bool:
-        """Return whether a node may be cast, if nothing else is against it."""
+        """Return whether the options allow a node to be cast."""
         if not self.only_ops and not self.only_nodes:
             return True
         return node.op_type in self.only_ops or _is_named(node, self.only_nodes)
 
     def check(self, nodes: Iterable[NodeProto]) -> None:
-        """Log which names none of the nodes of a model goes by.
+        """Log the requested names that no node of a model has.
 
         Raises:
             UnknownNameError: there is one, in `keep_nodes`, `only_nodes` or `only_ops`.
@@ -82,6 +82,7 @@ class CastSelection:
 
 
 def _is_named(node: NodeProto, names: Collection[str]) -> bool:
+    """Return whether one of the names of a node is in a set."""
     return bool(names) and any(name in names for name in names_of(node))
 
 
@@ -131,7 +132,7 @@ class CastSettings:
     forms: dict[str, Forms] = Factory(dict)
 
     def takes(self, types: frozenset[str]) -> bool:
-        """Return whether a parameter of these types can be narrow."""
+        """Return whether a parameter of these types can be in the narrow type."""
         return self.kind in types
 
 
@@ -159,7 +160,7 @@ class CastRules:
         self._present_form = present_form
 
     def wide(self, node: NodeProto) -> Forms:
-        """Return the forms of operands and results of a node that stays as it is."""
+        """Return the forms of operands and results of a node that is not cast."""
         takes, gives = (
             [False if name and self._types[name] == WIDE else None for name in names]
             for names in (node.input, node.output)
@@ -167,8 +168,8 @@ class CastRules:
         return list(takes), list(gives)
 
     def choose_forms(self, node: NodeProto, inner: Sequence[GraphTypes]) -> Forms | None:
-        """Return which operands and results of a node are narrow, None where a tensor has no such
-        forms; None for a node that has to stay as it is.
+        """Return for each operand and result whether it is narrow, None for tensors that are not
+        cast; None for a node that must not be cast.
         """
         kinds = [self._types[name] for name in (*node.input, *node.output) if name]
         if WIDE not in kinds or any(kind is None for kind in kinds):
@@ -184,9 +185,12 @@ class CastRules:
         if domain or any(not str(kind).startswith("tensor(") for kind in kinds):
             return None
         signature = signature_of(node.op_type, domain, self._versions.get(domain, 1))
-        return None if signature is None else self._by_signature(node, signature)
+        return None if signature is None else self._forms_from_signature(node, signature)
 
-    def _by_signature(self, node: NodeProto, signature: Signature) -> Forms | None:
+    def _forms_from_signature(self, node: NodeProto, signature: Signature) -> Forms | None:
+        """Return the forms of a node from the signature of its operator; None if it must not be
+        cast.
+        """
         parameters = signature.of(len(node.input), len(node.output))
         if parameters is None or _has_unknown_type(node):
             return None
@@ -217,8 +221,8 @@ class CastRules:
         return takes, gives
 
     def _borders_agree(self, node: NodeProto, inner: Sequence[GraphTypes]) -> bool:
-        """Return whether what goes into and out of the graphs inside a node is known to be wide
-        there where it is outside.
+        """Return whether tensors that enter or leave the subgraphs of a node are wide inside where
+        they are wide outside.
         """
         skipped = 1 if node.op_type == "Loop" else 0
         for graph, types in zip(graphs_of(node), inner):
@@ -237,11 +241,12 @@ class CastRules:
 
 
 def _widen_forms(forms: list[bool | None]) -> list[bool | None]:
+    """Return forms with each narrow one replaced by a wide one."""
     return [None if form is None else True for form in forms]
 
 
 def _has_unknown_type(node: NodeProto) -> bool:
-    """Return whether what a node makes is of a type that its caller, a function's, decides."""
+    """Return whether a node in a function has results whose type only the caller decides."""
     return any(attribute.ref_attr_name for attribute in node.attribute) and (
         node.op_type in TYPE_ATTRIBUTES or node.op_type in CONSTANTS
     )
@@ -272,7 +277,9 @@ class _Weight:
     readers: list[str] = Factory(list)
 
     def form(self, name: str, narrow: bool, reader: str, unused: Callable[[str], str]) -> str:
-        """Return the name of a form of the weight, for a reader that cannot be patched later."""
+        """Return the name of a narrow or wide form of the weight, for a reader that cannot be
+        changed later.
+        """
         if not narrow:
             self.is_used_wide = True
             return name
@@ -330,7 +337,7 @@ class Scope:
                 value.name = self.form(value.name, narrow_border)
                 if narrow_border and type_name(value.type) == WIDE:
                     value.type.tensor_type.elem_type = self._settings.elem_type
-        self._settle_weights(graph)
+        self._convert_weights(graph)
         self._replace_nodes(graph)
 
     def rewrite_function(self, function: Any) -> None:
@@ -342,14 +349,14 @@ class Scope:
         for index, name in enumerate(function.output):
             if self._is_wide(name):
                 function.output[index] = self.form(name, True)
-        for inner_name, name in self._settle_weights().items():
+        for inner_name, name in self._convert_weights().items():
             for index, output in enumerate(function.output):
                 if output == inner_name:
                     function.output[index] = name
         self._replace_nodes(function)
 
     def _replace_nodes(self, body: Any) -> None:
-        """Give a graph or a function its new nodes, and let it say of which type tensors are."""
+        """Replace the nodes of a graph or a function, and update the data types it declares."""
         del body.node[:]
         body.node.extend(self._made)
         for value in body.value_info:
@@ -359,9 +366,7 @@ class Scope:
     def rewrite_nodes(
         self, nodes: Sequence[NodeProto], wide_outputs: Collection[str], *, is_kept: bool
     ) -> None:
-        """Rewrite nodes one after the other; `wide_outputs` names tensors that must exist as they
-        were.
-        """
+        """Rewrite nodes in order; tensors in `wide_outputs` keep their name and data type."""
         if not is_kept:
             self._weights.update(self._constants(nodes))
         for index, node in enumerate(nodes):
@@ -378,19 +383,17 @@ class Scope:
             takes, gives = forms or self._rules.wide(node)
             for position, narrow in enumerate(takes):
                 if narrow is not None:
-                    self._take(node, position, narrow)
+                    self._set_operand(node, position, narrow)
             if forms is not None and self._makes_wide(node):
                 version = self._versions.get("", 1)
                 state_type(node, self._settings.elem_type, version, self._settings.convert)
             self._made.append(node)
             for position, narrow in enumerate(gives):
                 if narrow is not None:
-                    self._give(node, position, narrow, wide_outputs)
+                    self._set_result(node, position, narrow, wide_outputs)
 
     def _constants(self, nodes: Sequence[NodeProto]) -> dict[str, _Weight]:
-        """Return the Constant nodes that hold what an initialiser might, and that no option asked
-        to keep: what they become is settled by those that take them.
-        """
+        """Return the weights in Constant nodes that no option excludes, by name."""
         found: dict[str, _Weight] = {}
         for node in nodes:
             if is_constant(node) and len(node.output) == 1 and self._is_wide(node.output[0]):
@@ -400,7 +403,9 @@ class Scope:
         return found
 
     def form(self, name: str, narrow: bool) -> str:
-        """Return the name of a tensor in one of its forms; a Cast makes it where it is missing."""
+        """Return the name of the narrow or wide form of a tensor; a Cast is added if it does not
+        exist.
+        """
         scope: Scope | None = self
         forms: dict[bool, str] = {}
         while scope is not None:
@@ -418,10 +423,11 @@ class Scope:
         return made
 
     def _is_cast_here(self, name: str) -> bool:
-        """Return whether only a form of a tensor is from here, and the tensor from further out."""
+        """Return whether a tensor of an outer graph was cast in this one."""
         return name not in self._forms[name].values()
 
     def _cast(self, source: str, target: str, narrow: bool) -> None:
+        """Add a Cast from one tensor to another."""
         self._made.append(
             onnx.helper.make_node(
                 "Cast",
@@ -433,18 +439,20 @@ class Scope:
         )
 
     def _makes_wide(self, node: NodeProto) -> bool:
+        """Return whether the first result of a standard operator is float32."""
         has_result = len(node.output) > 0 and not domain_of(node.domain)
         return has_result and self._is_wide(node.output[0])
 
     def _is_wide(self, name: str) -> bool:
+        """Return whether a tensor is float32 before the cast."""
         return self._types[name] == WIDE
 
     def _forms_of_name(self, name: str) -> Collection[bool]:
-        """Return in which forms this very name is known here."""
+        """Return the forms that exist under this name in this graph."""
         return [narrow for narrow, made in self._forms.get(name, {}).items() if made == name]
 
-    def _take(self, node: NodeProto, position: int, narrow: bool) -> None:
-        """Give a node its operand in a form."""
+    def _set_operand(self, node: NodeProto, position: int, narrow: bool) -> None:
+        """Set an operand of a node to the narrow or wide form of its tensor."""
         name = node.input[position]
         scope: Scope | None = self
         while scope is not None and name not in scope._forms:
@@ -460,10 +468,10 @@ class Scope:
             scope = scope._parent
         node.input[position] = self.form(name, narrow)
 
-    def _give(
+    def _set_result(
         self, node: NodeProto, position: int, narrow: bool, wide_outputs: Collection[str]
     ) -> None:
-        """Note in which form a node makes a tensor; narrow outputs of a graph are cast at once."""
+        """Record the form of a result of a node; cast narrow outputs of the graph back at once."""
         name = node.output[position]
         if not (narrow and name in wide_outputs):
             self._forms[name] = {narrow: name}
@@ -474,7 +482,7 @@ class Scope:
         self._cast(made, name, False)
 
     def _present_form(self, name: str) -> bool:
-        """Return the form in which a tensor exists already."""
+        """Return whether the narrow form of a tensor exists already."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope._forms:
@@ -487,12 +495,14 @@ class Scope:
     def _rewrite_inner(
         self, node: NodeProto, inner: Sequence[GraphTypes], *, is_cast: bool, is_kept: bool
     ) -> None:
+        """Rewrite the subgraphs of a node."""
         for graph, types in zip(graphs_of(node), inner):
             scope = Scope(self._settings, types, self._versions, self)
             scope.rewrite_graph(graph, narrow_border=is_cast, is_kept=is_kept)
 
-    def _settle_weights(self, graph: GraphProto | None = None) -> dict[str, str]:
-        """Convert the weights that are taken narrow; those taken both ways get a second form.
+    def _convert_weights(self, graph: GraphProto | None = None) -> dict[str, str]:
+        """Convert weights whose narrow form is used, and duplicate those used in both forms; return
+        the new names.
 
         Args:
             graph: the graph that they are in; None for a function, which has no initialisers.
@@ -545,15 +555,18 @@ class Scope:
         return restored
 
     def _narrow_name(self, name: str) -> str:
+        """Return an unused name for the narrow form of a tensor."""
         return unused_name(f"{name}_{self._settings.suffix}", self._taken)
 
 
 def _rename_outputs(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Rename outputs of a graph."""
     for value in graph.output:
         value.name = names.get(value.name, value.name)
 
 
 def _rename_operands(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Rename operands of nodes, in subgraphs, too."""
     _rename_outputs(graph, names)
     for node in graph.node:
         for position, name in enumerate(node.input):

@@ -56,12 +56,12 @@ _NAMED = 3
 
 
 def is_placeholder(tensor: TensorProto) -> bool:
-    """Return whether a tensor stands for a weight that is at hand elsewhere."""
+    """Return whether a tensor stands for a weight whose data are held elsewhere."""
     return is_external(tensor) and not is_stored(tensor)
 
 
 def original(tensor: TensorProto, weights: Sequence[TensorProto]) -> TensorProto:
-    """Return the weight that a placeholder stands for: its file is named after the position."""
+    """Return the weight that a placeholder stands for; its file name is the index in `weights`."""
     [location] = [entry.value for entry in tensor.external_data if entry.key == "location"]
     return weights[int(location)]
 
@@ -92,7 +92,7 @@ class NarrowedWeights:
     def convert(
         self, tensor: TensorProto, made: TensorProto, name: str, readers: Sequence[str]
     ) -> None:
-        """Fill `made`, which may be the tensor itself, with the converted elements.
+        """Write the converted elements of a weight to `made`, which may be the tensor itself.
 
         Args:
             tensor: the weight, or the placeholder of one.
@@ -110,9 +110,7 @@ class NarrowedWeights:
         self._narrowed.append(_Narrowed(name, readers, loss))
 
     def report(self) -> None:
-        """Log how much was lost altogether; as warnings, which weights lost more than digits, those
-        that are wrong now before those that are only rounded to zero; and verbosely what each lost.
-        """
+        """Log the total loss; warn of weights that overflow, then of those that become zero."""
         if not self._narrowed:
             return
         worst = max(self._narrowed, key=lambda one: one.loss.error)
@@ -128,7 +126,7 @@ class NarrowedWeights:
                 G_LOGGER.verbose(f"Weight {one.name!r} in {self._dtype}: {one}.")
 
     def _warn(self, verb: str, plural: str, found: Sequence[_Narrowed]) -> None:
-        """Warn about some weights: about the worst by name, and how many others there are."""
+        """Warn of some weights: name the worst, and count the others."""
         by_error = sorted(found, key=lambda one: one.loss.error, reverse=True)
         for at, one in enumerate(by_error):
             tell = G_LOGGER.warning if at < _NAMED else G_LOGGER.verbose
@@ -139,6 +137,9 @@ class NarrowedWeights:
 
 
 def _loss(loss: NarrowingLoss) -> str:
+    """Return the loss of a weight as a phrase: how many elements changed how, and the largest
+    error.
+    """
     parts = [
         (loss.clamped, f"too large (up to {loss.largest:.5g}) and set to the largest value"),
         (loss.flushed, "too small and set to zero"),
@@ -158,7 +159,7 @@ _FIRST_OPSETS = {DataType.FLOAT16: 6, DataType.BFLOAT16: 13}  # From these on, C
 
 
 def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelection) -> None:
-    """Return whether a model can be cast.
+    """Raise if a model cannot be cast.
 
     Raises:
         UsageError: `dtype` is neither float16 nor bfloat16.
@@ -184,11 +185,11 @@ def check_castable(model: ModelProto, dtype: DataTypeEntry, selection: CastSelec
     selection.check(_all_nodes(model))
 
 
-def _with_wide_statistics(
+def _wide_normalizations(
     model: ModelProto, dtype: DataTypeEntry, weights: Sequence[TensorProto]
 ) -> set[str]:
-    """Return the normalisations that divide by numbers which the type cannot hold: a variance that
-    is set to the largest value changes all that the node makes, and what it makes has room.
+    """Return the normalizations that divide by numbers outside the range of the data type, and so
+    stay in float32.
     """
     kept: set[str] = set()
     for graph in all_graphs(model.graph):
@@ -218,7 +219,7 @@ def cast_in_place(
     casts_io: bool = False,
     is_trial: bool = False,
 ) -> dict[str, Forms]:
-    """Rewrite a model in place.
+    """Cast a model in place; return which operands and results of each node are narrow.
 
     Args:
         model: the model, which `check_castable` has nothing against.
@@ -242,7 +243,7 @@ def cast_in_place(
     selection = evolve(
         selection,
         keep_ops=selection.keep_ops | KEPT_OPERATORS,
-        keep_nodes=selection.keep_nodes | _with_wide_statistics(model, dtype, weights),
+        keep_nodes=selection.keep_nodes | _wide_normalizations(model, dtype, weights),
     )
     functions = _cast_functions(model, inference, selection)
     if "" not in versions:  # Then there can be no Casts, and no node of the standard's domain.
@@ -281,7 +282,7 @@ def cast_in_place(
 
 
 def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -> None:
-    """Give outputs their names back, where a Cast makes them that the tensor before it had."""
+    """Give the outputs of a graph their original names, after Casts were appended."""
     renamed: dict[str, str] = {}
     for value, name in zip(graph.output, names):
         if value.name != name and value.name not in renamed:
@@ -292,6 +293,7 @@ def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -
 
 
 def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Rename the tensors of a graph, in subgraphs, too."""
     weights = {tensor.name for tensor in graph.initializer}
     for value in graph.input:
         if value.name in weights:  # Old versions of the format list weights there, too.
@@ -312,19 +314,21 @@ def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
 
 
 def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Yield the nodes of the graph, its subgraphs and the functions."""
     for owner in (model.graph, *model.functions):
         yield from all_nodes(owner)
 
 
 def _key(function: Any) -> FunctionKey:
+    """Return the key of a function: domain, name and overload."""
     return domain_of(function.domain), function.name, function.overload
 
 
 def _cast_functions(
     model: ModelProto, inference: TypeInference, selection: CastSelection
 ) -> frozenset[FunctionKey]:
-    """Return the functions that can be rewritten: all calls are alike, none is kept, and neither is
-    a function that calls them.
+    """Return the keys of functions that can be cast: all calls have the same types, and none is
+    excluded.
     """
     bodies = {_key(function): function for function in model.functions}
     lowered = {
@@ -349,7 +353,7 @@ def _cast_functions(
 def _excluded_operators(
     nodes: Any, selection: CastSelection, *, is_kept: bool
 ) -> Iterator[FunctionKey]:
-    """Yield what the nodes call that stay as they are, in sub-graphs, too."""
+    """Yield the operators that excluded nodes use, in subgraphs, too."""
     for node in nodes:
         kept = is_kept or selection.keeps(node)
         if kept or not selection.chooses(node):
@@ -361,6 +365,9 @@ def _excluded_operators(
 def _is_called_alike(
     calls: Collection[tuple[str | None, ...]], inference: TypeInference, function: Any
 ) -> bool:
+    """Return whether all calls of a function have the same types, all of them known and some
+    float32.
+    """
     if len(calls) != 1:
         return False
     [given] = calls
@@ -380,8 +387,8 @@ def cast_precision(
     keep_ops: Collection[str] = (),
     keep_nodes: Collection[str] = (),
 ) -> ModelProto:
-    """Return the model with Casts at its inputs and outputs, and everything between that may be
-    in `dtype` in it.
+    """Return a model in which operators compute in `dtype` where they can, with Casts at its inputs
+    and outputs.
 
     Nodes of other domains stay as they are, as do those whose tensors are of unknown type, and
     `cast_rules.KEPT_OPERATORS`. Weights that `dtype` cannot hold become its largest value, and
@@ -439,14 +446,14 @@ class _Convert(BaseLoader):
         self._casts_io = bool(cast_io)
 
     def call_impl(self) -> ModelProto:
-        """Return the model; its inputs and outputs keep their data types unless it was said that
-        they do not.
+        """Return the model; its inputs and outputs keep their data types unless requested
+        otherwise.
 
         Raises:
             UnknownNameError: nothing in the model goes by one of the names.
             ModelError: the opset of the model has no such type, or its weights are not loaded.
         """
-        model = self._with_bodies(evaluate(self._model))
+        model = self._inline_functions(evaluate(self._model))
         if self._copy is not False and not makes_new_model(self._model):
             return cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)[0]
         with faults_of(model):
@@ -454,8 +461,8 @@ class _Convert(BaseLoader):
             cast_in_place(model, self.dtype, self._selection, casts_io=self._casts_io)
         return model
 
-    def _with_bodies(self, model: ModelProto) -> ModelProto:
-        """Return a model with its functions inlined, if nodes of one call are asked for."""
+    def _inline_functions(self, model: ModelProto) -> ModelProto:
+        """Return a model with its functions inlined, if options name nodes inside a function."""
         bodies = (model.graph, *model.functions) if model.functions else ()
         known = {name for one in bodies for node in all_nodes(one) for name in names_of(node)}
         asked = self._selection.keep_nodes | self._selection.only_nodes
@@ -488,8 +495,8 @@ def cast_copy(
     casts_io: bool = False,
     is_trial: bool = False,
 ) -> tuple[ModelProto, dict[str, Forms]]:
-    """Return a cast model without changing the given one, whose weights are not copied, and which
-    operands and results are narrow there; see `lower`.
+    """Return a cast copy of a model that shares its weights, and which operands and results are
+    narrow.
     """
     with faults_of(model):
         check_castable(model, dtype, selection)

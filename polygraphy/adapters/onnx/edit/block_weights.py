@@ -41,8 +41,8 @@ class Packing:
 def block_weight(
     region: Sequence[NodeProto], constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, Packing | None] | None:
-    """Return how an operator stores its weight, its codes, and the same weight in floating point;
-    None if it has none that is known.
+    """Return how an operator stores its weight (scheme, codes, packing) and the weight in floating
+    point; None if that is unknown.
     """
     for node in region:
         if node.op_type == "MatMulNBits":
@@ -55,6 +55,7 @@ def block_weight(
 def _integer_weight(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, None] | None:
+    """Return scheme, codes and exact weight of an operator that reads integers; None if unknown."""
     codes, stem = constant(node.input[1]), node.input[1].removesuffix("_quantized")
     scale = constant(f"{stem}_scale")
     zero = constant(node.input[3]) if len(node.input) > 3 else None
@@ -70,6 +71,9 @@ def _integer_weight(
 def _block_weight(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, Packing] | None:
+    """Return scheme, codes, exact weight and packing of an operator that reads blocks; None if
+    unknown.
+    """
     options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
     bits, block = options.get("bits", 4), options["block_size"]
     rows, columns = options["N"], options["K"]
@@ -95,13 +99,14 @@ def _block_weight(
 
 
 def _unpack_codes(rows: Array, bits: int) -> Array:
-    """Return codes of bytes, the low bits first."""
+    """Return the codes that bytes hold, the low bits first."""
     parts = [(rows >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
     codes: Array = numpy.stack(parts, -1).reshape(len(rows), -1).astype(numpy.float64)
     return codes
 
 
 def _pack_codes(codes: Array, bits: int) -> Array:
+    """Return codes packed into bytes, the low bits first."""
     per_byte = 8 // bits
     short = -codes.shape[1] % per_byte
     padded = numpy.pad(codes.astype(numpy.uint8), ((0, 0), (0, short)))
@@ -115,7 +120,7 @@ def _pack_codes(codes: Array, bits: int) -> Array:
 def store_integers(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
-    """Store a weight that MatMulInteger or ConvInteger reads again, by another scheme."""
+    """Replace the weight of MatMulInteger or ConvInteger by one in another scheme."""
     for node in region:
         if node.op_type not in ("MatMulInteger", "ConvInteger") or site.exact is None:
             continue
@@ -139,7 +144,7 @@ def store_integers(
 def repack_blocks(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
-    """Store a weight of blocks again, by another scheme."""
+    """Replace a weight in blocks by one in another scheme."""
     packing: Packing = site.packing
     node = next((one for one in region if one.op_type == "MatMulNBits"), None)
     if packing is None or site.exact is None or node is None:

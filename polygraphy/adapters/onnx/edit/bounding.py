@@ -45,7 +45,7 @@ class OverrideInputShapes(BaseLoader):
         self._shapes = shapes
 
     def call_impl(self) -> ModelProto:
-        """Return the model; infer the shapes of its other tensors again.
+        """Return the model with new input shapes; shapes of other tensors are inferred again.
 
         Raises:
             UnknownNameError: the model has no input of a name.
@@ -78,7 +78,7 @@ class OverrideInputShapes(BaseLoader):
 
 
 def _rank(value: ValueInfoProto) -> int | None:
-    """Return how many dimensions an input has; None where its model does not say."""
+    """Return the number of dimensions of an input; None if it is unknown."""
     tensor = value.type.tensor_type
     return len(tensor.shape.dim) if tensor.HasField("shape") else None
 
@@ -137,7 +137,7 @@ class SetUpperBound(BaseLoadOnnxCopy):
 
 
 def _limits(model: ModelProto, bounds: Mapping[str, int]) -> dict[str, int]:
-    """Return the limit of each operand that is to have one."""
+    """Return the upper bound for each operand that determines a size."""
     graph = OpenGraph(model.graph)
     driven = {name: _driving_operand(graph.protos[index]) for name, index in graph.makers.items()}
     operands = {name: driving for name, driving in driven.items() if driving}
@@ -164,6 +164,7 @@ def _limits(model: ModelProto, bounds: Mapping[str, int]) -> dict[str, int]:
 
 
 def _driving_operand(node: NodeProto) -> str:
+    """Return the operand of a node that determines the size of its result."""
     position = DRIVING_INPUT.get(node.op_type)
     if position is None or node.domain not in ("", "ai.onnx") or len(node.input) <= position:
         return ""
@@ -172,13 +173,14 @@ def _driving_operand(node: NodeProto) -> str:
 
 
 def _unbounded_outputs(model: ModelProto) -> list[str]:
+    """Return the tensors whose size no input shape bounds."""
     seen: ModelProto = copy_of(model)
     add_shapes(seen, allow_onnxruntime=False)
     return unbounded_tensors(describe_model(seen, "", Detail(layers=True)).graph)
 
 
 def _limit(model: ModelProto, operand: str, bound: int) -> None:
-    """Let everything that takes an operand take the smaller of it and a limit."""
+    """Insert a Min between an operand and its readers."""
     graph = model.graph
     kind = TypeInference(model).infer_graph(graph)[operand]
     dtype = numpy.int32 if kind == "tensor(int32)" else numpy.int64

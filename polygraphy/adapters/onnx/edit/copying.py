@@ -57,7 +57,7 @@ onnx = mod.lazy_import("onnx")
 
 
 def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending) -> ModelProto:
-    """Return a copy of a model with what a plan takes from the reference; both stay as they are."""
+    """Return a copy of a model with the parts that a plan takes from the reference."""
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     twins = {_first_output(node): node for node in reference.graph.node}
@@ -87,17 +87,21 @@ def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending)
 
 
 def _take_attributes(node: NodeProto, twin: NodeProto, names: Collection[str]) -> None:
-    """Give a node some attributes of its twin; one that the twin does not have is removed."""
+    """Copy attributes from a node's counterpart; one that the counterpart lacks is removed."""
     kept = [copy_of(one) for one in node.attribute if one.name not in names]
     del node.attribute[:]
     node.attribute.extend([*kept, *(one for one in twin.attribute if one.name in names)])
 
 
 def _first_output(node: NodeProto) -> str:
+    """Return the name of the first output of a node that has one."""
     return next(filter(None, node.output), "")
 
 
 def _weight(graph: GraphProto, name: str) -> TensorProto:
+    """Return the weight of a name, from an initializer or a Constant node; KeyError if there is
+    none.
+    """
     for weight in graph.initializer:
         if weight.name == name:
             found: TensorProto = weight
@@ -113,7 +117,9 @@ def _weight(graph: GraphProto, name: str) -> TensorProto:
 def alter_node(
     model: ModelProto, output: str, variant: Variant, *, asks: bool = False
 ) -> ModelProto:
-    """Return a copy of a model in which the node that makes a tensor is another; see the port."""
+    """Return a copy of a model in which the node that computes a tensor is replaced; see
+    the port.
+    """
     copy: ModelProto = copy_of(model)
     graph = copy.graph
     node = next(node for node in graph.node if output in node.output)
@@ -139,7 +145,7 @@ def alter_node(
     made = [
         onnx.helper.make_attribute(one.name, one.value)
         for one in variant.node.attributes
-        if one.kind in _PLAIN and not _same(held.get(one.name), one.value)
+        if one.kind in _PLAIN and not _is_same_value(held.get(one.name), one.value)
     ]
     changed = {one.name for one in made}
     kept = [one for one in kept if one.name not in changed]
@@ -159,7 +165,8 @@ the graph of an open model is kept as long as the model.
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 
 
-def _same(held: Any, value: Any) -> bool:
+def _is_same_value(held: Any, value: Any) -> bool:
+    """Return whether an attribute has a value."""
     held = held.decode() if isinstance(held, bytes) else held
     return held is not None and (
         list(held) == list(value) if isinstance(value, tuple) else held == value
@@ -172,18 +179,19 @@ class _LargeLater(WeightArrays):
     """
 
     def array(self, tensor: TensorProto) -> Any:
+        """Return the elements of a tensor; for a large one, a function that reads them later."""
         later = partial(super().array, tensor)
         is_large = tensor.HasField("raw_data") and len(tensor.raw_data) >= _LARGE
         return later if is_large else later()
 
 
 def describe_with_weights(model: ModelProto) -> Model:
-    """Describe a model with the values of its weights."""
+    """Return the description of a model with the values of its weights."""
     return describe_model(model, "", EVERYTHING, _LargeLater(""))
 
 
 def graph_with_weights(model: ModelProto) -> Graph:
-    """Describe the graph of a model with the values of its weights."""
+    """Return the description of the graph of a model with the values of its weights."""
     return describe_with_weights(model).graph
 
 
@@ -219,7 +227,7 @@ class CopyNodes(BaseLoader):
         self._nodes = None if nodes is None else list(nodes)
 
     def call_impl(self) -> ModelProto:
-        """Return a copy of the model with what was copied.
+        """Return a copy of the model with the nodes copied from the reference.
 
         Raises:
             UnknownNameError: the model has no node of a name.
@@ -249,7 +257,7 @@ class CopyNodes(BaseLoader):
         return made
 
     def _selected_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
-        """Return the differences that go away."""
+        """Return the differences that copying the selected nodes removes."""
         side = pairing.model
         found = [(one, suspect_names(side, one)) for one in suspects(pairing)]
         differing = {name for _, names in found for name in names}
@@ -273,7 +281,7 @@ class CopyNodes(BaseLoader):
 
 
 def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
-    """Log which operators that are not of the standard the model did not have before."""
+    """Warn of copied operators from domains that the model did not use before."""
     before = {(node.domain, node.op_type) for node in model.graph.node}
     kinds = {(node.domain, node.op_type) for node in nodes if domain_of(node.domain)} - before
     if kinds:
@@ -285,7 +293,7 @@ def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
 
 
 def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[NodeProto]) -> None:
-    """Log which operators are declared otherwise in the opset of the model."""
+    """Warn of copied operators that the model's opset declares differently."""
     here, there = (versions_of(each.opset_import) for each in (model, reference))
     other = {
         n.op_type for n in nodes if _declared_arguments(n, here) != _declared_arguments(n, there)
@@ -299,7 +307,7 @@ def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[
 
 
 def _declared_arguments(node: NodeProto, versions: Mapping[str, int]) -> Any:
-    """Return the inputs and the attributes of an operator in an opset; None where nobody knows."""
+    """Return the inputs and attributes of an operator in an opset; None if it has no schema."""
     domain = domain_of(node.domain)
     try:
         schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
@@ -310,7 +318,7 @@ def _declared_arguments(node: NodeProto, versions: Mapping[str, int]) -> Any:
 
 
 def _drop_replaced(graph: GraphProto, gone: set[str]) -> None:
-    """Remove the nodes and weights that only the replaced nodes needed."""
+    """Remove nodes and weights that only the replaced nodes needed."""
     delete_where(graph.node, lambda node: bool(node.output) and gone.issuperset(node.output))
     held = weight_names(graph).union(*(used_by(node) for node in graph.node))
     drop_unused(graph, (held | {value.name for value in graph.output}) - gone)

@@ -74,7 +74,7 @@ class ExtractSubgraph(BaseLoader):
         self._check = check_meta is not False
 
     def call_impl(self) -> Any:
-        """Return the part, of the kind that was given; what was given stays as it is.
+        """Return the extracted part, in the kind of the given graph, which stays unchanged.
 
         Raises:
             UnknownNameError: the model has no tensor of a name.
@@ -98,11 +98,11 @@ class ExtractSubgraph(BaseLoader):
 
 
 def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
-    """Reduce a model to what lies between tensors that `complete_metadata` described."""
+    """Reduce a model to the part between tensors that `complete_metadata` described."""
     graph = model.graph
     needed, used = _nodes_between(graph, inputs, outputs)
     opened = OpenModel(model)
-    others = [name for each in (inputs, outputs) for name in each if _is_no_tensor(each[name])]
+    others = [name for each in (inputs, outputs) for name in each if _is_not_a_tensor(each[name])]
     is_stated = opened.stated.keys() >= set(others)
     types = opened.stated if is_stated else opened.types
     positions = iter(range(len(graph.node)))
@@ -128,8 +128,8 @@ def complete_metadata(
     inputs: Mapping[str, MetadataTuple] | None,
     outputs: Mapping[str, MetadataTuple] | None,
 ) -> tuple[TensorMetadata, TensorMetadata]:
-    """Return what is known about the tensors that become inputs and outputs: what was given, then
-    what the model says, then what can be inferred.
+    """Return data types and shapes of the new inputs and outputs: as given, else as the model
+    declares, else as inferred.
 
     Raises:
         UnknownNameError: the model has no tensor of a name.
@@ -139,7 +139,7 @@ def complete_metadata(
         inputs = input_metadata(model)
     if outputs is None:
         outputs = {value.name: describe_value(value) for value in model.graph.output}
-    inputs, outputs = _by_known_name(model.graph, [inputs, outputs])
+    inputs, outputs = _match_known_names(model, [inputs, outputs])
     opened = OpenModel(model)
     full = _merge_metadata(inputs, opened.stated), _merge_metadata(outputs, opened.stated)
     if incomplete_tensors(*full, with_rank=True):
@@ -150,6 +150,7 @@ def complete_metadata(
 def _merge_metadata(
     wanted: Mapping[str, MetadataTuple], types: Mapping[str, ValueInfoProto]
 ) -> TensorMetadata:
+    """Return requested tensors with missing data types and shapes taken from the model."""
     merged = TensorMetadata()
     for name, meta in wanted.items():
         found = describe_value(types.get(name))
@@ -167,7 +168,8 @@ def _merge_metadata(
     return merged
 
 
-def _is_no_tensor(meta: MetadataTuple) -> bool:
+def _is_not_a_tensor(meta: MetadataTuple) -> bool:
+    """Return whether a value is a sequence, a map or an optional."""
     return meta.docstring == _NO_TENSOR
 
 
@@ -177,7 +179,7 @@ def incomplete_tensors(
     *,
     with_rank: bool = False,
 ) -> list[str]:
-    """Return the names of the tensors about which too little is known to be an input or an output.
+    """Return the names of the tensors whose data type or shape is not known well enough.
 
     Args:
         inputs: what becomes an input.
@@ -186,7 +188,7 @@ def incomplete_tensors(
     """
 
     def lacks(meta: MetadataTuple, *, shape: bool) -> bool:
-        if _is_no_tensor(meta):
+        if _is_not_a_tensor(meta):
             return False
         return meta.dtype is None or (shape and meta.shape is None)
 
@@ -195,10 +197,11 @@ def incomplete_tensors(
     return list(dict.fromkeys(missing))
 
 
-def _by_known_name(
-    graph: GraphProto, wanted: list[Mapping[str, MetadataTuple]]
+def _match_known_names(
+    model: ModelProto, wanted: list[Mapping[str, MetadataTuple]]
 ) -> list[dict[str, MetadataTuple]]:
-    """Return what is wanted by the names that the graph has for it; see `match_name`."""
+    """Return requested tensors under the names that the graph has for them; see `match_name`."""
+    graph = model.graph
     known = {value.name for value in graph.input} | {value.name for value in graph.output}
     known.update(name for node in graph.node for name in node.output if name)
     known.update(tensor.name for tensor in graph.initializer)
@@ -208,7 +211,7 @@ def _by_known_name(
         for name, meta in names.items():
             known_name = match_name(name, known)
             if known_name is None:
-                refuse_inner_name(graph, name)
+                refuse_inner_name(graph, name, model.functions)
                 raise UnknownNameError("Tensor", name, sorted(known))
             found[-1][known_name] = meta
     if not wanted[1]:
@@ -219,7 +222,9 @@ def _by_known_name(
 def _nodes_between(
     graph: GraphProto, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[set[int], set[str]]:
-    """Return which nodes lie between, by index, and which tensors are used there."""
+    """Return the indices of the nodes between inputs and outputs, and the names of the tensors that
+    they use.
+    """
     needed, used = behind(graph, outputs, ends=inputs)
     given = {value.name for value in graph.input} - weight_names(graph) - inputs.keys()
     for name in (value.name for value in graph.input):
@@ -233,7 +238,7 @@ def _nodes_between(
 
 
 def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
-    """Let nodes that stay for another output no longer make what is an input now."""
+    """Rename outputs of kept nodes that are new inputs."""
     taken: set[str] = set()
     for node in graph.node:
         for position, name in enumerate(node.output):
@@ -245,7 +250,7 @@ def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
 def _describe_tensor(
     name: str, meta: MetadataTuple, before: ValueInfoProto | None
 ) -> ValueInfoProto:
-    """Return the description of an input or an output, with what the model says of it in words."""
+    """Return the declaration of a graph input or output, with the model's own comment."""
     if before is not None and before.type.WhichOneof("value") != "tensor_type":
         return copy_of(before)  # A sequence, say.
     if before is None:
@@ -307,8 +312,8 @@ class Extract(BaseLoader):
     def _observe_metadata(
         self, model: ModelProto, missing: Sequence[str], needed: Sequence[str]
     ) -> TensorMetadata:
-        """Return what a run tells about tensors. With inputs of any size other data make other
-        shapes, so that only the number of dimensions is taken from it.
+        """Return data types and shapes of tensors as a run shows them; only ranks if inputs are
+        dynamic.
         """
         is_open = any(
             meta.shape is None or is_shape_dynamic(meta.shape)
@@ -337,6 +342,7 @@ class Extract(BaseLoader):
 
 
 def _fill_metadata(wanted: TensorMetadata, found: TensorMetadata) -> TensorMetadata:
+    """Return requested tensors with missing data types and shapes filled in."""
     filled = TensorMetadata()
     for name, meta in wanted.items():
         filled[name] = meta

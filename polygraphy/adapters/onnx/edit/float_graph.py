@@ -45,8 +45,7 @@ class FloatGraph:
         self._arrays: dict[str, Array] = {}
 
     def removed_activation(self, name: str, makers: Mapping[str, NodeProto]) -> NodeProto | None:
-        """Return the Relu or Clip that a quantizer removed behind the node that makes a tensor,
-        which has its name or that of what it read; None if there is none.
+        """Return the Relu or Clip after a node that the quantizer removed; None if there is none.
 
         Args:
             name: the tensor.
@@ -64,14 +63,16 @@ class FloatGraph:
         return readers[0] if is_removed and readers[0].output[0] not in makers else None
 
     def operand(self, node: NodeProto, at: int) -> Array | None:
-        """Return the weight that the node of the same name or result reads in some place."""
+        """Return the weight that the node with the same name or result reads at a position; None if
+        unknown.
+        """
         twin = self._named.get(node.name) or self.makers.get(node.output[0])
         if twin is None or twin.op_type != node.op_type or at >= len(twin.input):
             return None
         return self.constant(twin.input[at])
 
     def constant(self, name: str) -> Array | None:
-        """Return a weight; None if there is none of that name."""
+        """Return a weight by name; None if there is none."""
         if name not in self._weights:
             return None
         if name not in self._arrays:
@@ -79,7 +80,7 @@ class FloatGraph:
         return self._arrays[name]
 
     def weights_with_shape(self, shape: Sequence[int]) -> Iterator[Array]:
-        """Yield weights in floating point of a shape, or those that have it transposed."""
+        """Yield the floating-point weights of a shape, or of that shape transposed."""
         for name, tensor in self._weights.items():
             dims = tuple(tensor.dims)
             if dims not in (tuple(shape), tuple(shape)[::-1]):

@@ -85,13 +85,13 @@ class InsertNode(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         graph = model.graph
-        self._check_names(graph)
+        self._check_names(model)
         taken = taken_names(graph)
         made_outputs = {value.name for value in graph.output}
         inputs, outputs = list(self._inputs), []
         for name in self._outputs:
             if name not in self._inputs:
-                _release(graph, name, taken)
+                _free_name(graph, name, taken)
                 outputs.append(name)
             elif name in made_outputs:
                 before = unused_name(f"{name}_before", taken)
@@ -115,13 +115,15 @@ class InsertNode(BaseLoader):
             model.opset_import.add(domain=self._domain, version=1)
         return model
 
-    def _check_names(self, graph: GraphProto) -> None:
+    def _check_names(self, model: ModelProto) -> None:
+        """Raise if an output of the new node is an input or a weight of the model."""
+        graph = model.graph
         inputs = {value.name for value in graph.input}
         weights = weight_names(graph)
         known = inputs | weights | set(producers(graph))
         for name in (*self._inputs, *self._outputs):
             if name and name not in known:
-                refuse_inner_name(graph, name)
+                refuse_inner_name(graph, name, model.functions)
                 raise UnknownNameError("Tensor", name, sorted(known))
         for name in self._outputs:
             if name not in self._inputs and name in inputs | weights:
@@ -131,7 +133,7 @@ class InsertNode(BaseLoader):
                 )
 
     def _rename_producer(self, graph: GraphProto, before: str, after: str) -> None:
-        """Let what makes a tensor, and nothing else, call it something else."""
+        """Rename an output of the node that computes it, and leave its readers unchanged."""
         for node in graph.node:
             for position, name in enumerate(node.output):
                 if name == before:
@@ -143,8 +145,8 @@ class InsertNode(BaseLoader):
         )
 
 
-def _release(graph: GraphProto, name: str, taken: set[str]) -> None:
-    """Let what makes a tensor make another in its place, so that its name is free."""
+def _free_name(graph: GraphProto, name: str, taken: set[str]) -> None:
+    """Rename a tensor at the node that computes it, so that its name can be used again."""
     for node in graph.node:
         for position, made in enumerate(node.output):
             if made == name:
@@ -166,7 +168,7 @@ class RemoveNodes(BaseLoader):
         self._types = list(types)
 
     def call_impl(self) -> ModelProto:
-        """Return the model, without what only such nodes depended on.
+        """Return the model without the nodes, and without what only they needed.
 
         Raises:
             UnknownNameError: the model has no node of a type.
@@ -186,14 +188,15 @@ class RemoveNodes(BaseLoader):
 
 
 def _remove(graph: GraphProto, types: Collection[str]) -> int:
+    """Remove nodes of some types from a graph, and return how many there were."""
     removed = [node for node in graph.node if node.op_type in types]
     outputs = {value.name for value in graph.output}
     instead: dict[str, str] = {}
     staying = []
     has_further = any(any(node.output[1:]) for node in removed)
-    used = _used(graph) if has_further else set()
+    used = _used_tensors(graph) if has_further else set()
     for node in removed:
-        _check(node, used)
+        _check_removable(node, used)
         source = node.input[0]
         source = instead.get(source, source)
         instead[node.output[0]] = source
@@ -214,14 +217,15 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
     return count
 
 
-def _used(graph: GraphProto) -> set[str]:
-    """Return the tensors of a graph that its nodes take, or that are its outputs."""
+def _used_tensors(graph: GraphProto) -> set[str]:
+    """Return the tensors of a graph that its nodes read or that are its outputs."""
     used = {value.name for value in graph.output}
     used.update(name for node in graph.node for name in used_by(node))
     return used
 
 
-def _check(node: NodeProto, used: Collection[str]) -> None:
+def _check_removable(node: NodeProto, used: Collection[str]) -> None:
+    """Raise if a node has further outputs that are used."""
     what = f"The {node.op_type} node {node.name or node.output[0]!r}"
     if not node.input or not node.input[0]:
         raise UsageError(
@@ -234,6 +238,7 @@ def _check(node: NodeProto, used: Collection[str]) -> None:
 
 
 def _redirect(graph: GraphProto, instead: dict[str, str]) -> None:
+    """Replace the names of tensors at the nodes that read them, in subgraphs, too."""
     for node in graph.node:
         for position, name in enumerate(node.input):
             if name in instead:
@@ -257,7 +262,7 @@ class CleanUp(BaseLoader):
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model; its inputs stay, also those that nothing depends on."""
+        """Return the model without nodes that no output depends on; all its inputs stay."""
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
@@ -274,7 +279,9 @@ class SortNodes(BaseLoader):
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model; ModelError when nodes depend on each other in a circle."""
+        """Return the model with sorted nodes; ModelError if nodes depend on each other in a
+        circle.
+        """
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:

@@ -42,6 +42,7 @@ class _Operator:
 
 
 def _unary(op: str, *dropped: str) -> _Operator:
+    """Return the description of an operator with one quantized operand."""
     return _Operator(op, (0,), 3, dropped=dropped)
 
 
@@ -62,8 +63,8 @@ _OPERATORS = {
 """Integer operators by name; QLinearConcat takes any number of inputs, and is added by hand."""
 
 
-def as_pairs(model: ModelProto) -> bool:
-    """Rewrite the integer operators of a model; return whether there were any."""
+def replace_by_pairs(model: ModelProto) -> bool:
+    """Replace the integer operators of a model by Q/DQ pairs; return whether there were any."""
     if not any(node.op_type in _OPERATORS or node.op_type == "QLinearConcat"
                for node in model.graph.node):  # fmt: skip
         return False
@@ -86,11 +87,12 @@ class _Rewriter:
 
     def rewrite(self) -> None:
         """Rewrite all nodes, in order."""
-        nodes = [node for old in list(self._graph.node) for node in self._rewritten(old)]
+        nodes = [node for old in list(self._graph.node) for node in self._rewrite_node(old)]
         del self._graph.node[:]
         self._graph.node.extend(nodes)
 
-    def _rewritten(self, node: NodeProto) -> Iterator[NodeProto]:
+    def _rewrite_node(self, node: NodeProto) -> Iterator[NodeProto]:
+        """Yield the nodes that replace one."""
         operator = _OPERATORS.get(node.op_type)
         if node.op_type == "QLinearConcat":
             operator = _Operator("Concat", tuple(range(2, len(node.input), 3)), 0)
@@ -98,22 +100,23 @@ class _Rewriter:
             self._parameters[node.output[0]] = node.input[1], (*node.input, "", "")[2]
             yield node
         elif operator is not None:
-            yield from self._operator(node, operator)
+            yield from self._rewrite_operator(node, operator)
         elif node.op_type != _DEQUANTISE and node.input and node.input[0] in self._parameters:
-            yield from self._moving(node)
+            yield from self._rewrite_moving_node(node)
         else:
             yield node
 
-    def _operator(self, node: NodeProto, operator: _Operator) -> Iterator[NodeProto]:
+    def _rewrite_operator(self, node: NodeProto, operator: _Operator) -> Iterator[NodeProto]:
+        """Yield the Q/DQ pairs and the floating-point operator that replace an integer operator."""
         given = [*node.input, *("",) * 10]
         reads = [given[at] for at in operator.plain]
         for at in operator.inputs:
             made = f"{node.output[0]}//{at}"
             axis = self._axis(operator.op, at)
-            yield _node(_DEQUANTISE, given[at : at + 3], made, axis)
+            yield _make_node(_DEQUANTISE, given[at : at + 3], made, axis)
             reads.append(made)
         if operator.bias is not None and given[operator.bias]:
-            yield self._bias(node, given, operator, reads)
+            yield self._rewrite_bias(node, given, operator, reads)
         result = self._float_name(node.output[0])
         made_by = onnx.NodeProto()
         made_by.op_type, made_by.name = operator.op, _original_name(node.name)
@@ -124,24 +127,24 @@ class _Rewriter:
         if not zero and not scale:
             return
         self._parameters[node.output[0]] = scale, zero
-        yield _node(_QUANTISE, [result, scale, zero], node.output[0])
+        yield _make_node(_QUANTISE, [result, scale, zero], node.output[0])
 
-    def _moving(self, node: NodeProto) -> Iterator[NodeProto]:
-        """Yield a node that moves integers as one that moves the numbers that they stand for."""
+    def _rewrite_moving_node(self, node: NodeProto) -> Iterator[NodeProto]:
+        """Yield a node that moves integers as one that moves the dequantized numbers."""
         scale, zero = self._parameters[node.input[0]]
         made = f"{node.output[0]}//0"
-        yield _node(_DEQUANTISE, [node.input[0], scale, zero], made)
+        yield _make_node(_DEQUANTISE, [node.input[0], scale, zero], made)
         result = self._float_name(node.output[0])
         self._parameters[node.output[0]] = scale, zero
-        quantize = _node(_QUANTISE, [result, scale, zero], node.output[0])
+        quantize = _make_node(_QUANTISE, [result, scale, zero], node.output[0])
         node.input[0], node.output[0] = made, result
         yield node
         yield quantize
 
-    def _bias(
+    def _rewrite_bias(
         self, node: NodeProto, given: list[str], operator: _Operator, reads: list[str]
     ) -> NodeProto:
-        """Return the node that reads a bias, which has the product of both scales."""
+        """Return the DequantizeLinear of a bias, whose scale is the product of both scales."""
         assert operator.bias is not None
         name = f"{node.output[0]}//bias"
         scales = [self._array(given[at + 1]) for at in operator.inputs]
@@ -149,16 +152,18 @@ class _Rewriter:
         scale = scale.reshape(()) if scale.size == 1 else scale
         self._graph.initializer.append(onnx.numpy_helper.from_array(scale, f"{name}_scale"))
         reads.append(name)
-        return _node(_DEQUANTISE, [given[operator.bias], f"{name}_scale"], name, 0)
+        return _make_node(_DEQUANTISE, [given[operator.bias], f"{name}_scale"], name, 0)
 
     def _axis(self, op: str, at: int) -> int | None:
-        """Return the axis of the channels of a weight."""
+        """Return the channel axis of an operand at a position; None if it is not a weight."""
         return {"Conv": 0, "MatMul": 1, "Gemm": 0}.get(op) if at == 3 else None
 
     def _array(self, name: str) -> Any:
+        """Return the elements of a weight."""
         return onnx.numpy_helper.to_array(self._weights[name])
 
     def _float_name(self, name: str) -> str:
+        """Return an unused name for the dequantized form of a tensor."""
         plain = name.removesuffix("_quantized")
         chosen = plain if plain != name and plain not in self._taken else f"{name}//float"
         self._taken.add(chosen)
@@ -166,10 +171,12 @@ class _Rewriter:
 
 
 def _original_name(name: str) -> str:
+    """Return the name that a tensor had before quantization."""
     return name.removesuffix("_quant")
 
 
-def _node(op: str, reads: list[str], makes: str, axis: int | None = None) -> NodeProto:
+def _make_node(op: str, reads: list[str], makes: str, axis: int | None = None) -> NodeProto:
+    """Return a QuantizeLinear or DequantizeLinear node."""
     node: NodeProto = onnx.NodeProto()
     node.op_type, node.name, node.output[:] = op, f"{makes}/{op}", [makes]
     node.input[:] = reads if reads[-1] else reads[:-1]

@@ -21,7 +21,7 @@ _SMALLEST = 16
 
 
 def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
-    """Return a copy in which each floating-point weight is off by up to half an epsilon; see
+    """Return a copy whose floating-point weights are each moved by up to half an epsilon; see
     `polygraphy.ports.editing.move_weights`.
     """
     copy: ModelProto = onnx.ModelProto()
@@ -40,7 +40,7 @@ def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
 
 
 def stored_precision(model: ModelProto) -> str | None:
-    """Return the half precision that the float32 weights of a model were rounded to; see
+    """Return the half precision to which the float32 weights of a model are rounded, or None; see
     `polygraphy.ports.editing.stored_precision`.
     """
     import ml_dtypes
@@ -64,6 +64,7 @@ def stored_precision(model: ModelProto) -> str | None:
 
 
 def _weights(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield the weights of a model, from initializers and Constant nodes."""
     for graph in all_graphs(model.graph):
         yield from graph.initializer
         for node in graph.node:

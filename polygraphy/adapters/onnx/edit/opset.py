@@ -51,7 +51,7 @@ class ConvertOpset(BaseLoader):
         self._opset = opset
 
     def call_impl(self) -> ModelProto:
-        """Return the model.
+        """Return the model, converted to the opset.
 
         Raises:
             UsageError: there is no such opset.
@@ -83,7 +83,7 @@ class ConvertOpset(BaseLoader):
 
 
 def _convert(model: ModelProto, opset: int) -> None:
-    """Convert a model in place; its large weights and what is said about it stay as they are."""
+    """Convert a model in place; large weights and metadata stay as they are."""
     weights: dict[str, TensorProto] = {}
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:

@@ -20,7 +20,12 @@ from polygraphy.adapters.onnx.storage.weights import (
     makes_new_model,
     own_model,
 )
-from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, weight_names
+from polygraphy.adapters.onnx_common.messages import (
+    copy_of,
+    graphs_of,
+    refuse_inner_name,
+    weight_names,
+)
 from polygraphy.binding import bound_function
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
@@ -31,7 +36,7 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import evaluate_constants
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, ValueInfoProto
+    from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
 
 modify_outputs: Callable[..., ModelProto]
@@ -45,7 +50,7 @@ class ModifyOutputs(BaseLoader):
 
     @property
     def makes_new_model(self) -> bool:
-        """Whether only the caller has the model; see `ownership`."""
+        """Whether the result is a new model that only the caller has; see `ownership`."""
         return self._copy or makes_new_model(self._model)
 
     def __init__(
@@ -82,7 +87,7 @@ class ModifyOutputs(BaseLoader):
                 left.
         """
         model = own_model(self._model) if self._copy else evaluate(self._model)
-        tensors = GraphTensors(model.graph)
+        tensors = GraphTensors(model.graph, model.functions)
         chosen = self._selected_outputs(tensors)
         types = _types_of(model, chosen)
         if self._marks_all:
@@ -112,7 +117,8 @@ class ModifyOutputs(BaseLoader):
 class GraphTensors:
     """The tensors of a graph by name, in the order in which they come to be."""
 
-    def __init__(self, graph: GraphProto) -> None:
+    def __init__(self, graph: GraphProto, functions: Iterable[FunctionProto] = ()) -> None:
+        self._functions = functions
         self.outputs = [value.name for value in graph.output]
         self.computed = [name for node in graph.node for name in node.output if name]
         self.order = list(dict.fromkeys([*(v.name for v in graph.input), *self.computed]))
@@ -129,16 +135,17 @@ class GraphTensors:
         self._graph = graph
 
     def match_names(self, words: Iterable[str]) -> set[str]:
-        """Return the tensors that names and patterns mean; patterns mean what the graph
-        computes.
+        """Return the tensors that names and patterns match; patterns match computed tensors
+        only.
         """
         words = [words] if isinstance(words, str) else list(words)
         for word in words:
             if word not in self.order and not is_pattern(word):
-                self._refuse_constant(word)
+                self._reject_unmarkable(word)
         return matching(words, self.order, unless=self.constants | self._inputs)
 
-    def _refuse_constant(self, name: str) -> None:
+    def _reject_unmarkable(self, name: str) -> None:
+        """Raise if a name is that of a weight, or of a tensor in a subgraph."""
         if name in self.weights:
             raise UsageError(
                 f"Tensor {name!r} is a weight of the model: it is the same in every backend, and"
@@ -152,9 +159,10 @@ class GraphTensors:
                         f" {node.name!r}, so it cannot be an output of the model.",
                         hint=f"Use outputs of that node: {', '.join(map(repr, node.output))}.",
                     )
+        refuse_inner_name(self._graph, name, self._functions)
 
     def outputs_by_type(self, types: Iterable[str]) -> set[str]:
-        """Return what nodes of some types compute; UnknownNameError for a type without node."""
+        """Return the outputs of nodes of some types; UnknownNameError for a type without nodes."""
         makers: dict[str, list[str]] = {}
         for node in self._graph.node:
             makers.setdefault(node.op_type.lower(), []).extend(filter(None, node.output))
@@ -168,21 +176,19 @@ class GraphTensors:
 
 
 def set_outputs(model: ModelProto, names: Sequence[str]) -> None:
-    """Give a model its outputs, in this order."""
+    """Set the outputs of a model, in this order."""
     _set_outputs(model.graph, names, _types_of(model, names))
 
 
 def _types_of(model: ModelProto, names: Iterable[str]) -> dict[str, ValueInfoProto]:
-    """Return what is known about the tensors of a model; inferred where that of these is not
-    stated.
-    """
+    """Return the declarations of tensors of a model, inferred where it does not state them."""
     opened = OpenModel(model)
     return opened.stated if opened.stated.keys() >= set(names) else opened.types
 
 
 def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
-    """Return whether something is a tensor, as far as is known; sequences, maps and optionals
-    cannot be compared.
+    """Return whether a value is a tensor, as far as is known; sequences, maps and optionals are
+    not.
     """
     if value is None or value.type.WhichOneof("value") == "tensor_type":
         return True
@@ -191,7 +197,7 @@ def _is_tensor(name: str, value: ValueInfoProto | None) -> bool:
 
 
 def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, ValueInfoProto]) -> None:
-    """Give a graph its outputs, and keep what it says about tensors that were some."""
+    """Set the outputs of a graph, and keep the declarations of former ones."""
     described = {value.name for value in (*graph.value_info, *graph.input)}
     former = [copy_of(value) for value in graph.output]
     made = [copy_of(types[name]) if name in types else untyped_value(name) for name in names]
@@ -213,14 +219,14 @@ numpy_helper = mod.lazy_import("onnx.numpy_helper")
 
 
 def output_names(model: ModelProto) -> list[str]:
-    """Return the names of what a model gives."""
+    """Return the names of the outputs of a model."""
     return [value.name for value in model.graph.output]
 
 
 def observe_tensors(
     model: ModelProto, feed_dict: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the values of some tensors, among them inputs."""
+    """Return the values of some tensors, which may be inputs, from one run."""
     known = {name for node in model.graph.node for name in node.output if name}
     known |= {tensor.name for tensor in model.graph.initializer} | set(feed_dict)
     for name in names:
@@ -254,8 +260,8 @@ def observe_tensors(
 
 
 def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return the values of some tensors, from the reference evaluator where the usual one has no
-    implementation of an operator for a data type, as ONNX Runtime has few for bfloat16.
+    """Return the values of some tensors from the reference evaluator, if the usual backend lacks an
+    operator for a data type.
 
     Raises:
         BackendError: neither can compute them.
@@ -273,7 +279,7 @@ def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, A
 def one_feed(
     model: ModelProto, data_loader: Any = None, *, only_first: bool = False
 ) -> dict[str, Any]:
-    """Return the data of one iteration for a model.
+    """Return the input data of one iteration for a model.
 
     Args:
         model: the model.
@@ -294,7 +300,7 @@ def one_feed(
 
 
 def feeds_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
-    """Yield the data of each iteration for a model; see `one_feed`."""
+    """Yield the input data of each iteration for a model; see `one_feed`."""
     loader, feeds = _prepare_feeds(model, data_loader)
     yield next(feeds)
     for note in getattr(loader, "notes", ()):
@@ -303,7 +309,7 @@ def feeds_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, A
 
 
 def _prepare_feeds(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[dict[str, Any]]]:
-    """Return where data come from, and those of each iteration; there is at least one."""
+    """Return the data loader and its iterations, of which there is at least one."""
     loader = DataLoader() if data_loader is None else evaluate(data_loader)
     asked = input_metadata(model)
     describe_model(loader, asked, partial(find_facts, model))
@@ -311,6 +317,9 @@ def _prepare_feeds(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[d
 
 
 def _check_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]:
+    """Yield the iterations of a data loader, restricted to the inputs; InputError if one lacks
+    an input.
+    """
     is_empty = True
     for feed_dict in loader:
         is_empty = False
@@ -325,7 +334,7 @@ def _check_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]
 def observe_metadata(
     model: ModelProto, names: Iterable[str], data_loader: Any = None
 ) -> TensorMetadata:
-    """Return the types and shapes that some tensors have with the data of one iteration."""
+    """Return data types and shapes of some tensors from one run."""
     feed_dict = one_feed(model, data_loader)
     values = observe_tensors(model, feed_dict, list(names))
     return TensorMetadata.from_feed_dict(values)
@@ -348,7 +357,7 @@ class ObserveShapes(BaseLoader):
         self._data_loader = data_loader
 
     def call_impl(self) -> ModelProto:
-        """Return the model; its inputs have the shapes of the data.
+        """Return the model with the shapes of one run; its inputs have the shapes of the data.
 
         Raises:
             BackendError: the model cannot be run.

@@ -29,7 +29,7 @@ _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 
 
 def quantised_operands(model: ModelProto) -> list[QuantisedOperand]:
-    """Return which operands of which nodes are quantised before they are read; see the port."""
+    """Return the operands of nodes that are quantized before they are read; see the port."""
     sites = _Sites(model.graph)
     operands = [
         QuantisedOperand(identity_of(node), position, name, sites.step(name))
@@ -45,9 +45,7 @@ def quantised_operands(model: ModelProto) -> list[QuantisedOperand]:
 
 
 def remove_quantization(model: ModelProto) -> ModelProto:
-    """Return a copy of a model in which nodes read what was quantised as it was before, and weights
-    in floating point; see the port.
-    """
+    """Return a copy of a model in floating point, without its Q/DQ pairs; see the port."""
     copy: ModelProto = copy_of(model)
     sites = _Sites(copy.graph)
     names = dict(sites.before)
@@ -57,7 +55,7 @@ def remove_quantization(model: ModelProto) -> ModelProto:
             names[name] = f"{name}//float"
             add_weight(copy, onnx.numpy_helper.from_array(array), names[name])
     for node in list(sites.readers()):
-        node.input[:] = [names.get(name, name) for name in _read(node)]
+        node.input[:] = [names.get(name, name) for name in _operands_of(node)]
         if node.op_type == _DEQUANTISE:
             node.op_type, node.domain = "Identity", ""
             del node.attribute[:]
@@ -69,7 +67,7 @@ def remove_quantization(model: ModelProto) -> ModelProto:
 def copy_quantization(
     reference: ModelProto, model: ModelProto, places: Iterable[tuple[str, int, str]]
 ) -> ModelProto:
-    """Return a copy of a model with operands quantised as they are in another; see the port."""
+    """Return a copy of a model with operands quantized as in another model; see the port."""
     copy: ModelProto = copy_of(reference)
     sites = _Sites(model.graph)
     nodes = {identity_of(node): node for node in copy.graph.node}
@@ -77,13 +75,13 @@ def copy_quantization(
     before: list[NodeProto] = []
     for twin, position, name in places:
         if position == OUTPUT:
-            _quantise_output(copy, sites, name, twin)
+            _quantize_output(copy, sites, name, twin)
             continue
         node = nodes[twin]
         key = name, node.input[position]
         if key not in made:
             made[key] = f"{name}//{len(made)}"
-            before += _quantising(copy, sites, name, node.input[position], made[key])
+            before += _quantizing_nodes(copy, sites, name, node.input[position], made[key])
         node.input[position] = made[key]
     copy.graph.node.extend(before)
     _raise_opset(copy, model)
@@ -93,7 +91,9 @@ def copy_quantization(
 
 
 def _raise_opset(copy: ModelProto, model: ModelProto) -> None:
-    """Let a model have the operators of a newer one: fp8 is quantized since opset 19."""
+    """Raise the opset of a model to that of another, for operators such as the QuantizeLinear of
+    fp8.
+    """
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for entry in copy.opset_import:
         if entry.version >= _STABLE:
@@ -101,19 +101,19 @@ def _raise_opset(copy: ModelProto, model: ModelProto) -> None:
     copy.ir_version = max(copy.ir_version, model.ir_version)
 
 
-def _quantise_output(copy: ModelProto, sites: _Sites, name: str, output: str) -> None:
-    """Quantise an output of a model as that of another is."""
+def _quantize_output(copy: ModelProto, sites: _Sites, name: str, output: str) -> None:
+    """Quantize an output of a model as another model does."""
     exact = f"{output}//exact"
     for node in copy.graph.node:
         for names in (node.input, node.output):
             names[:] = [exact if each == output else each for each in names]
-    copy.graph.node.extend(_quantising(copy, sites, name, exact, output))
+    copy.graph.node.extend(_quantizing_nodes(copy, sites, name, exact, output))
 
 
-def _quantising(
+def _quantizing_nodes(
     copy: ModelProto, sites: _Sites, name: str, source: str, made: str
 ) -> Iterator[NodeProto]:
-    """Yield the nodes that make of a tensor what it is quantised; add a weight as it is."""
+    """Yield the nodes that quantize a tensor as another model does; its weights are added."""
     if name not in sites.before:
         add_weight(copy, onnx.numpy_helper.from_array(sites.weight(name)), made)
         return
@@ -131,8 +131,8 @@ def _quantising(
         yield one
 
 
-def _read(node: NodeProto) -> list[str]:
-    """Return what a node reads, or where it makes a quantised output, that."""
+def _operands_of(node: NodeProto) -> list[str]:
+    """Return the operands of a node; for a node that quantizes a graph output, that output."""
     return list(node.output if node.op_type == _DEQUANTISE else node.input)
 
 
@@ -163,8 +163,8 @@ class _Sites:
             self.pairs[node.output[0]] = node
 
     def readers(self) -> Iterator[NodeProto]:
-        """Yield the nodes that compute, and those that make quantised outputs of the model, which
-        read what they make themselves.
+        """Yield the nodes that compute, and those that quantize graph outputs, which read their own
+        result.
         """
         for node in self._graph.node:
             if node.op_type == _DEQUANTISE and node.output[0] in self._outputs:
@@ -174,7 +174,7 @@ class _Sites:
                 yield node
 
     def weight(self, name: str) -> Array | None:
-        """Return a weight as it is read; None where that is not known."""
+        """Return a weight as nodes read it, after quantization; None if that is not known."""
         node = self.pairs[name]
         stored, known = self.constant(node.input[0]), self._parameters(node)
         if stored is None or known is None:
@@ -183,8 +183,8 @@ class _Sites:
         return made
 
     def step(self, name: str) -> Callable[[Any], Any] | None:
-        """Return what does to an array what quantising does to a tensor; None where that is not
-        known before the model runs, or its integers are no whole bytes or come in blocks.
+        """Return a function that quantizes an array as a tensor is quantized; None if that is
+        unknown before a run.
         """
         node = self.pairs[name]
         before = self.maker(name) if name in self.before else node
@@ -195,20 +195,25 @@ class _Sites:
         return lambda array: dequantize(quantize(array, *stored, **first), *read, **second)
 
     def _parameters(self, node: NodeProto) -> list[Array] | None:
+        """Return scale and zero point of a node if they are constant and without blocks; else
+        None.
+        """
         known = [array for one in node.input[1:] if (array := self.constant(one)) is not None]
         is_plain = all(array.dtype.itemsize == 1 or array.dtype.kind in "iu" for array in known[1:])
         is_whole = len(known) == len(node.input) - 1 and not self._options(node).get("block_size")
         return known if is_whole and is_plain else None
 
     def _options(self, node: NodeProto) -> dict[str, Any]:
+        """Return the attributes of a node by name."""
         return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
 
     def maker(self, name: str) -> NodeProto:
-        """Return what quantises the tensor of which an operand is made."""
+        """Return the node that quantizes the source of an operand."""
         made: NodeProto = self._makers[self.pairs[name].input[0]]
         return made
 
     def constant(self, name: str) -> Array | None:
+        """Return the elements of a constant; None if the tensor is not constant."""
         tensor = self._weights.get(name)
         if tensor is None and name in self._makers:
             maker = self._makers[name]

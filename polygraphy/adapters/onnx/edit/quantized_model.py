@@ -11,7 +11,7 @@ from attrs import evolve
 from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import block_weight, repack_blocks, store_integers
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
-from polygraphy.adapters.onnx.edit.integer_operators import as_pairs
+from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTISE,
     QUANTISE,
@@ -29,9 +29,15 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
 )
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
-from polygraphy.domain.diagnosis.pairing import is_coarse
 from polygraphy.domain.quantization.schemes import Scheme, scheme_of_range
-from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Kind, Site
+from polygraphy.domain.quantization.sites import (
+    CORRECTED,
+    RAW,
+    FloatNode,
+    Kind,
+    Site,
+    is_coarse,
+)
 from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
@@ -53,7 +59,7 @@ _ALIKE = 0.5
 
 
 def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:
-    """Return the sites of a model; see the port."""
+    """Return a model with its quantization sites; see the port."""
     return QuantizedModel(model, [FloatGraph(each.graph) for each in references])
 
 
@@ -70,7 +76,7 @@ class QuantizedModel:
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = producer_of(model)
-        self.was_rewritten = as_pairs(self._model)
+        self.was_rewritten = replace_by_pairs(self._model)
         self._graph = self._model.graph
         self.sites: list[Site] = []
         self._pairs: list[SitePair] = []
@@ -86,7 +92,7 @@ class QuantizedModel:
 
     @cached_property
     def nodes(self) -> list[FloatNode]:
-        """The nodes that compute, with the tensors that they read before they were quantized."""
+        """The nodes that compute, with the tensors that they read before quantization."""
         found = []
         operators = {pair.output: pair for pair in self._pairs if pair.twin is not None}
         hidden = {id(node) for pair in operators.values() for node in pair.region}
@@ -111,7 +117,7 @@ class QuantizedModel:
     # Other forms of the model.
 
     def add_switches(self, *, requantizes: bool = False) -> ModelProto:
-        """Return the model with one more input: which sites are on."""
+        """Return the model with one more input, which switches each site on or off."""
         copy, graph = self._copy_graph()
         between = self._between if requantizes else {}
         graph.input.append(
@@ -122,7 +128,7 @@ class QuantizedModel:
             at, flag = f"{SWITCHES}/{number}", f"{SWITCHES}/{number}/on"
             add_weight(copy, onnx.numpy_helper.from_array(numpy.int64(number)), at)
             graph.node.append(onnx.helper.make_node("Gather", [SWITCHES, at], [flag]))
-            for on, exact, output in self._ends(copy, pair):
+            for on, exact, output in self._rename_results(copy, pair):
                 off = self._requantize_weight(copy, number, exact) if number in between else exact
                 graph.node.append(onnx.helper.make_node("Where", [flag, on, off], [output]))
         return sort_nodes(copy)
@@ -141,7 +147,9 @@ class QuantizedModel:
         ]
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
-        """Return a weight that is quantized again where the tensors around its node are."""
+        """Return the name of a weight that is quantized again if the tensors around its
+        node are.
+        """
         before, behind = self._between[number]
         array = self.sites[number].exact
         assert array is not None
@@ -178,12 +186,12 @@ class QuantizedModel:
                 continue
             site, reads = self.sites[weight.number], self.sites[before.number].scheme
             is_known = site.kind == "weight" and site.exact is not None
-            behind = self._behind(node.output[0]) if is_known else []
+            behind = self._sites_behind(node.output[0]) if is_known else []
             if behind and reads is not None and reads.is_per_tensor:
                 found[weight.number] = before.number, behind
         return found
 
-    def _behind(self, name: str) -> list[int]:
+    def _sites_behind(self, name: str) -> list[int]:
         """Return the sites that a tensor leads to, on a path without branches."""
         stored = {id(pair.quantize): pair for pair in self._pairs if pair.quantize is not None}
         readers: dict[str, list[NodeProto]] = {}
@@ -214,7 +222,7 @@ class QuantizedModel:
         """Return the model with some sites in floating point."""
         copy, graph = self._copy_graph()
         for pair in self._pairs:
-            for on, exact, output in self._ends(copy, pair, folds=False):
+            for on, exact, output in self._rename_results(copy, pair, folds=False):
                 name = exact if pair.number in off else on
                 graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
         remove_identities(graph)
@@ -235,21 +243,22 @@ class QuantizedModel:
         return copy
 
     def source(self, site: Site) -> str:
-        """Return the tensor of an activation, which may be quantized several times."""
+        """Return the tensor that an activation site quantizes."""
         return site.name.partition("//again")[0]
 
     def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; None is one for a bias: that which
-        follows from its operands.
+        """Return the model with other parameters at some sites; None for a bias means the scale of
+        its operands.
         """
         copy: ModelProto = copy_of(self._model)
         changed = QuantizedModel(copy, self._references)
         for number, scheme in schemes.items():
-            changed._set(number, scheme)
+            changed._set_scheme(number, scheme)
         changed._update_biases(set(schemes))
         return QuantizedModel(changed._model, self._references)
 
-    def _set(self, number: int, scheme: Scheme | None) -> None:
+    def _set_scheme(self, number: int, scheme: Scheme | None) -> None:
+        """Quantize a site by another scheme."""
         site, pair = self.sites[number], self._pairs[number]
         if scheme is None:
             return
@@ -259,8 +268,8 @@ class QuantizedModel:
             return
         prefix = f"{site.name}//repaired"
         kind = pair.kind
-        self._weight(f"{prefix}_scale", scheme.scale.astype(kind))
-        self._weight(f"{prefix}_zero", typed_codes(scheme.zero_point, scheme.dtype))
+        self._add_constant(f"{prefix}_scale", scheme.scale.astype(kind))
+        self._add_constant(f"{prefix}_zero", typed_codes(scheme.zero_point, scheme.dtype))
         for node in (pair.quantize, *pair.dequantize):
             if node is not None:
                 codes_or_values = node.input[0]
@@ -268,12 +277,12 @@ class QuantizedModel:
                 set_axis(node, scheme)
         if pair.quantize is None and site.exact is not None:
             codes = scheme.codes(site.exact)
-            self._weight(f"{prefix}_codes", typed_codes(codes, scheme.dtype))
+            self._add_constant(f"{prefix}_codes", typed_codes(codes, scheme.dtype))
             for node in pair.dequantize:
                 node.input[0] = f"{prefix}_codes"
 
     def _update_biases(self, changed: set[int]) -> None:
-        """Give biases the scale that follows from the operands of their nodes."""
+        """Update the scales of biases whose operands have new scales."""
         fresh = QuantizedModel(self._model, self._references)
         by_name = {site.name: number for number, site in enumerate(fresh.sites)}
         for node in fresh.nodes:
@@ -289,7 +298,7 @@ class QuantizedModel:
             scale = (first.scale.reshape(-1) * second.scale.reshape(-1)).astype(numpy.float32)
             exact = bias.exact if bias.exact is not None else bias.values
             assert exact is not None
-            scale = self._wide_enough(fresh.sites[w], w, scale, exact, first)
+            scale = self._scale_that_fits(fresh.sites[w], w, scale, exact, first)
             made = Scheme(
                 bias.scheme.dtype,
                 scale if scale.size > 1 else scale.reshape(()),
@@ -298,11 +307,11 @@ class QuantizedModel:
             )
             self._set_bias(b, made, exact)
 
-    def _wide_enough(
+    def _scale_that_fits(
         self, weight: Site, number: int, scale: Array, exact: Array, reads: Scheme
     ) -> Array:
-        """Return the scale of a bias, for which that of its weight is enlarged where the bias does
-        not fit into int32.
+        """Return a scale for a bias that fits int32; that of its weight is enlarged if
+        necessary.
         """
         least = numpy.abs(exact) / (_INT32 * 0.999)
         least = least if scale.size > 1 else least.max(keepdims=True)
@@ -311,19 +320,21 @@ class QuantizedModel:
         wider: Array = numpy.maximum(scale, least).astype(numpy.float32)
         shape = weight.scheme.scale.shape
         steps = (wider.astype(numpy.float64) / reads.scale.reshape(-1)).reshape(shape)
-        self._set(number, evolve(weight.scheme, scale=steps))
+        self._set_scheme(number, evolve(weight.scheme, scale=steps))
         return wider
 
     def _set_bias(self, number: int, scheme: Scheme, exact: Array) -> None:
+        """Quantize a bias by another scheme."""
         site, pair = self.sites[number], self._pairs[number]
         prefix = f"{site.name}//repaired"
-        self._weight(f"{prefix}_scale", scheme.scale.astype(numpy.float32))
-        self._weight(f"{prefix}_codes", typed_codes(scheme.codes(exact), scheme.dtype))
+        self._add_constant(f"{prefix}_scale", scheme.scale.astype(numpy.float32))
+        self._add_constant(f"{prefix}_codes", typed_codes(scheme.codes(exact), scheme.dtype))
         for node in pair.dequantize:
             node.input[:] = [f"{prefix}_codes", f"{prefix}_scale"]
             set_axis(node, scheme)
 
-    def _weight(self, name: str, array: Array) -> None:
+    def _add_constant(self, name: str, array: Array) -> None:
+        """Add a weight to the model, in place of one of the same name."""
         kept = [one for one in self._graph.initializer if one.name != name]
         del self._graph.initializer[:]
         self._graph.initializer.extend(kept)
@@ -332,22 +343,23 @@ class QuantizedModel:
     # How it is put together.
 
     def _copy_graph(self) -> tuple[ModelProto, GraphProto]:
+        """Return a copy of the model and its graph, without declared shapes."""
         copy: ModelProto = copy_of(self._model)
         del copy.graph.value_info[:]
         return copy, copy.graph
 
-    def _ends(
+    def _rename_results(
         self, copy: ModelProto, pair: SitePair, *, folds: bool = True
     ) -> Iterator[tuple[str, str, str]]:
-        """Rename what a site makes; yield that, the same in floating point, and the name that it
-        had.
+        """Rename the results of a site; yield the new name, the floating-point tensor and the old
+        name.
         """
         site, graph = self.sites[pair.number], copy.graph
         renamed = set(pair.outputs)
         nodes = [node for node in graph.node if not renamed.isdisjoint(node.output)]
         for node in nodes:
             node.output[:] = [f"{name}//on" if name in renamed else name for name in node.output]
-        exact = self._exact(copy, pair, site, suffix="//float" if folds else "")
+        exact = self._exact_tensor(copy, pair, site, suffix="//float" if folds else "")
         for output in pair.outputs:
             if folds and site.values is not None and pair.twin is None:
                 array = site.values.astype(pair.kind)
@@ -356,9 +368,9 @@ class QuantizedModel:
             else:
                 yield f"{output}//on", exact or f"{output}//on", output
 
-    def _exact(self, copy: ModelProto, pair: SitePair, site: Site, suffix: str) -> str:
-        """Return the tensor in floating point that stands for a site, and add what makes it; empty
-        if it is not known.
+    def _exact_tensor(self, copy: ModelProto, pair: SitePair, site: Site, suffix: str) -> str:
+        """Return the floating-point tensor for a site, and add its nodes; empty if it is
+        unknown.
         """
         if pair.twin is not None:
             twin = onnx.NodeProto()
@@ -383,6 +395,7 @@ class QuantizedModel:
         return name
 
     def _constant(self, name: str) -> Array | None:
+        """Return the elements of a constant; None if the tensor is not constant."""
         tensor = self._weights.get(name)
         if tensor is None and name in self._makers:
             maker = self._makers[name]
@@ -391,6 +404,7 @@ class QuantizedModel:
 
     @cached_property
     def _readers(self) -> dict[str, list[tuple[NodeProto, int]]]:
+        """Return for each tensor the nodes that read it, with the position of the operand."""
         readers: dict[str, list[tuple[NodeProto, int]]] = {}
         for node in self._graph.node:
             for at, name in enumerate(node.input):
@@ -399,14 +413,16 @@ class QuantizedModel:
 
     @property
     def _weights(self) -> dict[str, Any]:
+        """Return the initializers by name."""
         return {weight.name: weight for weight in self._graph.initializer}
 
     @property
     def _makers(self) -> dict[str, NodeProto]:
+        """Return the node that computes each tensor."""
         return {name: node for node in self._graph.node for name in node.output if name}
 
     def _restore_activations(self) -> None:
-        """Put back a Relu or Clip that the range of the integers stands for."""
+        """Restore the Relu and Clip nodes that integer ranges replace."""
         makers = {name: node for node in self._graph.node for name in node.output if name}
         names = {node.name for node in self._graph.node}
         quantized = {
@@ -418,17 +434,20 @@ class QuantizedModel:
             for name in sorted(quantized & makers.keys()):
                 twin = reference.removed_activation(name, makers)
                 if twin is not None and twin.name not in names - {""}:
-                    self._restore(makers[name], name, twin, reference)
+                    self._restore_activation(makers[name], name, twin, reference)
         sort(self._graph)
 
     def _is_shifted(self, node: NodeProto) -> bool:
-        """Return whether zero is not in the middle of the range that a node stores."""
+        """Return whether the zero point of a node is not in the middle of its integer range."""
         scheme = scheme_of_node(node, self._constant)
         if scheme is None or scheme.stored.minifloat is not None:
             return False
         return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
 
-    def _restore(self, maker: NodeProto, name: str, twin: NodeProto, reference: FloatGraph) -> None:
+    def _restore_activation(
+        self, maker: NodeProto, name: str, twin: NodeProto, reference: FloatGraph
+    ) -> None:
+        """Add a Relu or Clip of the reference after a node."""
         result = twin.output[0]
         raw = f"{result}{RAW}"
         for node in self._graph.node:
@@ -517,17 +536,20 @@ class QuantizedModel:
         self._dequantized[output] = output
 
     def _exact_weight(self, names: Sequence[str], values: Array, output: str) -> Array | None:
-        """Return a weight as the reference has it: of the same name, or what the same node reads,
-        or else the most alike.
+        """Return the weight of the reference: of the same name, else of the same node, else the
+        most similar one; None if there is none.
         """
         for reference in self._references:
             read = (reference.operand(node, at) for node, at in self._readers.get(output, ()))
             for array in (*map(reference.constant, dict.fromkeys(names)), *read):
                 if array is not None and array.shape == values.shape:
                     return array
-        return self._most_alike(values)
+        return self._most_similar_weight(values)
 
-    def _most_alike(self, values: Array) -> Array | None:
+    def _most_similar_weight(self, values: Array) -> Array | None:
+        """Return the weight of the reference with the smallest RMS difference; None if none has
+        this shape.
+        """
         best, least = None, (
             _ALIKE * float(numpy.sqrt(numpy.mean(values**2))) if values.size else 0.0
         )
@@ -553,7 +575,7 @@ class QuantizedModel:
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
                     continue
                 own = onnx.numpy_helper.to_array(tensor)
-                if own.dtype == exact.dtype and is_corrected(own, exact):
+                if own.dtype == exact.dtype and is_corrected(own, exact, self.producer):
                     chosen[name] = exact
         for name, exact in chosen.items():
             self._add_correction(name, onnx.numpy_helper.to_array(weights[name]), exact)

@@ -42,14 +42,14 @@ class ModelFile:
 
     @staticmethod
     def of(path: str) -> ModelFile:
-        """Return what the file is now."""
+        """Return the record of a model file as it is now."""
         status = Path(path).stat()
         return ModelFile(
             str(Path(path).absolute()), status.st_size, status.st_mtime_ns, _sha256(path)
         )
 
     def has_changed(self) -> bool:
-        """Return whether the file is another one now; one that is gone has not changed."""
+        """Return whether the file differs from what was recorded; False if it no longer exists."""
         try:
             status = Path(self.path).stat()
             if status.st_size == self.size and status.st_mtime_ns == self.modified:
@@ -64,6 +64,7 @@ def _as_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _as_texts(saved: Mapping[str, str]) -> dict[str, str]:
+    """Return a saved mapping with keys and values as text."""
     return {str(name): str(text) for name, text in dict(saved).items()}
 
 
@@ -98,7 +99,9 @@ _records: WeakKeyDictionary[Any, BuildRecord] = WeakKeyDictionary()
 
 
 def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> BuildRecord:
-    """Return what an engine was just built with."""
+    """Return the record of the build that just finished: settings, versions, model file and plan
+    size.
+    """
     caps = capabilities()
     return BuildRecord(
         library=caps.name,
@@ -113,7 +116,7 @@ def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> 
 
 
 def remember_record(made: Any, record: BuildRecord) -> None:
-    """Keep what an engine or a plan in memory was built with, as long as it lives."""
+    """Attach a build record to an engine or a plan in memory, for as long as that lives."""
     with suppress(TypeError):  # Bytes, say, have no weak references.
         _records[made] = record
 
@@ -158,6 +161,7 @@ def check_record(plan: str | Path) -> BuildRecord | None:
 
 
 def _differences(record: BuildRecord) -> Iterable[str]:
+    """Yield one sentence for each setting of a build record that differs from this machine."""
     caps = capabilities()
     here = f"{caps.name} {caps.version}"
     built = f"{record.library} {record.version}"
@@ -185,17 +189,20 @@ def _load_record(path: Path) -> BuildRecord | None:
 
 
 def _flags_of(config: Any) -> tuple[str, ...]:
+    """Return the names of the builder flags that are set in a configuration."""
     members = trt.BuilderFlag.__members__
     return tuple(sorted(name for name, flag in members.items() if config.get_flag(flag)))
 
 
 def _compatibility_of(config: Any) -> str:
+    """Return the hardware compatibility level of a configuration, by name."""
     if capabilities().has("compute_capability"):  # TensorRT-RTX logs an error when it is asked.
         return "NONE"
     return str(config.hardware_compatibility_level.name)
 
 
 def _sha256(path: str) -> str:
+    """Return the SHA-256 digest of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with Path(path).open("rb") as stream:
         while chunk := stream.read(_CHUNK):

@@ -54,7 +54,7 @@ def describe_engine(
     notes: Mapping[str, str] | None = None,
     sizes: bool = False,
 ) -> EngineDescription:
-    """Describe an ``ICudaEngine``.
+    """Return a description of an ``ICudaEngine``: its tensors, profiles, memory and layers.
 
     Args:
         engine: stays as it is.
@@ -94,7 +94,7 @@ def _is_input(engine: Any, name: str) -> bool:
 
 
 def _weight_bytes(engine: Any) -> int | None:
-    """Return how many bytes the weights take; None where that is unknown."""
+    """Return the size of the weights in bytes; None if this TensorRT does not report it."""
     if hasattr(engine, "get_engine_stat"):
         with mute_log():
             found = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
@@ -103,7 +103,7 @@ def _weight_bytes(engine: Any) -> int | None:
 
 
 def device_memory(engine: Any) -> int:
-    """Return the bytes for activations; the later property is 0 for engines of old versions."""
+    """Return the device memory that an engine needs for activations, in bytes."""
     sizes = (getattr(engine, name, 0) for name in ("device_memory_size_v2", "device_memory_size"))
     return next((int(size) for size in sizes if size), 0)
 
@@ -119,7 +119,7 @@ def _shapes(engine: Any, names: list[str], context: Any) -> dict[str, tuple[int,
 
 
 def _context(engine: Any) -> Any:
-    """Return an execution context that takes no memory on the device; None if there is none."""
+    """Return an execution context without device memory; None if it cannot be created."""
     try:
         if hasattr(engine, "create_execution_context_without_device_memory"):
             return engine.create_execution_context_without_device_memory()
@@ -133,6 +133,7 @@ def _context(engine: Any) -> Any:
 def _profile_tensor(
     engine: Any, name: str, profile: int, shapes: Mapping[str, tuple[int, ...]]
 ) -> ProfileTensor:
+    """Return the minimum, optimum and maximum shapes of a tensor in one profile."""
     if not _is_input(engine, name):
         shape = shapes[name] if profile == 0 else tuple(engine.get_tensor_shape(name))
         return ProfileTensor(name, is_input=False, shape=shape)
@@ -145,7 +146,7 @@ def _profile_tensor(
 
 
 def _values(engine: Any, name: str, profile: int) -> Any:
-    """Return the range of the elements of an input that is a shape; None if it is unknown."""
+    """Return the minimum, optimum and maximum values of a shape tensor; None if there are none."""
     if hasattr(engine, "get_tensor_profile_values"):
         found = engine.get_tensor_profile_values(profile, name)
     else:
@@ -180,6 +181,7 @@ def inspected_layers(
 
 
 def _layer(described: Mapping[str, Any], attrs: bool, notes: Mapping[str, str]) -> Layer:
+    """Return one layer from what the engine inspector reports about it."""
     inputs, outputs = (_metadata(described.get(kind, ()), notes) for kind in _TENSORS)
     return Layer(
         name=str(described.get("Name", "")),
@@ -191,6 +193,7 @@ def _layer(described: Mapping[str, Any], attrs: bool, notes: Mapping[str, str]) 
 
 
 def _metadata(tensors: Any, notes: Mapping[str, str]) -> TensorMetadata:
+    """Return names, data types and shapes of tensors as the engine inspector reports them."""
     metadata = TensorMetadata()
     for each in tensors:
         if not isinstance(each, dict):
@@ -215,7 +218,7 @@ def _dtype(text: str) -> Any:
 
 
 def _attributes(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what else is known of a layer: first where it comes from, and its tactic."""
+    """Return the other attributes of a layer, its origin and its tactic first."""
     found = {_SPELLED.get(name, name): value for name, value in known.items() if name not in _KNOWN}
     first = {name: found.pop(name) for name in _FIRST if name in found}
     return {**first, **found}
@@ -236,8 +239,8 @@ _OPAQUE = ("myelin", "foreignnode")
 
 
 def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
-    """Return for each output of a network the coarsest data type of what layers compute on the way
-    to it, and of what builder flags allow; outputs of which none is known are left out.
+    """Return for each output of a network the least precise data type on the way to it; outputs
+    without a known data type are left out.
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
@@ -254,7 +257,7 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
             tensor = layer.get_output(index)
             if tensor is None:
                 continue
-            own = _own(tensor, is_quantized=layer.type.name in _QUANTIZES)
+            own = _rounded_dtype(tensor, is_quantized=layer.type.name in _QUANTIZES)
             found = coarsest([*before, own])
             if found is not None:
                 passed[tensor.name] = found.name
@@ -267,10 +270,8 @@ def _names(tensors: Iterable[Any]) -> list[str]:
     return [tensor.name for tensor in tensors if tensor is not None]
 
 
-def _own(tensor: Any, *, is_quantized: bool) -> str:
-    """Return the data type of a tensor if numbers are rounded to it; integers stand for rounded
-    numbers only where they are quantised.
-    """
+def _rounded_dtype(tensor: Any, *, is_quantized: bool) -> str:
+    """Return the data type to which the numbers of a tensor are rounded; empty if they are not."""
     dtype = TensorrtDataTypes().from_native(tensor.dtype)
     if dtype is None or not (dtype.is_floating or is_quantized):
         return ""
@@ -278,9 +279,7 @@ def _own(tensor: Any, *, is_quantized: bool) -> str:
 
 
 def inspected_dtype(engine: Any) -> str:
-    """Return the coarsest data type in which layers of an engine compute; an empty text where the
-    engine does not tell.
-    """
+    """Return the least precise data type that layers of an engine compute in; empty if unknown."""
     try:
         layers = inspected_layers(engine, attrs=True)
     except Exception as error:  # Facts are an extra: an engine that tells nothing still runs.
@@ -293,6 +292,7 @@ def inspected_dtype(engine: Any) -> str:
 
 
 def _types_of(described: Layer) -> list[str]:
+    """Return the data types of the outputs of a layer, by name."""
     types = [
         str(entry.dtype.name) for entry in described.outputs.values() if entry.dtype is not None
     ]
@@ -302,14 +302,17 @@ def _types_of(described: Layer) -> list[str]:
 
 
 def engine_facts(engine: Any) -> DeferredFacts:
-    """Return what is known of an engine, found out when it is first asked for."""
+    """Return the facts about an engine, which are computed when they are first used."""
     return DeferredFacts(lambda: _facts(engine))
 
 
 def _facts(engine: Any) -> ModelFacts:
+    """Return the facts about an engine: input ranges, data types and compute precision."""
     record = record_of(engine)
     if record is not None and record.compute_dtypes:
-        _tell(record.compute_dtypes.values(), "according to the network and the flags of its build")
+        _log_dtypes(
+            record.compute_dtypes.values(), "according to the network and the flags of its build"
+        )
         lowered = _compute_precision(record.compute_dtypes.values())
         return ModelFacts(record.compute_dtypes, _input_hints(record), lowered=lowered)
     dtype = inspected_dtype(engine)
@@ -319,7 +322,7 @@ def _facts(engine: Any) -> ModelFacts:
             " verbosity, or keep the .build.json of the build beside it."
         )
         return ModelFacts()
-    _tell([dtype], "according to the engine inspector")
+    _log_dtypes([dtype], "according to the engine inspector")
     return ModelFacts({"": dtype}, lowered=_compute_precision([dtype]))
 
 
@@ -329,17 +332,20 @@ def tensorrt_tf32() -> ComputePrecision:
 
 
 def _compute_precision(dtypes: Iterable[str]) -> ComputePrecision | None:
-    """Return how an engine computes float32 tensors, if in TF32, by the types of its outputs."""
+    """Return the TF32 precision of an engine if data types of its outputs show it; else None."""
     found = set(dtypes)
     return tensorrt_tf32() if TF32 in found and found <= {TF32, "float32"} else None
 
 
-def _tell(dtypes: Iterable[str], reason: str) -> None:
+def _log_dtypes(dtypes: Iterable[str], reason: str) -> None:
+    """Log which data types an engine computes in, and how that is known."""
     G_LOGGER.verbose(f"The engine computes in {', '.join(sorted(set(dtypes)))}: {reason}.")
 
 
 def _input_hints(record: BuildRecord) -> dict[str, InputHint]:
-    """Return which values inputs may take, from the model that the engine was built from."""
+    """Return the values that inputs may take, read from the model that the engine was built
+    from.
+    """
     model = record.model
     if model is None or not Path(model.path).is_file() or model.has_changed():
         return {}

@@ -36,7 +36,7 @@ def describe_network(
     weights: bool = False,
     sizes: bool = False,
 ) -> NetworkDescription:
-    """Describe an ``INetworkDefinition``.
+    """Return a description of an ``INetworkDefinition``: its tensors, and its layers on request.
 
     Args:
         network: stays as it is.
@@ -64,7 +64,7 @@ def describe_network(
 
 
 def tensor_dtype(dtype: Any) -> Any:
-    """Return our name for a data type of TensorRT; one that has none stays as it is."""
+    """Return our data type for one of TensorRT's; one that we do not have is returned unchanged."""
     ours = TensorrtDataTypes().from_native(dtype)
     return dtype if ours is None else ours
 
@@ -79,6 +79,7 @@ def metadata_of(tensors: Iterable[Any]) -> TensorMetadata:
 
 
 def _shape(dims: Any) -> tuple[int, ...] | None:
+    """Return dimensions as a tuple; None if they are unknown."""
     try:
         return tuple(dims)
     except ValueError:  # The rank is not known.
@@ -86,19 +87,19 @@ def _shape(dims: Any) -> tuple[int, ...] | None:
 
 
 def describe_layer(layer: Any, *, attrs: bool = False, weights: bool = False) -> Layer:
-    """Describe an ``ILayer``; see `describe_network`."""
+    """Return a description of an ``ILayer``; see `describe_network`."""
     inputs = metadata_of(layer.get_input(index) for index in range(layer.num_inputs))
     outputs = metadata_of(layer.get_output(index) for index in range(layer.num_outputs))
-    with _as_special(layer) as generic:
+    with _cast_to_own_class(layer) as generic:
         op = str(layer.type)
         attributes = dict(_attributes(layer, generic, weights=weights)) if attrs else {}
     return Layer(layer.name, op, inputs, outputs, attributes)
 
 
 def _weights(layer: Any) -> tuple[int, int]:
-    """Return how many elements the weights of a layer have, and how many bytes they take."""
+    """Return the number of elements and of bytes of the weights of a layer."""
     count = nbytes = 0
-    with _as_special(layer) as generic:
+    with _cast_to_own_class(layer) as generic:
         for _, value in _raw_attributes(layer, generic):
             if isinstance(value, (np.ndarray, trt.Weights)):
                 count, nbytes = count + value.size, nbytes + value.nbytes
@@ -106,15 +107,16 @@ def _weights(layer: Any) -> tuple[int, int]:
 
 
 @contextmanager
-def _as_special(layer: Any) -> Iterator[type]:
-    """Have a layer show what only layers of its type have: a network hands out layers of the base
-    class.
+def _cast_to_own_class(layer: Any) -> Iterator[type]:
+    """Give a layer the class of its type inside the block, so that it shows its own attributes.
 
     Returns:
         That base class.
     """
     generic = type(layer)
-    layer.__class__ = _layer_classes(tensorrt_module()).get(_plain(layer.type.name), generic)
+    layer.__class__ = _layer_classes(tensorrt_module()).get(
+        _strip_underscores(layer.type.name), generic
+    )
     try:
         with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It warns of what it cannot tell.
             yield generic
@@ -123,6 +125,7 @@ def _as_special(layer: Any) -> Iterator[type]:
 
 
 def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of a layer that its base class does not have, as plain values."""
     for name, value in _raw_attributes(layer, generic):
         if isinstance(value, (np.ndarray, trt.Weights)):
             array = value if isinstance(value, np.ndarray) else value.numpy()
@@ -135,7 +138,9 @@ def _attributes(layer: Any, generic: type, *, weights: bool) -> Iterator[tuple[s
 
 
 def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
-    """Yield what a layer has that one of the base class has not, as TensorRT gives it."""
+    """Yield the attributes of a layer that its base class does not have, as TensorRT
+    returns them.
+    """
     for name in sorted(set(dir(type(layer))) - set(dir(generic))):
         if name.startswith("_"):
             continue
@@ -148,16 +153,18 @@ def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
 
 
 def layer_classes(module: Any) -> dict[Any, type]:
-    """Return the class of each type of layers, as far as there is one."""
+    """Return the layer class for each ``LayerType`` that has one."""
     known = _layer_classes(module)
     types = module.LayerType.__members__
-    return {each: known[_plain(name)] for name, each in types.items() if _plain(name) in known}
+    return {
+        each: known[_strip_underscores(name)]
+        for name, each in types.items()
+        if _strip_underscores(name) in known
+    }
 
 
 def _value(value: Any) -> Any:
-    """Return plain values as they are, dimensions and permutations as tuples, and anything else,
-    such as members of enums, as text; None for dimensions that are not set.
-    """
+    """Return an attribute as a plain value: dimensions as tuples, enumeration members as text."""
     if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (trt.Dims, trt.Permutation, list, tuple)):
@@ -174,13 +181,14 @@ def _layer_classes(module: Any) -> Mapping[str, type]:
     classes: dict[str, type] = {}
     for name in dir(module):
         if name.startswith("I") and name.endswith("Layer") and name != "ILayer":
-            plain = _plain(name[1 : -len("Layer")])
+            plain = _strip_underscores(name[1 : -len("Layer")])
             classes[plain] = getattr(module, name)
             classes.setdefault(plain.removeprefix(_FIRST_OF_PAIRS), getattr(module, name))
     return classes
 
 
-def _plain(name: str) -> str:
+def _strip_underscores(name: str) -> str:
+    """Return a name in lower case without underscores."""
     return name.replace("_", "").lower()
 
 
@@ -211,6 +219,9 @@ class OnnxLikeFromNetwork(BaseLoader):
 
 
 def _sketch(drawn: Layer, op: str) -> LayerSketch:
+    """Return a layer as the parts of an ONNX node: name, operator, attributes, inputs and
+    outputs.
+    """
     return (
         drawn.name,
         op,
@@ -221,6 +232,7 @@ def _sketch(drawn: Layer, op: str) -> LayerSketch:
 
 
 def _io(metadata: TensorMetadata) -> dict[str, tuple[Any, tuple[int, ...]]]:
+    """Return data types and shapes by tensor name."""
     made: dict[str, tuple[Any, tuple[int, ...]]] = {}
     for name, tensor in metadata.items():
         dtype = tensor.dtype if isinstance(tensor.dtype, DataTypeEntry) else DataType.FLOAT32
@@ -230,7 +242,7 @@ def _io(metadata: TensorMetadata) -> dict[str, tuple[Any, tuple[int, ...]]]:
 
 
 def _onnx_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as the format has them: numbers, texts, and lists of one kind of number."""
+    """Return attributes in the types that ONNX has: numbers, texts, and lists of one type."""
     made: dict[str, Any] = {}
     for name, value in attributes.items():
         if isinstance(value, bool):

@@ -39,9 +39,7 @@ _SETTING = "POLYGRAPHY_USE_TENSORRT_RTX"
 
 
 def tensorrt_sections() -> list[Section]:
-    """Return the GPUs, and one section per module that is installed. Modules are imported, because
-    they alone know what they can do; they are never installed here.
-    """
+    """Return the sections of `doctor` about GPUs and each installed TensorRT module."""
     used = "tensorrt_rtx" if is_rtx() else "tensorrt"
     # The one in use comes first: of the other it depends on the first whether it loads.
     names = sorted(filter(_is_installed, _MODULES), key=lambda name: name != used)
@@ -56,6 +54,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _gpus() -> Section:
+    """Return the section of `doctor` about the GPUs."""
     title, version = "GPUs", driver_version()
     if not version:
         return Section(title, (), ("None: the CUDA driver is missing, or found no device.",))
@@ -65,6 +64,7 @@ def _gpus() -> Section:
 
 
 def _module(name: str, *, is_used: bool) -> Section:
+    """Return the section of `doctor` about one TensorRT module."""
     state = "in use" if is_used else f"in use with {_SETTING}={int(name == 'tensorrt_rtx')}"
     try:
         caps = capabilities_of(import_module(name))
@@ -78,7 +78,9 @@ def _module(name: str, *, is_used: bool) -> Section:
 
 
 def _table(caps: Capabilities) -> list[tuple[str, str]]:
-    """Return every feature that is known, and whether it is there; where it is not, who has it."""
+    """Return a row for each feature: its name, and whether this version has it or which one
+    does.
+    """
     rows = {
         _ARTICLE.sub("", feature.label): "yes" if caps.has(name) else f"no: {feature.where}"
         for name, feature in FEATURES.items()
@@ -87,7 +89,7 @@ def _table(caps: Capabilities) -> list[tuple[str, str]]:
 
 
 def support_problems(model: Any) -> list[Problem]:
-    """Return what the parser says against a model."""
+    """Return the problems that TensorRT's parser reports for a model."""
     untyped = _untyped_inputs(model)
     if untyped:
         listed = ", ".join(map(repr, untyped))
@@ -101,7 +103,7 @@ def support_problems(model: Any) -> list[Problem]:
 
 
 def supported_groups(model: Any) -> list[tuple[list[int], bool]]:
-    """Return groups of nodes, and whether the parser is known to support each."""
+    """Return groups of node indices, each with whether the parser supports it."""
     if _untyped_inputs(model):
         return []
     with _parsing(model) as (parser, content, path):
@@ -120,8 +122,8 @@ def supported_groups(model: Any) -> list[tuple[list[int], bool]]:
 
 @contextmanager
 def _parsing(model: Any) -> Iterator[tuple[Any, bytes, str]]:
-    """Give a new parser, the content of a model file, and where that is: a temporary folder, with
-    large weights beside it, so that the size of the model does not matter.
+    """Yield a new parser, the bytes of a model without its large weights, and the path beside which
+    those are.
     """
     network = _builder().create_network(_network_flags())
     with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
@@ -140,11 +142,12 @@ def _builder() -> Any:
 
 
 def problems_of(parser: Any) -> list[Problem]:
-    """Return the errors that a parser holds."""
+    """Return the errors that a parser reports."""
     return [_problem(parser.get_error(index)) for index in range(parser.num_errors)]
 
 
 def _problem(error: Any) -> Problem:
+    """Return one error of a parser with its node and its reason."""
     stack = error.local_function_stack() if hasattr(error, "local_function_stack") else ()
     name = error.node_name() if hasattr(error, "node_name") else ""
     operator = error.node_operator() if hasattr(error, "node_operator") else ""
@@ -165,9 +168,7 @@ def _problem(error: Any) -> Problem:
 
 
 def _untyped_inputs(model: Any) -> list[str]:
-    """Return the inputs whose data type is unknown, as it is of what custom operators make: the
-    parser does not take such a model at all.
-    """
+    """Return the graph inputs of unknown data type, because of which the parser rejects a model."""
     return [value.name for value in model.graph.input if not _is_typed(value.type)]
 
 

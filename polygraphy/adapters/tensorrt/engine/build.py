@@ -28,7 +28,7 @@ from polygraphy.adapters.tensorrt.describe.build_record import (
 from polygraphy.adapters.tensorrt.describe.describe_engine import network_dtypes
 from polygraphy.adapters.tensorrt.engine.config import CreateConfig, request_of
 from polygraphy.adapters.tensorrt.engine.config_settings import FLAGS
-from polygraphy.adapters.tensorrt.engine.tactics import tactics_kept
+from polygraphy.adapters.tensorrt.engine.tactics import replay_and_record_tactics
 from polygraphy.adapters.tensorrt.engine.timing_cache import ensure_timing_cache, save_timing_cache
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.library.module import (
@@ -79,7 +79,7 @@ _PATIENCE = 5.0
 
 
 def build_watched(config: Any, build: Callable[[], T]) -> T:
-    """Return what a build returns, show how far it is, and end it at ctrl-C or SIGTERM.
+    """Return the result of a build; show its progress, and stop it at ctrl-C or SIGTERM.
 
     A configuration that has a progress monitor keeps it: that one alone hears then what is done,
     and decides about the end. Like with TensorRT 8.6, SIGTERM ends the process then.
@@ -92,7 +92,7 @@ def build_watched(config: Any, build: Callable[[], T]) -> T:
     with resolve(Progress).watch("Building engine") as tell, last_words(_CRASHED):
         signals = _Signals(can_stop, tell)
         if not can_stop:
-            with log_listener(partial(_tell_part, tell, signals.have_come)):
+            with log_listener(partial(_report_stage, tell, signals.have_come)):
                 return signals.call_interruptibly(build)
         monitor = _monitor_class(ModuleKey(tensorrt_module()))(tell, signals.have_come)
         config.progress_monitor = monitor
@@ -117,15 +117,15 @@ class _Signals:
         self._handlers: dict[int, Callable[[int, Any], Any]] = {}
         self._first: int | None = None  # As the first thread knows, which is to handle it.
         self._heard: list[int] = []  # All of them, as soon as they have come.
-        self._patience = threading.Timer(_PATIENCE, partial(_end_as_by, signal.SIGTERM))
+        self._patience = threading.Timer(_PATIENCE, partial(_end_as_by_signal, signal.SIGTERM))
         self._patience.daemon = True
 
     def have_come(self) -> bool:
-        """Return whether one has come; from any thread."""
+        """Return whether a signal has arrived, from any thread."""
         return bool(self._heard)
 
     def call_interruptibly(self, call: Callable[[], T]) -> T:
-        """Make a call, and be there for them meanwhile; afterwards, call the handler of the first.
+        """Call a function while signals are collected; then call the handler of the first one.
 
         In other threads than the first one, where none arrives, only make the call.
         """
@@ -145,33 +145,33 @@ class _Signals:
                 self._handlers[self._first](self._first, None)
 
     def _handle(self, number: int, frame: Any) -> None:
-        """Be the handler; in the first thread, when TensorRT calls or has ended."""
+        """Handle a signal in the main thread, when TensorRT calls back or the build has ended."""
         if not self._may_wait(number):
             _handle_or_end(self._handlers[number], number, frame)
         elif self._first is None:
             self._first = number
 
     def _hear(self, number: int) -> None:
-        """Do what must not wait for the first thread, in another one."""
+        """React to a signal at once, in another thread."""
         handler = self._handlers.get(number)
         if handler is end_program and not self._may_wait(number):
-            _end_as_by(number)
+            _end_as_by_signal(number)
         if handler is None or not self._may_wait(number):
             return  # A handler of the user's may only want to note something, in the first thread.
         self._heard.append(number)
         if len(self._heard) > 1:  # A second signal: the user does not want to wait.
-            _end_as_by(number)
+            _end_as_by_signal(number)
         if handler is end_program:
             self._patience.start()
         self._tell(_CAN_STOP if self._can_stop else _CANNOT_STOP)
 
     def _may_wait(self, number: int) -> bool:
-        """Return whether a signal is handled when the build has ended."""
+        """Return whether a signal may be handled after the build has ended."""
         return self._can_stop or number != signal.SIGTERM
 
 
-def _tell_part(tell: Callable[[str], None], is_stopping: Callable[[], bool], line: str) -> None:
-    """Report what a line of TensorRT's log says about the part of the build that begins."""
+def _report_stage(tell: Callable[[str], None], is_stopping: Callable[[], bool], line: str) -> None:
+    """Report the stage of a build that a line of TensorRT's log announces."""
     for pattern, form in _PARTS:
         found = pattern.match(line)
         if found is not None and not is_stopping():
@@ -179,19 +179,20 @@ def _tell_part(tell: Callable[[str], None], is_stopping: Callable[[], bool], lin
 
 
 def _handle_or_end(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
-    """Call a handler, and end the process if that is what it asks for."""
+    """Call a signal handler; end the process if the handler asks for that."""
     try:
         handler(number, frame)
     except SystemExit as end:
         _end_process(1 if isinstance(end.code, str) else int(end.code or 0))
 
 
-def _end_as_by(number: int) -> NoReturn:
-    """End the process with the exit code that shells give one that a signal has ended."""
+def _end_as_by_signal(number: int) -> NoReturn:
+    """End the process with the exit code of one that was ended by a signal."""
     _end_process(128 + number)
 
 
 def _end_process(code: int) -> NoReturn:
+    """End the process at once with an exit code."""
     dismiss_witnesses()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
@@ -201,6 +202,7 @@ def _end_process(code: int) -> NoReturn:
 
 @lru_cache(maxsize=8)
 def _monitor_class(key: ModuleKey) -> Any:
+    """Return the class of progress monitors, derived from that of the TensorRT module in use."""
     base: Any = key.module.IProgressMonitor
 
     class Monitor(base):  # type: ignore[misc]
@@ -322,6 +324,7 @@ class EngineBytesFromNetwork(BaseLoader):
 
 
 def _check(network: Any, config: Any) -> None:
+    """Raise if a network and a configuration cannot be built together."""
     if network.num_outputs == 0:
         raise UsageError(
             "The network has no outputs, so there is nothing to build.",
@@ -339,21 +342,19 @@ def _check(network: Any, config: Any) -> None:
         if flag is not None and config.get_flag(flag):
             raise UsageError(
                 f"{name} cannot be combined with a strongly typed network.",
-                hint=f"Remove {setting_of('strongly_typed')}{_instead(name)}.",
+                hint=f"Remove {setting_of('strongly_typed')}{_how_to_cast_instead(name)}.",
             )
 
 
-def _instead(flag: str) -> str:
-    """Return how else the parsed model comes to a precision, as the end of a sentence."""
+def _how_to_cast_instead(flag: str) -> str:
+    """Return how else the model can be built in a precision, as the end of a sentence."""
     if flag not in _CASTS:
         return ""
     return f", or use cast={flag.lower()!r} ({_CASTS[flag]}) when the network is parsed"
 
 
 def _check_rtx(config: Any) -> None:
-    """Refuse what TensorRT-RTX asks a GPU for, where there is none: it would only report an
-    internal error.
-    """
+    """Raise if TensorRT-RTX needs a GPU for a setting and there is none."""
     for argument in ("refittable", "strip_plan"):
         if config.get_flag(getattr(trt.BuilderFlag, FLAGS[argument][0])):
             require_gpu(f"Building with TensorRT-RTX and {setting_of(argument)}")
@@ -365,13 +366,14 @@ def _check_rtx(config: Any) -> None:
 
 
 def _build_plan(builder: Any, network: Any, config: Any) -> Any:
+    """Return the plan that TensorRT builds; BackendError with its reasons if it fails."""
     G_LOGGER.start(
         f"Building engine: {network.num_layers} layers, {network.num_inputs} inputs,"
         f" {network.num_outputs} outputs, {config.num_optimization_profiles} profiles"
     )
     calibrator: Any = getattr(config, "int8_calibrator", None)
     try:
-        with capture_log() as reasons, tactics_kept(config):
+        with capture_log() as reasons, replay_and_record_tactics(config):
             build = partial(builder.build_serialized_network, network, config)
             plan = build_watched(config, build)
         raise_kept_errors(config)
@@ -440,7 +442,7 @@ class EngineFromNetwork(BaseLoader):
 
 
 def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> NetworkParts:
-    """Return a network whose model is cast as a configuration asks, if that is known before.
+    """Return a network whose model is cast to a requested precision, if the request is known yet.
 
     Args:
         network: builder, network and, where there is one, parser; or a loader that makes them.
@@ -459,8 +461,7 @@ def network_with(network: Deferred[NetworkParts], request: PrecisionRequest) -> 
 def recast(
     network: Deferred[NetworkParts], parts: NetworkParts, request: PrecisionRequest
 ) -> NetworkParts:
-    """Return the same network with its model cast, from the same builder, because that is what its
-    configuration belongs to.
+    """Return a network of the same builder whose model is cast to a requested precision.
 
     Args:
         network: what the network was made from.
@@ -482,7 +483,7 @@ def recast(
 
 
 def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkParts:
-    """Parse the source of a network again, and do to it what loaders did to the first."""
+    """Parse the source of a network again, and repeat the edits of its loaders."""
     network = parts[1]
     origin = source_of(network)
     if origin is not None and origin.request is not None:
@@ -490,11 +491,11 @@ def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkP
             origin.request.floats == request.floats and request.quantized is None
         ):
             return parts
-        raise _impossible(request, f"its model was already cast to {origin.request}")
+        raise _uncastable_error(request, f"its model was already cast to {origin.request}")
     if origin is None or origin.parse is None:
-        raise _impossible(request, "it was not parsed from an ONNX model in this process")
+        raise _uncastable_error(request, "it was not parsed from an ONNX model in this process")
     if fingerprint(network) != origin.seen:
-        raise _impossible(request, "it was edited after parsing")
+        raise _uncastable_error(request, "it was edited after parsing")
     again = origin.parse(Casting(request, parts[0], dict(origin.layer_precisions)))
     for edit in origin.edits:
         edit(again[1])
@@ -510,7 +511,8 @@ def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkP
     return again
 
 
-def _impossible(request: PrecisionRequest, why: str) -> BackendError:
+def _uncastable_error(request: PrecisionRequest, why: str) -> BackendError:
+    """Return the error that a network cannot be cast to a precision."""
     caps = capabilities()
     names = {each.dtype: name for name, each in PRECISIONS.items()}
     name = names.get(str(request.floats))

@@ -40,9 +40,7 @@ _requests: WeakKeyDictionary[Any, PrecisionRequest] = WeakKeyDictionary()
 
 
 def request_of(source: Any) -> PrecisionRequest:
-    """Return the precision that a configuration, or a loader of one, asks for without a flag; of
-    another callable it is known when the configuration is there.
-    """
+    """Return the precision that a configuration requests without a builder flag of TensorRT."""
     if isinstance(source, CreateConfig):
         return source.request()
     if isinstance(source, PostprocessConfig):
@@ -183,7 +181,7 @@ class CreateConfig(BaseLoader):
         if _has_quantization(network):
             G_LOGGER.verbose("The network has Q/DQ layers: the calibrator is not used.")
             return
-        ranges = Profile(_last(self._settings)).fill_defaults(network)
+        ranges = Profile(_last_profile(self._settings)).fill_defaults(network)
         if hasattr(calibrator, "set_input_metadata"):
             calibrator.set_input_metadata(_calibrated_inputs(network, ranges))
         facts = _model_facts(network)
@@ -204,7 +202,8 @@ def _new_config(builder: Any) -> Any:
 
 
 def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSettings) -> list[Any]:
-    """Add the profiles of the settings, or one of defaults, and return what TensorRT made of them.
+    """Add the optimization profiles of the settings, or default ones; return them as TensorRT's
+    objects.
 
     Raises:
         UsageError: a profile does not fit the network.
@@ -226,7 +225,8 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
     return made
 
 
-def _last(settings: CommonSettings) -> Any:
+def _last_profile(settings: CommonSettings) -> Any:
+    """Return the last optimization profile of the settings; an empty one if there is none."""
     return settings.profiles[-1] if settings.profiles else Profile()
 
 
@@ -236,7 +236,7 @@ def _has_quantization(network: Any) -> bool:
 
 
 def _calibrated_inputs(network: Any, ranges: Profile) -> TensorMetadata:
-    """Return what calibration data have to look like: of the usual shapes."""
+    """Return the names, data types and shapes that calibration data must have."""
     metadata = TensorMetadata()
     for index in range(network.num_inputs):
         tensor = network.get_input(index)
@@ -247,9 +247,7 @@ def _calibrated_inputs(network: Any, ranges: Profile) -> TensorMetadata:
 
 
 def _model_facts(network: Any) -> Facts | None:
-    """Return what is known of the file that a network was parsed from, such as which indices are
-    legal; None of a network that comes from elsewhere: its data loader may know more.
-    """
+    """Return the facts about the file that a network was parsed from; None if it was not parsed."""
     origin = source_of(network)
     if origin is None or not origin.model:
         return None
@@ -344,33 +342,37 @@ _ALWAYS = "Flags"
 
 
 def config_lines(config: Any) -> Iterator[str]:
-    """Yield a line for each kind of setting of an `IBuilderConfig` that says something."""
+    """Yield one line for each kind of setting of an `IBuilderConfig` that is not at its default."""
     for title, value in _settings(config):
         if value or title == _ALWAYS:
             yield f"{title:{_WIDTH}} | {value}"
 
 
 def _settings(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the title and the value of each setting of a configuration."""
     uses_dla = config.default_device_type == trt.DeviceType.DLA
     sources = int(config.get_tactic_sources())
-    yield _ALWAYS, _on("BuilderFlag", config.get_flag) or "[]"
+    yield _ALWAYS, _enabled_members("BuilderFlag", config.get_flag) or "[]"
     yield "Engine Capability", config.engine_capability
     yield "Memory Pools", _pools(config, uses_dla=uses_dla)
-    yield "Tactic Sources", _on("TacticSource", lambda it: sources & (1 << int(it))) or "[]"
+    yield "Tactic Sources", _enabled_members(
+        "TacticSource", lambda it: sources & (1 << int(it))
+    ) or "[]"
     if uses_dla:
         where = f"Default Device Type: {config.default_device_type}, Core: {config.DLA_core}"
         yield "DLA", where
     yield "Profiling Verbosity", config.profiling_verbosity
     count = config.num_optimization_profiles
     yield "Optimization Profiles", f"{count} profile(s)" if count > 1 else ""
-    yield "Preview Features", _on("PreviewFeature", config.get_preview_feature)
+    yield "Preview Features", _enabled_members("PreviewFeature", config.get_preview_feature)
     yield "Calibrator", getattr(config, "int8_calibrator", None)
-    yield "Quantization Flags", _on(
+    yield "Quantization Flags", _enabled_members(
         "QuantizationFlag", getattr(config, "get_quantization_flag", bool)
     )
 
 
 def _pools(config: Any, *, uses_dla: bool) -> str:
+    """Return the limits of the memory pools as text."""
     with mute_log():  # Some pools are of hardware that is not there.
         sizes = {
             name: config.get_memory_pool_limit(pool)
@@ -382,17 +384,18 @@ def _pools(config: Any, *, uses_dla: bool) -> str:
     )
 
 
-def _on(enum: str, is_on: Callable[[Any], object]) -> str:
-    """Return the names of the members of an enum that are on; empty if none is."""
+def _enabled_members(enum: str, is_on: Callable[[Any], object]) -> str:
+    """Return the names of the members of an enumeration that are enabled, as text."""
     return _list_text(name for name, member in _members(enum) if is_on(member))
 
 
 def _members(enum: str) -> list[tuple[str, Any]]:
-    """Return the members of one of TensorRT's enums; none if this version does not have it."""
+    """Return names and values of one of TensorRT's enumerations; empty if this version lacks it."""
     members = getattr(getattr(trt, enum, None), "__members__", {})
     return list(members.items())
 
 
 def _list_text(words: Iterable[str]) -> str:
+    """Return words as a list in brackets."""
     text = ", ".join(words)
     return f"[{text}]" if text else ""

@@ -21,7 +21,7 @@ PathOrFile = Union[str, "Path", IO[bytes]]
 
 
 def _flag(name: str, feature: str = "") -> Any:
-    """Return a setting that is a builder flag.
+    """Return the field of a setting that is a builder flag.
 
     Args:
         name: what TensorRT calls it.
@@ -31,7 +31,7 @@ def _flag(name: str, feature: str = "") -> Any:
 
 
 def _attribute(enum: str = "", feature: str = "") -> Any:
-    """Return a setting that is an attribute of the configuration.
+    """Return the field of a setting that is an attribute of the configuration.
 
     Args:
         enum: the enum of its values; empty for numbers.
@@ -124,7 +124,7 @@ class CommonSettings:
             )
 
     def apply(self, config: Any) -> None:
-        """Set everything but profiles and caches on an `IBuilderConfig`.
+        """Set all settings but profiles and caches in an `IBuilderConfig`.
 
         Raises:
             BackendError: this TensorRT lacks something, or refuses a value.
@@ -138,12 +138,12 @@ class CommonSettings:
             value = getattr(self, name)
             if value is not None:
                 if feature:
-                    require(feature, setting_of(name, _spelt(value)))
+                    require(feature, setting_of(name, _spell(value)))
                 wanted = _member(enum, value, name) if enum else value
                 with capture_log() as reasons:  # TensorRT only logs what it does not take.
                     setattr(config, name, wanted)
                 if str(reasons):
-                    raise reasons.error_for(f"take {setting_of(name, _spelt(value))}")
+                    raise reasons.error_for(f"take {setting_of(name, _spell(value))}")
         config.profiling_verbosity = _member(
             "ProfilingVerbosity", self.profiling_verbosity or "DETAILED", "profiling_verbosity"
         )
@@ -169,14 +169,14 @@ class CommonSettings:
         )
 
     def _apply_sets(self, config: Any) -> None:
-        """Apply settings that say which members of an enum are on, and that all others are off."""
+        """Set exactly the requested members of each enumeration, and clear the others."""
         if self.tactic_sources is not None:
             mask = 0
             for item in self.tactic_sources:
                 mask |= 1 << int(_member("TacticSource", item, "tactic_sources"))
             if not config.set_tactic_sources(mask):
                 raise BackendError(
-                    f"TensorRT rejected the tactic sources {_all_spelt(self.tactic_sources)}.",
+                    f"TensorRT rejected the tactic sources {_spell_all(self.tactic_sources)}.",
                     backend="tensorrt",
                 )
         if self.preview_features is not None:
@@ -191,7 +191,7 @@ class CommonSettings:
     def _apply_quantization_flags(self, config: Any, flags: Sequence[Any]) -> None:
         if not flags and not capabilities().has("quantization_flags"):
             return
-        require("quantization_flags", setting_of("quantization_flags", _all_spelt(flags)))
+        require("quantization_flags", setting_of("quantization_flags", _spell_all(flags)))
         wanted = [_member("QuantizationFlag", item, "quantization_flags") for item in flags]
         for flag in trt.QuantizationFlag.__members__.values():
             (config.set_quantization_flag if flag in wanted else config.clear_quantization_flag)(
@@ -205,7 +205,7 @@ class CommonSettings:
                 config.set_memory_pool_limit(member, int(size))
             if str(reasons):  # A command may name pools that this machine has no use for.
                 G_LOGGER.warning(
-                    f"{setting_of('memory_pool_limits', f'{_spelt(pool)}:{size}')} has no effect"
+                    f"{setting_of('memory_pool_limits', f'{_spell(pool)}:{size}')} has no effect"
                     f" here: {reasons}"
                 )
 
@@ -224,6 +224,9 @@ class CommonSettings:
 
 
 def _declared_settings(kind: str) -> dict[str, tuple[str, str]]:
+    """Return what each setting declares under a key of its metadata, in the order of
+    application.
+    """
     found = {
         each.name: each.metadata[kind] for each in fields(CommonSettings) if kind in each.metadata
     }
@@ -236,12 +239,12 @@ FLAGS, ATTRIBUTES = _declared_settings("flag"), _declared_settings("attribute")
 
 
 def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
-    """Return keyword arguments as settings.
+    """Return keyword arguments as settings; UsageError for an unknown one.
 
     Raises:
         TypeError: there is no setting of that name.
     """
-    settings = _as_named_now(settings)
+    settings = _rename_old_settings(settings)
     known = fields_dict(CommonSettings)
     for name in settings:
         if name not in known:
@@ -249,8 +252,8 @@ def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
     return CommonSettings(**settings)
 
 
-def _as_named_now(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings with those of older versions under the names that they have now."""
+def _rename_old_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings with the old names replaced by the current ones."""
     made = dict(settings)
     for name in ("strict_types", "obey_precision_constraints"):
         if made.pop(name, None):
@@ -260,7 +263,7 @@ def _as_named_now(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     if workspace is not None:
         mod.warn_deprecated("max_workspace_size", "memory_pool_limits", "2.0")
         limits = made.get("memory_pool_limits") or {}
-        if not any(_spelt(pool) == "WORKSPACE" for pool in limits):
+        if not any(_spell(pool) == "WORKSPACE" for pool in limits):
             made["memory_pool_limits"] = {**limits, "WORKSPACE": workspace}
     return made
 
@@ -271,13 +274,15 @@ def set_flag(config: Any, name: str, asked: str) -> None:
 
 
 def _member(enum: str, value: Any, setting: str) -> Any:
-    """Return a member of an enum, which may be given by name."""
-    return enum_value(enum, _spelt(value), setting_of(setting, _spelt(value)))
+    """Return a member of an enumeration, given as such or by name."""
+    return enum_value(enum, _spell(value), setting_of(setting, _spell(value)))
 
 
-def _spelt(value: Any) -> str:
+def _spell(value: Any) -> str:
+    """Return the name of an enumeration member; a text stays as it is."""
     return value if isinstance(value, str) else str(getattr(value, "name", value))
 
 
-def _all_spelt(values: Sequence[Any]) -> str:
-    return ", ".join(_spelt(value) for value in values) or "none"
+def _spell_all(values: Sequence[Any]) -> str:
+    """Return the names of values, separated by commas; ``none`` if there are no values."""
+    return ", ".join(_spell(value) for value in values) or "none"

@@ -123,6 +123,7 @@ class Profile(DomainProfile):
 
 
 def _inputs(network: Any) -> list[Any]:
+    """Return the inputs of a network."""
     return [network.get_input(index) for index in range(network.num_inputs)]
 
 
@@ -137,6 +138,7 @@ def _default_shape(tensor: Any, fill: int) -> tuple[int, ...]:
 
 
 def _warn(tensor: Any, shape: tuple[int, ...]) -> None:
+    """Warn that an input has no range, and name the shape that is used."""
     described = f"{tensor.name} (dtype={tensor.dtype}, shape={tuple(tensor.shape)})"
     if tensor.is_shape_tensor:
         G_LOGGER.warning(
@@ -159,7 +161,7 @@ def _warn(tensor: Any, shape: tuple[int, ...]) -> None:
 
 
 def _check(tensor: Any, ranged: ShapeTuple) -> None:
-    """Refuse a range that contradicts what the network says about an input."""
+    """Raise if a range contradicts the shape of an input in the network."""
     if tensor.is_shape_tensor:
         return
     known = tuple(tensor.shape)

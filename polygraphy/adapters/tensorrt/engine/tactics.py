@@ -28,7 +28,7 @@ __all__ = ["Algorithm", "TacticRecorder", "TacticReplayData", "TacticReplayer", 
 
 
 def cache_beside(replay: Any) -> str | None:
-    """Return where the timing cache of a replay file is kept; None for what is no file by path."""
+    """Return the path of the timing cache that belongs to a replay file; None if it has no path."""
     return f"{replay}.timing-cache" if isinstance(replay, (str, Path)) else None
 
 
@@ -53,12 +53,12 @@ class CachedTactics:
         self._finish = finish
 
     def attach(self, config: Any) -> None:
-        """Take part in the builds of a configuration."""
+        """Make the next builds of a configuration replay or record tactics."""
         config.set_flag(trt.BuilderFlag.EDITABLE_TIMING_CACHE)
         _attached[config] = self
 
-    def before_build(self, config: Any) -> None:
-        """Put the tactics that are wanted into the timing cache.
+    def write_wanted_tactics(self, config: Any) -> None:
+        """Write the wanted tactics into the timing cache before a build.
 
         Raises:
             BackendError: the cache does not hold what they are for, or refuses them.
@@ -67,10 +67,10 @@ class CachedTactics:
             load_timing_cache(config, self._cache)
         ensure_timing_cache(config)
         if self._wanted is not None:
-            _edit(config.get_timing_cache(), self._wanted)
+            _write_tactics(config.get_timing_cache(), self._wanted)
 
-    def after_build(self, config: Any) -> None:
-        """Hand over the tactics that the build chose.
+    def collect_tactics(self, config: Any) -> None:
+        """Pass on the tactics that the build chose.
 
         Raises:
             BackendError: the timing cache holds none.
@@ -93,26 +93,26 @@ _attached: WeakKeyDictionary[Any, CachedTactics] = WeakKeyDictionary()
 
 
 @contextmanager
-def tactics_kept(config: Any) -> Iterator[None]:
-    """Replay before the block, which builds, and record after it, where a configuration asks for
-    that.
-    """
+def replay_and_record_tactics(config: Any) -> Iterator[None]:
+    """Replay tactics before the build in the block and record them after it, as configured."""
     tactics = _attached.get(config)
     if tactics is not None:
-        tactics.before_build(config)
+        tactics.write_wanted_tactics(config)
     yield
     if tactics is not None:
-        tactics.after_build(config)
+        tactics.collect_tactics(config)
 
 
 def _tactics_in(cache: Any) -> TacticReplay:
+    """Return the tactics that a timing cache holds."""
     replay = TacticReplay()
     for key in cache.queryKeys():
         replay.add(str(key), Algorithm(0, cache.query(key).tacticHash, [], []))
     return replay
 
 
-def _edit(cache: Any, wanted: TacticReplay) -> None:
+def _write_tactics(cache: Any, wanted: TacticReplay) -> None:
+    """Write the wanted tactics into a timing cache."""
     known = {str(key) for key in cache.queryKeys()}
     absent = [name for name in wanted if name not in known]
     if absent and len(absent) == len(wanted):
@@ -129,10 +129,11 @@ def _edit(cache: Any, wanted: TacticReplay) -> None:
         )
     for name, algorithm in wanted.items():
         if name in known:
-            _set(cache, name, algorithm)
+            _write_tactic(cache, name, algorithm)
 
 
-def _set(cache: Any, name: str, algorithm: Algorithm) -> None:
+def _write_tactic(cache: Any, name: str, algorithm: Algorithm) -> None:
+    """Write the tactic of one layer into a timing cache."""
     key = trt.TimingCacheKey.parse(name)
     time = cache.query(key).timingMSec
     with capture_log() as reasons:
@@ -146,8 +147,7 @@ Exclusions = Union[Replay, "Sequence[Replay]", None]
 
 
 def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
-    """Return what notes which tactic TensorRT chooses for each layer, as `algorithm_selector` of
-    `CreateConfig`.
+    """Return an algorithm selector that records which tactic TensorRT chooses for each layer.
 
     Args:
         record: where to put the choices: a replay, or the path of a file, or an open file, which is
@@ -171,8 +171,7 @@ def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
 
 
 def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> Any:
-    """Return what makes TensorRT choose the tactics of an earlier build, as `algorithm_selector` of
-    `CreateConfig`.
+    """Return an algorithm selector that makes TensorRT choose the tactics of an earlier build.
 
     Layers that the replay does not hold are left to TensorRT.
 
@@ -198,7 +197,8 @@ def TacticReplayer(replay: Replay | None = None, exclude: Exclusions = None) -> 
 
 
 def _edits_cache(doing: str, exclude: Exclusions) -> bool:
-    """Return whether tactics are kept by editing a timing cache.
+    """Return whether tactics are replayed through the timing cache, for lack of algorithm
+    selectors.
 
     Raises:
         BackendError: nothing can be done about tactics; or they are to be excluded, which takes
@@ -280,10 +280,12 @@ class _Rules:
 
 
 def _load_replay(replay: Replay) -> TacticReplay:
+    """Return the tactics of a replay, loaded if it is a file."""
     return replay if isinstance(replay, TacticReplay) else TacticReplay.load(replay)
 
 
 def _load_exclusions(exclude: Exclusions) -> list[TacticReplay]:
+    """Return the replays whose tactics are excluded, loaded if they are files."""
     if exclude is None:
         return []
     several: Any = exclude if isinstance(exclude, (list, tuple)) else [exclude]
@@ -291,7 +293,7 @@ def _load_exclusions(exclude: Exclusions) -> list[TacticReplay]:
 
 
 def _selector_class() -> Any:
-    """Return the class of selectors, which derives from one of the module in use."""
+    """Return the class of algorithm selectors, derived from that of the TensorRT module in use."""
 
     class Selector(trt.IAlgorithmSelector):  # type: ignore[misc]
         """Lets TensorRT choose among the tactics that some rules allow."""

@@ -24,7 +24,7 @@ _SECONDS_TO_WAIT = 600.0
 
 
 def load_timing_cache(config: Any, source: PathOrFile | None) -> None:
-    """Give a configuration the timing cache in a file; without a file, nothing.
+    """Load the timing cache of a file into a configuration; without a file, do nothing.
 
     A file that is missing or empty is only warned about, because the first build of several has
     none; so is one that TensorRT passes over.
@@ -35,17 +35,17 @@ def load_timing_cache(config: Any, source: PathOrFile | None) -> None:
     """
     if source is None:
         return
-    _set(config, _read(source), source)
+    _set_cache(config, _read(source), source)
 
 
 def ensure_timing_cache(config: Any) -> None:
-    """Give a configuration that has none an empty timing cache, so that a build fills it."""
+    """Give a configuration an empty timing cache if it has none, so that a build fills it."""
     if config.get_timing_cache() is None:
-        _set(config, b"", None)
+        _set_cache(config, b"", None)
 
 
 def save_timing_cache(config: Any, dest: PathOrFile) -> None:
-    """Add what a build measured to a file.
+    """Merge the timings of a build into the timing cache of a file.
 
     Args:
         config: the configuration that was built with.
@@ -63,7 +63,7 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
             _write_stream(dest, _serialize_cache(cache))
             return
         with _lock_file(dest):
-            known = _existing(dest)
+            known = _read_if_present(dest)
             if known:
                 _merge(config, cache, known, dest)
             with atomic_file(dest) as stream:
@@ -71,7 +71,8 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
     G_LOGGER.info(f"Saved the timing cache to {Path(dest).absolute()}")
 
 
-def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
+def _set_cache(config: Any, content: bytes, source: PathOrFile | None) -> None:
+    """Set the timing cache of a configuration from bytes."""
     name = source if isinstance(source, (str, Path)) else "that was given"
     with capture_log() as reasons:
         cache, complaint = _create_cache(config, content)
@@ -88,7 +89,7 @@ def _set(config: Any, content: bytes, source: PathOrFile | None) -> None:
 
 
 def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
-    """Make a timing cache of bytes.
+    """Return a timing cache made of bytes, and why they were rejected; empty if they were not.
 
     Returns:
         The cache, None if TensorRT makes none; and why it is an empty one in place of what the
@@ -100,7 +101,7 @@ def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
 
 
 def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
-    """Add what a file holds to a cache; a file of another version or GPU is replaced."""
+    """Merge the timing cache of a file into another; one of another version or GPU is replaced."""
     other, complaint = _create_cache(config, known)
     if other is None or complaint or not cache.combine(other, ignore_mismatch=False):
         G_LOGGER.warning(
@@ -118,20 +119,21 @@ def _serialize_cache(cache: Any) -> memoryview:
 
 
 def _read(source: PathOrFile) -> bytes:
+    """Return the content of a timing cache; empty, with a warning, if there is none."""
     if not isinstance(source, (str, Path)):
         source.seek(0)
         return source.read()
     if not Path(source).exists():
         G_LOGGER.warning(f"Timing cache {source} does not exist: starting with an empty one.")
         return b""
-    content = _existing(source)  # It is only ever replaced whole: reading takes no lock.
+    content = _read_if_present(source)  # It is only ever replaced whole: reading takes no lock.
     if not content:
         G_LOGGER.warning(f"Timing cache {source} is empty: starting with an empty one.")
     return content
 
 
-def _existing(path: str | Path) -> bytes:
-    """Return the content of a file; nothing if there is none."""
+def _read_if_present(path: str | Path) -> bytes:
+    """Return the content of a file; empty if there is no such file."""
     try:
         with translate_os_errors(path, "read"):
             return Path(path).read_bytes()
@@ -150,7 +152,7 @@ def _write_stream(dest: IO[bytes], content: memoryview) -> None:
 
 @contextmanager
 def _lock_file(path: str | Path) -> Iterator[None]:
-    """Keep other processes from the file inside the block.
+    """Hold a lock on a file inside the block, against other processes.
 
     Raises:
         FileError: another process keeps it for ten minutes.

@@ -235,7 +235,7 @@ class Capabilities:
         return feature in self.features
 
     def require(self, feature: str, asked: str) -> None:
-        """Do nothing if the module has a feature.
+        """Raise unless the module has a feature.
 
         Args:
             feature: a key of `features.FEATURES`.
@@ -256,7 +256,7 @@ class Capabilities:
 
 
 def capabilities() -> Capabilities:
-    """Return what the module in use can do; found out once per module.
+    """Return the features of the TensorRT module in use; they are looked up once.
 
     Raises:
         MissingDependencyError: TensorRT is not installed.
@@ -265,12 +265,12 @@ def capabilities() -> Capabilities:
 
 
 def capabilities_of(module: Any) -> Capabilities:
-    """Return what a TensorRT module can do, in use or not; found out once."""
+    """Return the features of a TensorRT module, in use or not; they are looked up once."""
     return _find_capabilities(ModuleKey(module))
 
 
 def require(feature: str, asked: str) -> None:
-    """Do nothing if the module in use has a feature, else raise: see `Capabilities.require`."""
+    """Raise unless the module in use has a feature: see `Capabilities.require`."""
     capabilities().require(feature, asked)
 
 
@@ -303,16 +303,20 @@ def enum_value(enum: str, name: str, asked: str) -> Any:
 
 @lru_cache(maxsize=8)
 def _find_capabilities(key: ModuleKey) -> Capabilities:
+    """Return the features of a TensorRT module."""
     module = key.module
     is_rtx = str(getattr(module, "__name__", "")) == "tensorrt_rtx"
     return Capabilities(
         name="TensorRT-RTX" if is_rtx else "TensorRT",
         version=str(getattr(module, "__version__", "of unknown version")),
-        features=frozenset(name for name, wanted in FEATURES.items() if _shows(module, wanted)),
+        features=frozenset(
+            name for name, wanted in FEATURES.items() if _has_feature(module, wanted)
+        ),
     )
 
 
-def _shows(module: Any, feature: Feature) -> bool:
+def _has_feature(module: Any, feature: Feature) -> bool:
+    """Return whether a module has the names by which a feature is recognized."""
     return any(_exists(module, path) for path in feature.signs)
 
 

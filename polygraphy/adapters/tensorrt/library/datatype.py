@@ -49,7 +49,7 @@ class TensorrtDataTypes:
 
 
 def as_trt_dtype(dtype: Any) -> Any:
-    """Return the member of `tensorrt.DataType` that one of ours, one of theirs or a name means.
+    """Return the member of `tensorrt.DataType` for our data type, TensorRT's, or a name.
 
     Raises:
         DataTypeConversionException: there is none.

@@ -43,7 +43,7 @@ class Reasons:
         self.warnings: list[str] = []
 
     def add(self, message: str) -> None:
-        """Keep one message; what was said before is not kept twice."""
+        """Keep a message, unless it is kept already."""
         if message not in self._messages:
             self._messages.append(message)
 
@@ -53,7 +53,7 @@ class Reasons:
         return " | ".join(shown)
 
     def error_for(self, what: str, *, hint: str = "") -> BackendError:
-        """Return the error that says what failed, with TensorRT's own reason."""
+        """Return the error for a failed action, with TensorRT's own reasons."""
         reason = str(self)
         why = f": {reason}" if reason else "; it gave no reason."
         if not hint and any(sign in reason for sign in ("OutOfMemory", "out of memory")):
@@ -68,7 +68,7 @@ class Reasons:
 
 @contextmanager
 def capture_log() -> Iterator[Reasons]:
-    """Collect the errors that TensorRT logs inside the block, from whichever thread.
+    """Yield an object that collects the errors TensorRT logs inside the block, from any thread.
 
     What a logging call raised, such as KeyboardInterrupt, is raised when the block ends.
     """
@@ -84,9 +84,7 @@ def capture_log() -> Iterator[Reasons]:
 
 @contextmanager
 def mute_log() -> Iterator[None]:
-    """Log errors and warnings as details inside the block: it asks for something that need not be
-    there, such as what an engine of an older version has not, and says itself what that means.
-    """
+    """Log TensorRT's errors and warnings as details inside the block."""
     asker = object()
     _askers.append(asker)
     try:
@@ -97,7 +95,7 @@ def mute_log() -> Iterator[None]:
 
 @contextmanager
 def log_listener(hear: Callable[[str], None]) -> Iterator[None]:
-    """Call a function with each detail that TensorRT logs inside the block, from any thread."""
+    """Call a function with each detailed line that TensorRT logs inside the block."""
     _hearers.append(hear)
     try:
         yield
@@ -119,7 +117,9 @@ def get_trt_logger() -> Any:
 
 
 def existing_trt_logger() -> Any:
-    """Return the logger if it was asked for already; else None, importing nothing."""
+    """Return the logger of this process if it was created already; else None. Nothing is
+    imported.
+    """
     return _Made.logger
 
 
@@ -131,6 +131,7 @@ class _Made:
 
 @lru_cache(maxsize=8)
 def _make_logger(key: ModuleKey) -> Any:
+    """Return a new logger, derived from that of a TensorRT module."""
     module: Any = key.module
     base: Any = module.ILogger
 
@@ -154,6 +155,9 @@ def _make_logger(key: ModuleKey) -> Any:
 
 
 def _log(severity: str, message: str) -> None:
+    """Pass a message of TensorRT's log to `G_LOGGER`, and an error to the blocks that
+    collect them.
+    """
     if severity in ("INTERNAL_ERROR", "ERROR"):
         for watcher in tuple(_watchers):  # Other threads may come and go.
             watcher.add(message)
@@ -216,17 +220,17 @@ def tensorrt_module() -> Any:
 
 
 def tensorrt_module_and_version_string() -> str:
-    """Return which TensorRT is meant, and in which versions, as `mod.lazy_import` takes it."""
+    """Return name and version range of the TensorRT package, in the syntax of `mod.lazy_import`."""
     return "tensorrt_rtx" if config.USE_TENSORRT_RTX else "tensorrt>=8.6"
 
 
 def lazy_import_trt() -> Any:
-    """Return what stands for the TensorRT in use; nothing is imported before it is used."""
+    """Return a stand-in for the TensorRT module, which is imported at first use."""
     return trt
 
 
 def use(module: Any) -> None:
-    """Make `module` the one in use; None to look for an installed one when it is next needed."""
+    """Make `module` the one in use; None to search the installed ones again."""
     _Choice.module = module
 
 
@@ -242,7 +246,7 @@ def using(module: Any) -> Iterator[Any]:
 
 
 def is_rtx() -> bool:
-    """Return whether TensorRT-RTX is, or would be, in use; imports nothing."""
+    """Return whether TensorRT-RTX is the module in use, or would be; nothing is imported."""
     if _Choice.module is None:
         return config.USE_TENSORRT_RTX
     return str(getattr(_Choice.module, "__name__", "")) == "tensorrt_rtx"
@@ -254,12 +258,14 @@ def is_installed() -> bool:
 
 
 def _dependency(*, rtx: bool) -> Dependency:
+    """Return the package that provides TensorRT, or TensorRT-RTX."""
     if rtx:
         return Dependency(Requirement("tensorrt_rtx"), package="tensorrt-rtx")
     return Dependency(Requirement("tensorrt>=8.6"))
 
 
 def _import_tensorrt() -> Any:
+    """Import and return the TensorRT module."""
     try:
         return _dependency(rtx=config.USE_TENSORRT_RTX).load()
     except MissingDependencyError as error:
@@ -297,6 +303,7 @@ _MAJOR, _MINOR = 75, 76  # CUdevice_attribute: COMPUTE_CAPABILITY_MAJOR and _MIN
 
 @lru_cache(maxsize=1)
 def _driver() -> ctypes.CDLL | None:
+    """Return the loaded library of the CUDA driver; None if there is none."""
     try:
         driver = ctypes.CDLL(_DRIVER)
         return driver if driver.cuInit(0) == 0 else None
@@ -305,8 +312,8 @@ def _driver() -> ctypes.CDLL | None:
 
 
 def driver_version() -> str:
-    """Return the latest version of CUDA that the driver knows, such as ``13.0``; an empty text
-    where there is no driver, or no device that it drives.
+    """Return the newest CUDA version that the driver supports, such as ``13.0``; empty without a
+    driver or a device.
     """
     driver, version = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
@@ -316,31 +323,33 @@ def driver_version() -> str:
 
 def has_gpu() -> bool:
     """Return whether the CUDA driver finds a GPU."""
-    return _count() > 0
+    return _count_gpus() > 0
 
 
 def gpu_name() -> str:
-    """Return the name and the compute capability of the first GPU that this process may use, such
-    as ``NVIDIA H200 (9.0)``; an empty text where there is none.
+    """Return name and compute capability of the first visible GPU, such as ``NVIDIA H200 (9.0)``;
+    empty without a GPU.
     """
     driver = _driver()
-    return _name(driver, 0) if driver is not None and has_gpu() else ""
+    return _name_gpu(driver, 0) if driver is not None and has_gpu() else ""
 
 
 def gpu_names() -> list[str]:
-    """Return the names and the compute capabilities of the GPUs that this process may use."""
+    """Return names and compute capabilities of the visible GPUs."""
     driver = _driver()
-    return [] if driver is None else [_name(driver, index) for index in range(_count())]
+    return [] if driver is None else [_name_gpu(driver, index) for index in range(_count_gpus())]
 
 
-def _count() -> int:
+def _count_gpus() -> int:
+    """Return the number of visible GPUs."""
     driver, count = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return 0
     return count.value
 
 
-def _name(driver: ctypes.CDLL, index: int) -> str:
+def _name_gpu(driver: ctypes.CDLL, index: int) -> str:
+    """Return name and compute capability of a GPU."""
     device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
     name = ctypes.create_string_buffer(256)
     driver.cuDeviceGet(ctypes.byref(device), index)
@@ -351,7 +360,7 @@ def _name(driver: ctypes.CDLL, index: int) -> str:
 
 
 def require_gpu(what: str) -> None:
-    """Do nothing where there is a GPU.
+    """Raise BackendError unless there is a GPU.
 
     Raises:
         UnavailableError: there is none; `what` says what needs it.
@@ -369,7 +378,8 @@ _CALLED_BY_BUILDS = ("int8_calibrator", "algorithm_selector")
 
 
 def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator of methods that TensorRT calls.
+    """Return a decorator for methods that TensorRT calls: an exception is kept, and an answer
+    returned.
 
     An exception is logged and kept, and the method returns `answer` instead, in this call and in
     all that follow.
@@ -395,7 +405,7 @@ def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def raise_kept_errors(config: Any) -> None:
-    """Raise what went wrong in functions that were called by a build, as it was.
+    """Raise the exception that a callback of a configuration kept during a build, if any.
 
     Call this when a build is over, whether it succeeded or not: without what could not be
     calculated it may well have gone on.
@@ -408,7 +418,7 @@ def raise_kept_errors(config: Any) -> None:
 
 
 def raise_kept_error(called: Any) -> None:
-    """Raise what went wrong in a method of an object, as it was, if anything did."""
+    """Raise the exception that a callback of an object kept, if any."""
     error = getattr(called, _KEPT, None)
     if error is not None:
         setattr(called, _KEPT, None)
@@ -424,7 +434,7 @@ _OTHER_FLAGS = {
 
 
 def flag_of(argument: str) -> str:
-    """Return the flag that gives an argument."""
+    """Return the command-line flag for an argument, such as ``--use-dla``."""
     return _OTHER_FLAGS.get(argument, f"--{argument.replace('_', '-')}")
 
 

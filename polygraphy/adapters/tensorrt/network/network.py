@@ -44,6 +44,7 @@ def load_own_plugins() -> None:
 
 @lru_cache(maxsize=8)
 def _register_plugins(key: ModuleKey) -> None:
+    """Register TensorRT's own plugins with a module; done once per module."""
     key.module.init_libnvinfer_plugins(get_trt_logger(), "")
 
 
@@ -88,7 +89,7 @@ NetworkParts = Union["tuple[Any, Any]", "tuple[Any, Any, Any]"]
 
 
 def new_builder() -> Any:
-    """Make a `tensorrt.Builder`.
+    """Return a new `tensorrt.Builder`.
 
     Raises:
         MissingDependencyError: TensorRT is not installed.
@@ -107,7 +108,7 @@ def new_builder() -> Any:
 
 
 def parts_of(network: Deferred[NetworkParts]) -> NetworkParts:
-    """Return the builder and the network, and the parser if there is one.
+    """Return the builder, the network and the parser (or None) from a network or its loader.
 
     Raises:
         UsageError: it is something else.
@@ -129,7 +130,7 @@ def layers_of(network: Any) -> list[Any]:
 
 
 def tensors_of(network: Any) -> dict[str, Any]:
-    """Return the inputs of a network and what its layers compute, by name, in order."""
+    """Return the inputs of a network and the outputs of its layers by name, in order."""
     tensors = [network.get_input(index) for index in range(network.num_inputs)]
     for layer in layers_of(network):
         tensors += [layer.get_output(index) for index in range(layer.num_outputs)]
@@ -137,7 +138,7 @@ def tensors_of(network: Any) -> dict[str, Any]:
 
 
 def is_strongly_typed(network: Any) -> bool:
-    """Return whether TensorRT chooses no types of a network, which all come from its model."""
+    """Return whether the model alone determines the data types of a network."""
     caps = capabilities()
     if not caps.has("weak_typing"):
         return True
@@ -208,8 +209,7 @@ _TYPES = ("FLOAT", "HALF", "BF16", "INT8")
 
 
 def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
-    """Return the names of the layers of a network that compute numbers in a precision that can be
-    chosen, in order, each once: no constants, and nothing that says what shapes are.
+    """Return the names of layers whose precision can be raised, in order and without repetition.
 
     Args:
         network: builder, network and, where there is one, parser; or a loader that makes them.
@@ -243,11 +243,15 @@ class _Listing:
 
 
 def _names(network: Any) -> list[str]:
+    """Return the names of layers whose precision can be raised, each once."""
     chosen = (layer.name for layer in layers_of(network) if _is_raisable(layer))
     return list(dict.fromkeys(chosen))
 
 
 def _is_raisable(layer: Any) -> bool:
+    """Return whether the precision of a layer can be raised: no constants and no shape
+    computations.
+    """
     if layer.type == trt.LayerType.CONSTANT:
         return False
     tensors = [layer.get_output(index) for index in range(layer.num_outputs)]

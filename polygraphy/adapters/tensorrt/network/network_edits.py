@@ -213,7 +213,7 @@ def _set_dtypes(network: Any, dtypes: Mapping[str, Any] | Any) -> None:
 
 
 def _cast_output(network: Any, tensor: Any, dtype: Any) -> None:
-    """Put a cast behind an output, and give its result the name of the output."""
+    """Append a cast to an output; the result of the cast takes the name of the output."""
     name = tensor.name
     network.unmark_output(tensor)
     tensor.name = f"{name}_before_cast"

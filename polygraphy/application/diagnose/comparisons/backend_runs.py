@@ -41,16 +41,18 @@ class BackendRuns:
     diagnose: Callable[[Case, Request], Found]
 
     def has_nan_on(self, case: Case, index: int, number: int) -> bool:
-        """Return whether outputs of a backend on one set of data are not numbers."""
-        return is_not_finite(case, self.outputs[index][number], is_alone=len(self.outputs) == 1)
+        """Return whether a backend's outputs contain NaN for one input set."""
+        return is_not_finite(
+            case, self.outputs[index][number], is_only_backend=len(self.outputs) == 1
+        )
 
     def able(self, case: Case) -> Case:
-        """Return a case of the backends that run the model, as it was given."""
+        """Return a case with only the backends that run the unchanged model."""
         parties = [case.parties[index] for index in self.outputs]
         return evolve(case.of(case.whole), is_given=case.is_given, parties=parties)
 
 
-def is_not_finite(case: Case, values: Values, *, is_alone: bool) -> bool:
-    """Return whether outputs have NaN, or where only one backend runs the model, infinities."""
+def is_not_finite(case: Case, values: Values, *, is_only_backend: bool) -> bool:
+    """Return whether outputs contain NaN, or infinity if only one backend runs the model."""
     arrays = [values.get(name) for name in case.model.outputs]
-    return any(map(is_broken if is_alone else has_nan, arrays))
+    return any(map(is_broken if is_only_backend else has_nan, arrays))

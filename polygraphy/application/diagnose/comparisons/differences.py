@@ -72,7 +72,7 @@ def prove_differences(
     feed: Feed,
     expected: Values,
 ) -> Differences:
-    """Return the differences of a model, or of what a backend makes of it, that are proven."""
+    """Return the verified differences of a model, or of its optimized graph, from the reference."""
     with case.attempt("structure") as notes:
         notes.append(steps.differences(len(differing)))
     if not differing or len(differing) > _MOST:
@@ -133,9 +133,8 @@ def add_copy_command(
 def _optimize_alike(
     case: Case, pair: ModelPair, most: int
 ) -> tuple[ModelPair, Any, Pairing, list[Suspect]] | None:
-    """Return the model as the backend optimizes it at that level where it differs least from the
-    reference as it is, or as the backend optimizes it, if it differs less than the model itself
-    does.
+    """Return pair, optimized model, pairing and differences at the optimization level with the
+    fewest differences from the reference; None if no level has fewer than the model itself.
     """
     best: tuple[ModelPair, Any, Pairing, list[Suspect]] | None = None
     for level in pair.party.levels:
@@ -159,7 +158,9 @@ def _optimize_alike(
 
 
 def _executed_graph(party: SuspectedParty, model: Any, level: str) -> Any:
-    """Return what a backend makes of a model at a level; None if it refuses the model."""
+    """Return the graph that a backend executes at an optimization level; None if it refuses the
+    model.
+    """
     try:
         return party.executed(model, level=level)
     except BackendError:
@@ -167,7 +168,7 @@ def _executed_graph(party: SuspectedParty, model: Any, level: str) -> Any:
 
 
 def _describe_difference(side: Side, suspect: Suspect, number: int) -> Culprit:
-    """Return the culprit for a difference; restoring so many makes all outputs match."""
+    """Return the culprit for a difference; restoring `number` of them makes all outputs match."""
     nodes = suspect_names(side, suspect)
     last = side.nodes[suspect.nodes[-1]]
     facts = [evidence.changed(suspect.change), evidence.restored(number)]

@@ -97,8 +97,8 @@ class ModelPair:
     def describe_harmless(
         self, case: Case, values: Sequence[Values], expected: Sequence[Values]
     ) -> str:
-        """Return in what the models differ, though their outputs match, and which outputs are
-        constant; empty where there is neither.
+        """Return a sentence about differences between models with matching outputs, and about
+        constant outputs; empty if there are neither.
         """
         constant = describe_constant_outputs(constant_outputs(values, case.model.outputs))
         differences = suspects(self.pairing)
@@ -116,7 +116,7 @@ class ModelPair:
 
 
 def matches_reference(case: Case, compute: Compute, feed: Feed, expected: Values) -> bool:
-    """Return whether a model that is loaded computes what is expected, but for rounding."""
+    """Return whether a loaded model computes the expected outputs up to rounding."""
     try:
         values = compute(feed)
         noise = rounding_noise(compute, feed, values)
@@ -146,7 +146,7 @@ class ModelComparison:
 
     @property
     def feed(self) -> Feed:
-        """The data on which they differ most."""
+        """Return the input set with the largest difference."""
         return self.feeds[self.compared.number]
 
     @property
@@ -168,6 +168,6 @@ def pair_models(
     diagnose: Callable[[Case, ModelPair, Sequence[Feed]], StepOutcome],
     goal: QuantizedGoal | None = None,
 ) -> ModelPair:
-    """Return a model and its reference, which the first backend runs."""
+    """Return a model and its reference, run by the first backend."""
     pairing = pair_graphs(case.model.indexed_graph.graph, reference.indexed_graph.graph)
     return ModelPair(reference, path, pairing, case.parties[0], arbiter, diagnose, goal)

@@ -52,7 +52,7 @@ class SavedComparison:
 
     @property
     def number(self) -> int:
-        """The set of data on which the results differ most."""
+        """Return the number of the input set with the largest difference."""
         return self.compared.number
 
     @property
@@ -62,12 +62,12 @@ class SavedComparison:
 
     @property
     def saved(self) -> Values:
-        """The results of these data."""
+        """Return the saved results for that input set."""
         return self.fitted.sets[self.number]
 
     @property
     def outputs(self) -> Values:
-        """What the backend computes of these data."""
+        """Return the outputs of the backend for that input set."""
         return self.values[self.number]
 
     @property
@@ -76,13 +76,13 @@ class SavedComparison:
         return bool(self.fitted.inner) or self.run.is_traced
 
     def notes(self, several: bool) -> Iterator[str]:
-        """Yield what was compared, and how many tensors differ."""
+        """Yield notes: the tensors compared, and the number that differ."""
         if several:
             yield f"{self.run.name}:"
         yield from self.fitted.notes(len(self.compared.names))
 
     def in_own_types(self) -> Values:
-        """Return the results in the types in which the backend computes them."""
+        """Return the results in the data types of the backend."""
         return _in_own_types(self.outputs, self.dtypes, self.saved)
 
 
@@ -93,7 +93,7 @@ def compare_saved(
     values: Sequence[Values],
     arbiter: SuspectedParty,
 ) -> SavedComparison:
-    """Compare what the first backend computes with results.
+    """Return the comparison of the first backend's outputs with saved results.
 
     Raises:
         UsageError: they are of other tensors than the model has.
@@ -128,7 +128,7 @@ def compare_saved(
 
 
 def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str]:
-    """Yield what was asked for and not compared, in words."""
+    """Yield notes on results that were not compared."""
     sets = len(fitted.sets)
     if sets < data:
         yield reasons.fewer_results(run.name, str(sets), sets_of_data(data))
@@ -139,6 +139,6 @@ def _describe_left_out(run: SavedRun, fitted: Fitted, data: int) -> Iterator[str
 
 
 def _in_own_types(outputs: Values, dtypes: Mapping[str, Any], saved: Values) -> Values:
-    """Return results in the types in which outputs, and tensors before them, are computed."""
+    """Return saved results in the data types of the computed tensors."""
     floats = {name: value.dtype for name, value in outputs.items() if is_float(value)}
     return convert_types({**floats, **dtypes}, saved)

@@ -10,10 +10,11 @@ from attrs import define, evolve, field, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
-from polygraphy.domain.states.aligning import fitted_state, padding, step_start, without_padding
+from polygraphy.domain.states.aligning import fitted_state, padding, without_padding
 from polygraphy.domain.states.loading import StatePlan, StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
@@ -49,6 +50,7 @@ class Party:
         plan: the states of that.
         feeds: the inputs of each step, without states but for the first.
         facts: what the outputs are.
+        first: another model that runs the first step; None for none.
     """
 
     name: str
@@ -57,13 +59,52 @@ class Party:
     plan: StatePlan
     feeds: Sequence[StepFeed]
     facts: Facts
+    first: OpenModel | None = None
 
     def load(self, proto: Any = None) -> Compute:
-        """Return what computes a step of the model, or of a variant of it."""
-        return self.party.load(self.model.proto if proto is None else proto)
+        """Return a function that computes one step of the model, or of a variant."""
+        compute = self.party.load(self.model.proto if proto is None else proto)
+        if self.first is None:
+            return compute
+        return self._choose(compute, self.party.load(self.first.proto), {})
+
+    def load_marked(self, party: SuspectedParty) -> Compute:
+        """Return a function that computes all tensors of a step in a backend. Tensors of the first
+        step have the names of later steps; those without a counterpart are left out.
+        """
+        compute = party.load(self.model.marked(), plain=True)
+        if self.first is None:
+            return compute
+        pairing = pair_graphs(self.model.indexed_graph.graph, self.first.indexed_graph.graph)
+        names = {other: name for name, other in pairing.tensors.items()}
+        return self._choose(compute, party.load(self.first.marked(), plain=True), names)
+
+    def _choose(
+        self, compute: Compute, compute_first: Compute, names: Mapping[str, str]
+    ) -> Compute:
+        """Return a function that runs each feed in the model with these inputs."""
+        needed = [*self.model.inputs]
+        names = {**names, **self.feeds[0].names}
+
+        def compute_step(feed: Feed) -> dict[str, Any]:
+            if all(name in feed for name in needed):
+                return compute(feed)
+            values = compute_first(feed)
+            return {names[name]: value for name, value in values.items() if name in names}
+
+        return compute_step
+
+    def maker_of(self, output: str) -> list[str]:
+        """Return the name of the node that computes an output, in a list; empty if unknown."""
+        makers = {name: node.name for node in self.model.nodes for name in node.makes}
+        if output not in makers and self.first is not None:
+            renamed = {name: own for own, name in self.feeds[0].names.items()}
+            output = renamed.get(output, output)
+            makers = {name: node.name for node in self.first.nodes for name in node.makes}
+        return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
-        """Return the state that stands for one of another plan: by name, else by order."""
+        """Return the matching state of another plan: by name, else by order."""
         by_name = next((own for own in self.plan.pairs if own.input == pair.input), None)
         if by_name is not None or len(self.plan.pairs) != len(plan.pairs):
             return by_name
@@ -120,8 +161,8 @@ class Drift:
         self._seen: list[dict[str, float]] = []
 
     def of(self, at: int, name: str) -> float:
-        """Return how far rounding moved an output of a step, as the root of the mean square; 0 if
-        that cannot be run. Earlier steps count, too: what is lost there comes back later.
+        """Return the RMS change of an output of a step due to rounding, including earlier steps; 0
+        if this cannot be run.
         """
         while len(self._seen) <= at:
             self._seen.append(self._next())
@@ -146,8 +187,8 @@ class Drift:
         feed = self._who.feeds[exact.at - 1]
         return {
             name: max(
-                (rms(_read(self._who.plan, feed, name, run.shown[name], hidden),
-                     _read(self._who.plan, feed, name, value, hidden)) for run in moved),
+                (rms(_read(feed, name, run.shown[name], hidden),
+                     _read(feed, name, value, hidden)) for run in moved),
                 default=0.0,
             )
             for name, value in exact.shown.items()
@@ -168,7 +209,7 @@ class Drift:
 
 
 def rms(value: Any, expected: Any) -> float:
-    """Return the root of the mean square of a difference, of what is finite."""
+    """Return the RMS of a difference over finite elements."""
     if value.shape != expected.shape or not value.size:
         return 0.0
     with np.errstate(all="ignore"):
@@ -177,20 +218,11 @@ def rms(value: Any, expected: Any) -> float:
     return float(np.sqrt(np.mean(np.square(off)))) if off.size else 0.0
 
 
-def _read(plan: StatePlan, feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
+def _read(feed: StepFeed, name: str, value: Any, hidden: Any) -> Any:
     """Return an output without the positions that nobody reads."""
     if hidden is None or not is_float(value):
         return value
-    pair = next((each for each in plan.pairs if each.output == name), None)
-    if pair is None:
-        axis = plan.roles.axis if value.ndim > plan.roles.axis else None
-        start = feed.step.start if axis is None else step_start(feed.step, value, axis)
-        return without_padding(value, hidden, axis, start)
-    if pair.kind not in (GROWS, SLOTS) or pair.axis is None:
-        return value
-    axis = pair.axis % value.ndim
-    is_new = value.shape[axis] == feed.step.length
-    return without_padding(value, hidden, axis, feed.step.start if is_new else 0)
+    return without_padding(value, hidden, *feed.step.positions_of(name, value))
 
 
 @frozen
@@ -244,19 +276,25 @@ class Judge:
         return Judge(own, right, drift, "float32" if known is None else known.name, coarse)
 
     def differing(
-        self, at: int, own: Run, right: Run, names: Mapping[str, str], *, whole: bool = False
+        self,
+        at: int,
+        run: Run,
+        reference_run: Run,
+        names: Mapping[str, str],
+        *,
+        whole: bool = False,
     ) -> dict[str, Deviation]:
-        """Return which outputs of a step differ, and how.
+        """Return the deviations of outputs of a step that differ.
 
         Args:
             at: the step.
-            own: the run that is diagnosed.
-            right: the other.
+            run: the run that is diagnosed.
+            reference_run: the other.
             names: its outputs, and those of the other.
             whole: whether states are compared with their old slots.
         """
-        pairs = (own.values, right.values) if whole else (own.shown, right.shown)
-        return self.differing_values(at, (own.feed, right.feed), pairs, names)
+        pairs = (run.values, reference_run.values) if whole else (run.shown, reference_run.shown)
+        return self.differing_values(at, (run.feed, reference_run.feed), pairs, names)
 
     def differing_values(
         self,
@@ -265,23 +303,21 @@ class Judge:
         values: tuple[Values, Values],
         names: Mapping[str, str],
     ) -> dict[str, Deviation]:
-        """Return which outputs differ of values of a step, and how."""
+        """Return the deviations of outputs that differ, given their values at a step."""
         hidden = [padding(side.plan, feed) for side, feed in zip((self.own, self.right), feeds)]
         differing = {}
         for name, other in names.items():
             if name not in values[0] or other not in values[1]:
                 continue
-            value = _read(self.own.plan, self.own.feeds[at], name, values[0][name], hidden[0])
-            expected = _read(
-                self.right.plan, self.right.feeds[at], other, values[1][other], hidden[1]
-            )
+            value = _read(self.own.feeds[at], name, values[0][name], hidden[0])
+            expected = _read(self.right.feeds[at], other, values[1][other], hidden[1])
             off = self.judge(at, name, other, value, expected)
             if off is not None:
                 differing[name] = off
         return differing
 
     def judge(self, at: int, name: str, other: str, value: Any, expected: Any) -> Deviation | None:
-        """Return how far an output is off, if rounding does not explain that."""
+        """Return the deviation of an output if rounding does not explain it; else None."""
         if is_float(value) and is_float(expected) and value.shape == expected.shape:
             own = value.astype(np.float32, copy=False), expected.astype(np.float32, copy=False)
             bounded = is_bounded(self.own.facts, name)
@@ -320,7 +356,7 @@ class FirstWrong:
 
     @property
     def position(self) -> int:
-        """The position where it differs most."""
+        """Return the position with the largest difference."""
         step, axis = self.own.who.feeds[self.at].step, self.own.who.plan.roles.axis
         where = self.off.where
         offset = where[axis] if len(where) > axis and where[axis] < step.length else step.length - 1
@@ -340,13 +376,13 @@ class SideBySide:
     states: Sequence[str] = ()
 
 
-def output_names(own: Party, right: Party) -> dict[str, str]:
-    """Return the outputs that are compared, which are no states: by name, by their order where
-    exporters numbered them, else the judged ones.
+def output_names(party: Party, reference: Party) -> dict[str, str]:
+    """Return pairs of outputs to compare, except states: by name, by export order, or else the
+    judged ones.
     """
-    states = {pair.output for pair in own.plan.pairs}
-    theirs = {pair.output for pair in right.plan.pairs}
-    names, others = [*own.model.outputs], [*right.model.outputs]
+    states = {pair.output for pair in party.plan.pairs}
+    theirs = {pair.output for pair in reference.plan.pairs}
+    names, others = [*party.model.outputs], [*reference.model.outputs]
     is_numbered = {*names} != {*others} and len(names) == len(others)
     pairs = (
         zip(names, others) if is_numbered else ((name, name) for name in names if name in others)
@@ -354,16 +390,16 @@ def output_names(own: Party, right: Party) -> dict[str, str]:
     found = {name: other for name, other in pairs if name not in states and other not in theirs}
     if found:
         return found
-    judged, other = own.plan.roles.judged, right.plan.roles.judged
+    judged, other = party.plan.roles.judged, reference.plan.roles.judged
     return {judged: other} if judged is not None and other is not None else {}
 
 
-def state_names(own: Party, right: Party) -> dict[str, str]:
-    """Return the outputs that are states, and those of the other party."""
+def state_names(party: Party, reference: Party) -> dict[str, str]:
+    """Return pairs of outputs that are states."""
     return {
         pair.output: other.output
-        for pair in own.plan.pairs
-        if (other := right.partner(pair, own.plan)) is not None
+        for pair in party.plan.pairs
+        if (other := reference.partner(pair, party.plan)) is not None
     }
 
 
@@ -391,7 +427,11 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         changed = judge.differing(at, own, right, states)
         doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
     shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
-    resized = {name for name, pair in zip(states, shapes) if _shape(pair[0]) != _shape(pair[1])}
+    resized = {
+        name
+        for name, (value, other) in zip(states, shapes)
+        if value is not None and other is not None and _shape(value) != _shape(other)
+    }
     return SideBySide(None, [name for name in states if name in different | doubtful | resized])
 
 
@@ -407,7 +447,7 @@ def _comparable(own: Run, right: Run, names: Mapping[str, str]) -> Iterator[str]
 
 
 def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -> list[StepFeed]:
-    """Return the steps of another model on the data of a party, by name or by what inputs mean."""
+    """Return the steps of another model on the same data, matched by input name or role."""
     plan = right_loader.plan
     states = {pair.input for pair in plan.pairs}
     named: dict[str, str] = {}
@@ -441,11 +481,17 @@ def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -
 
 
 def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenModel) -> Party:
-    """Return the party that runs a reference on the same data."""
-    right = loader.for_model(opened.proto)
+    """Return the party that runs a reference on the same data. It runs the first step, too, if it
+    takes all inputs of that step; else both have the same model for it.
+    """
+    first = own.first
+    if first is not None and {*own.feeds[0]} <= {*opened.inputs}:
+        first = None
+    right = loader.for_model(opened.proto, None if first is None else loader.first_model)
     describe_model(right, opened.inputs, opened.facts)
     feeds = same_data(own, right, list(right))
-    return Party(titles.REFERENCE, case.parties[0], opened, right.plan, feeds, opened.facts())
+    party = case.parties[0]
+    return Party(titles.REFERENCE, party, opened, right.plan, feeds, opened.facts(), first)
 
 
 def feed_with_states(
@@ -456,7 +502,7 @@ def feed_with_states(
     right_feed: Feed,
     kept: Sequence[str] = (),
 ) -> dict[str, Any] | None:
-    """Return the inputs of a step with the states of the other party; None if they do not fit.
+    """Return the inputs of a step with states taken from the other party; None if they do not fit.
 
     Args:
         own: the party that is fed.
@@ -467,6 +513,8 @@ def feed_with_states(
         kept: inputs that keep their own states.
     """
     feed = dict(own.feeds[at])
+    if at == 0 and own.first is not None:
+        return feed
     for pair in own.plan.pairs:
         if own_feed is not None and pair.input in kept:
             feed[pair.input] = own_feed[pair.input]
@@ -486,6 +534,8 @@ def _like(own: Party, pair: StatePair, at: int, own_feed: Feed | None, value: An
     if own_feed is not None and pair.input in own_feed:
         return own_feed[pair.input]
     first = own.feeds[0].get(pair.input)
+    if first is None and own.first is not None:
+        first = own.plan.initial(pair)
     if first is None or value is None:
         return None
     shape = list(first.shape)
@@ -500,5 +550,5 @@ Search = Callable[[Case, Any, Any], Any]
 
 
 def with_feeds(party: Party, feeds: Sequence[StepFeed]) -> Party:
-    """Return a party on other data."""
+    """Return the party with other data."""
     return evolve(party, feeds=feeds)

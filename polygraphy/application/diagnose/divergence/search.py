@@ -91,7 +91,7 @@ class Partings:
 
     @property
     def limit(self) -> int:
-        """The bytes that what is computed to explain them may take."""
+        """Return the memory limit for computed tensors, in bytes."""
         return _GROWTH * sum(_nbytes(value) for value in self.theirs.values())
 
 
@@ -103,7 +103,7 @@ def partings(
     fed: Feed,
     goal: Values,
 ) -> Partings | None:
-    """Find the nodes that make something else of what is right; None where that fails.
+    """Return the nodes that compute different results from equal inputs; None if the search fails.
 
     Args:
         case: the model.
@@ -155,7 +155,9 @@ class _Search:
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
 
     def result(self) -> Partings | None:
-        """Take tensors from the reference until the outputs match; then the fewest of them."""
+        """Replace tensors by the reference's until outputs match, then return the smallest such
+        set.
+        """
         places: dict[str, Parting] = {}
         for _ in range(_ROUNDS):
             made = self._compute_with([*places.values()])
@@ -179,7 +181,7 @@ class _Search:
         return Partings(fewest, made, self._theirs, self._same(made, fewest))
 
     def _next(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
-        """Return what is to be taken from the reference next."""
+        """Return the tensors to replace next."""
         same = self._same(made, places.values())
         right = self._borders.makers_of(same)
         # What has the name, or the shape, may be something else: it is not if more becomes the same
@@ -202,7 +204,9 @@ class _Search:
         right: Collection[int],
         places: Mapping[str, Parting],
     ) -> list[Parting]:
-        """Return the pair of tensors that makes all outputs match, or else most tensors equal."""
+        """Return the pair of tensors whose replacement makes all outputs match, or else most
+        tensors equal.
+        """
         total = sum(len(node.makes) for node in self._case.model.nodes)
         best, most, since = None, 0, 0
         for one in self._candidates(made, same, right):
@@ -231,7 +235,7 @@ class _Search:
 
     @cached_property
     def _classes(self) -> Mapping[str, str]:
-        """By tensor of the reference, the first that holds the same numbers in the same order."""
+        """Return, by reference tensor, the first reference tensor with the same values."""
         firsts: dict[bytes, str] = {}
         return {
             name: firsts.setdefault(_digest(self._theirs[name]), name)
@@ -254,7 +258,7 @@ class _Search:
         return Parting(one, expected, unproven, instead, tuple(read))
 
     def _whole(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
-        """Return the outputs themselves: all that is known is that what differs comes before."""
+        """Return the outputs themselves as differences, if nothing narrower is known."""
         nodes, same = self._case.model.nodes, self._same(made, places.values())
         right, taken = self._borders.makers_of(same), set(same.values())
         instead = [name for node in self._reference.nodes for name in node.makes]
@@ -272,8 +276,8 @@ class _Search:
     def _gain(
         self, chosen: Sequence[Parting], same: Mapping[str, str], places: Mapping[str, Parting]
     ) -> int:
-        """Return how many more tensors are the same with more taken from the reference: all of the
-        model if all outputs match, and 0 if only what is taken is.
+        """Return how many more tensors match with further replacements: all if outputs match, 0 if
+        only the replaced ones do.
         """
         held = [*places.values(), *chosen]
         made = self._compute_with(held)
@@ -292,8 +296,8 @@ class _Search:
         return all(each.relative <= self._left for each in found.values())
 
     def _compute_with(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
-        """Return all tensors where some are taken from the reference; what was computed last is
-        kept, because what helps is asked for again.
+        """Return all tensors with some replaced by the reference's; the last computation is
+        cached.
         """
         key = [(one.border.tensor, one.border.twin) for one in chosen]
         if self._last is None or self._last[0] != key:
@@ -315,8 +319,8 @@ class _Search:
         return {**{name: value for name, value in made.items() if name not in own}, **taken}
 
     def _load(self, held: Values) -> tuple[Callable[..., Any], list[str], set[str]] | None:
-        """Return what computes all tensors from some, what it reads, and what it makes of those
-        that are given, loaded once for the same tensors; None if it would take too much memory.
+        """Return a loaded function that computes all tensors from given ones, its inputs, and the
+        given tensors it recomputes; None if it needs too much memory.
         """
         key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(held.items()))
         if key not in self._loaded:
@@ -350,8 +354,8 @@ class _Search:
     def _same_result(
         self, node: GraphNode, name: str, value: Any, same: Mapping[str, str]
     ) -> str | None:
-        """Return the tensor that the same operator makes of the same in the reference, if it holds
-        the same: of a number or a flag, the value alone says nothing.
+        """Return the reference tensor computed by the same operator from equal inputs, if its value
+        is equal; scalars need more than an equal value.
         """
         read = _computed_reads(node, self._case.model.constants)
         twins = tuple(same.get(each, "") for each in read)
@@ -365,7 +369,7 @@ class _Search:
 
     @cached_property
     def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
-        """The nodes of the reference, by operator and by what they read that is computed."""
+        """Return the reference nodes by operator and computed inputs."""
         found: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
         for node in self._reference.nodes:
             read = _computed_reads(node, self._reference.constants)
@@ -378,7 +382,7 @@ def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, .
 
 
 def _digest(value: Any) -> bytes:
-    """Return what arrays share that hold the same numbers in the same order."""
+    """Return a digest of an array's numbers in order."""
     array = np.ascontiguousarray(value)
     if array.dtype.kind in "OUS":
         return repr(array.tolist()).encode()

@@ -135,8 +135,8 @@ def half_trial(
     report: Report | None = None,
     left_out: list[str] | None = None,
 ) -> Trial:
-    """Return what tries a model in half precision; see `try_half_precision`, and, of data that are
-    left out, `choose_feeds_for_half`.
+    """Return the trial of a model in half precision; see `try_half_precision` and
+    `choose_feeds_for_half`.
     """
     half = open_half(model, half_type(dtype), tolerances=tolerances)
     if not half.model.passes:
@@ -145,7 +145,7 @@ def half_trial(
 
 
 def half_type(dtype: str) -> DataTypeEntry:
-    """Return the type that a name of the command line stands for.
+    """Return the data type for a name on the command line.
 
     Raises:
         UnknownNameError: there is no such type.
@@ -156,12 +156,12 @@ def half_type(dtype: str) -> DataTypeEntry:
 
 
 def type_name(dtype: DataTypeEntry) -> str:
-    """Return what the command line calls a narrow type."""
+    """Return the command-line name of a narrow type."""
     return HALF[dtype.name]
 
 
 def rank_nodes(model: Any, dtype: str = "fp16", *, data_loader: Any = None) -> list[str]:
-    """Return the nodes of a model that can compute in half precision, those first that lose most.
+    """Return the nodes that can compute in half precision, the largest losses first.
 
     Args:
         model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
@@ -200,17 +200,17 @@ class Tolerance:
 
     @property
     def is_usual(self) -> bool:
-        """Whether none is given."""
+        """Return whether no tolerance is set."""
         return self.rtol is None and self.atol is None
 
     @property
     def usual(self) -> float:
-        """What is tolerated as a fraction of an element."""
+        """Return the relative tolerance of an element."""
         known = precision_of(self.dtype.name)
         return GROWTH * (known.epsilon if known else 0.0) if self.rtol is None else self.rtol
 
     def rounding(self, name: str, exact: Any) -> Rounding:
-        """Return what is tolerated of an output."""
+        """Return the tolerance of an output as a rounding limit."""
         rtol, atol = self.usual, self.atol
         if atol is not None:
             return Rounding(self.dtype.name, rtol, atol, "").times(self.share)
@@ -224,8 +224,8 @@ class Tolerance:
         return parted.times(self.share)
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
-        """Return how far outputs are off; elements that are no numbers where they are exact are
-        left out.
+        """Return the error of outputs relative to the tolerance; elements that are not finite in
+        the exact outputs are ignored.
         """
         worst = OutputError()
         for name, right in exact.items():
@@ -245,7 +245,7 @@ class Tolerance:
     def worst(
         self, exact: Sequence[Mapping[str, Any]], made: Iterable[Mapping[str, Any]]
     ) -> OutputError:
-        """Return how far outputs are off on those data where they are most."""
+        """Return the largest error of outputs over all input sets."""
         errors = (self.error(*pair) for pair in zip(exact, made))
         return max(errors, key=lambda error: error.excess)
 
@@ -387,7 +387,7 @@ class Trial:
             said.append(steps.nodes_measured(len(self._losses), len(feeds)))
 
     def result(self) -> HalfPrecision:
-        """Return what half precision does."""
+        """Return the effect of half precision on the model."""
         facts: dict[str, Any] = {"losses": self._losses, "feeds": len(self.feeds)}
         if any(_is_invalid(outputs) for outputs in self.exact):
             invalid = first_invalid(self._losses)
@@ -431,8 +431,8 @@ class Trial:
         return HalfPrecision(verdict, before, after, in_order, **facts)
 
     def judged(self, compute: Compute | None = None) -> tuple[OutputError, str]:
-        """Return how far outputs are off with every node narrow, and the verdict, if that says it:
-        ``agree``, ``ill-conditioned``, or ``inconclusive`` where rounding adds up to too much.
+        """Return the output error with every node narrow, and the verdict if it is final:
+        ``agree``, ``ill-conditioned``, or ``inconclusive`` if accumulated rounding is too large.
 
         Args:
             compute: computes the narrow model, where that is made already.
@@ -461,12 +461,12 @@ class Trial:
 
     @property
     def tolerance(self) -> Tolerance:
-        """What is tolerated, of what rounding adds up to."""
+        """Return the tolerance, including accumulated rounding."""
         return self._usual.allowing(min(MOST, self._allowance))
 
     @contextmanager
     def _step(self, title: str) -> Iterator[list[str]]:
-        """Do a step; what is put into the list is what came of it."""
+        """Run a step; the caller appends its notes to the list."""
         said: list[str] = []
         start = time.perf_counter()
         yield said
@@ -478,7 +478,9 @@ class Trial:
         return all(self._error(index, without).is_tolerable for index in self._order)
 
     def _needed_nodes(self, kept: list[str]) -> list[str]:
-        """Return a set without culprits that are not needed, of a search that was cut short."""
+        """Return a set of kept nodes without those that are neither at fault nor needed, after an
+        interrupted search.
+        """
         found = culprits_among(kept, self._losses, self._model.users, self._limits)
         for one in found[:_MOST_ASKED]:
             fewer = [name for name in kept if name not in one.nodes]
@@ -491,17 +493,17 @@ class Trial:
         return self._tolerance.error(self.exact[index], made)
 
     def _has_own_tolerance(self) -> bool:
-        """Return whether a tolerance is given, or a node makes more of rounding than others."""
+        """Return whether a tolerance is set, or a node amplifies rounding."""
         return not self._tolerance.is_usual or any(
             loss.rounds(self._limits) for loss in self._losses
         )
 
     def _amplify(self, names: Collection[str]) -> bool:
-        """Return whether one of these nodes makes more of rounding than others."""
+        """Return whether one of these nodes amplifies rounding."""
         return any(loss.amplifies(self._limits) for loss in self._losses if loss.name in names)
 
     def _by_rounding(self) -> OutputError:
-        """Return what rounding alone makes of the outputs, on the data where they are worst."""
+        """Return the output error due to rounding alone, on the worst input set."""
         index = self._order[0]
         return self._tolerance.error(self.exact[index], self._model.rounded(self.feeds[index]))
 
@@ -512,7 +514,7 @@ class Trial:
             self._tolerance = self._usual.allowing(share)
 
     def _is_ill_conditioned(self) -> bool:
-        """Return whether float32 itself does not keep the outputs when the inputs are rounded."""
+        """Return whether rounding the inputs alone changes the float32 outputs too much."""
         index, dtype = self._order[0], self._tolerance.dtype
         rounded = {name: _round_values(value, dtype) for name, value in self.feeds[index].items()}
         if all(np.isfinite(value).all() for value in rounded.values() if is_float(value)):

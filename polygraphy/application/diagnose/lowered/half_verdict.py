@@ -90,7 +90,7 @@ _MOST_HOPS = 2
 
 
 def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResult:
-    """Return what it comes to that a float32 model is tried in half precision.
+    """Return the diagnosis of a float32 model tried in half precision.
 
     Args:
         found: what half precision does.
@@ -107,7 +107,7 @@ def diagnose_cast(found: HalfPrecision, path: str, dtype: str) -> DiagnosisResul
 
 
 def half_culprits(
-    found: HalfPrecision,
+    half: HalfPrecision,
     remedy: Remedy,
     proof: Sequence[Fact],
     party: str = MODEL,
@@ -115,17 +115,17 @@ def half_culprits(
     *,
     is_cast: bool = False,
 ) -> Iterator[Culprit]:
-    """Yield who is to blame.
+    """Yield the nodes at fault in half precision.
 
     Args:
-        found: what half precision does.
+        half: what half precision does.
         remedy: what helps.
         proof: what shows that.
         party: who computes in half precision.
         names: what nodes are called where they have other names than those found.
         is_cast: whether it is cast by a command, which says what stays in float32 with them.
     """
-    for each in found.culprits:
+    for each in half.culprits:
         fault = each.fault
         facts = [evidence.lost(fault.loss), *proof]
         if is_cast and each.beside:
@@ -136,24 +136,24 @@ def half_culprits(
 
 
 def _cast_culprits(
-    found: HalfPrecision, path: str, dtype: str, names: Mapping[str, str] | None = None
+    half: HalfPrecision, path: str, dtype: str, names: Mapping[str, str] | None = None
 ) -> list[Culprit]:
-    """Return who is to blame in a float32 model, with the command that casts it so it works."""
-    if not found.kept:
-        return [*half_culprits(found, Remedy(), [], names=names, is_cast=True)]
-    remedy = Remedy(convert_command(path, dtype, found.kept) or None, found.after.is_tolerable)
-    after, is_enough = found.after, found.after.is_tolerable
+    """Return the nodes at fault after a cast, with the command that casts the model correctly."""
+    if not half.kept:
+        return [*half_culprits(half, Remedy(), [], names=names, is_cast=True)]
+    remedy = Remedy(convert_command(path, dtype, half.kept) or None, half.after.is_tolerable)
+    after, is_enough = half.after, half.after.is_tolerable
     proof = evidence.error_by_kept_nodes(
-        dtype, str(found.before), len(found.kept), str(after), found.allowance, is_enough,
-        found.is_fewest,
+        dtype, str(half.before), len(half.kept), str(after), half.allowance, is_enough,
+        half.is_fewest,
     )  # fmt: skip
-    return [*half_culprits(found, remedy, [proof], names=names, is_cast=True)]
+    return [*half_culprits(half, remedy, [proof], names=names, is_cast=True)]
 
 
 def diagnose_precision_loss(
     case: Case, reference: OpenModel, pairing: Pairing, feed: Feed, path: str
 ) -> tuple[DiagnosisResult, OutputError]:
-    """Find out what half precision loses of a reference, and how far that puts outputs off.
+    """Return the precision loss of a reference in half precision, and the output error.
 
     Args:
         case: the model that computes in half precision.
@@ -183,7 +183,7 @@ def diagnose_precision_loss(
 
 
 def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
-    """Return a model in half precision, but for some nodes; what it loses is said elsewhere."""
+    """Return a model cast to half precision except some nodes, without warnings about losses."""
     with G_LOGGER.verbosity(G_LOGGER.ERROR):
         return cast_precision(model, half_type(dtype), keep_nodes=kept)
 
@@ -191,8 +191,8 @@ def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
 def find_cast(
     case: Case, reference: OpenModel, feeds: Sequence[Feed], path: str, dtype: str
 ) -> Remedy | None:
-    """Return the command that casts a float32 model so that it works, which is tried in the first
-    party; None where it does not.
+    """Return a verified command that casts a float32 model so that it works in the first backend;
+    None if there is none.
 
     Args:
         case: a model in half precision that is refused.
@@ -220,7 +220,7 @@ def find_cast(
 
 
 def loss_by_node(found: HalfPrecision, dtype: str) -> Curve:
-    """Return what each node loses alone, tensor by tensor, as the root mean square."""
+    """Return the RMS loss of each node by itself, tensor by tensor."""
     limits = Range.of(half_type(dtype))
     tensors = [
         TensorError(
@@ -259,7 +259,7 @@ class HalfModel:
         return open_half(self.wide, self.dtype, self.nodes)
 
     def runs(self, party: SuspectedParty) -> list[Values]:
-        """Return what a backend computes in float32, for each set of data."""
+        """Return the outputs of a backend in float32 for each input set."""
         return [*map(party.load(self.wide), self.feeds)]
 
 
@@ -276,8 +276,8 @@ def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
 
 
 def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
-    """Return two models as they are in float32, where one of them computes in half precision: it in
-    that type, the other with weights that are rounded alike. None where neither does.
+    """Return two models in float32, with weights rounded alike, if one of them computes in half
+    precision; else None.
 
     Args:
         model: an ``onnx.ModelProto``.

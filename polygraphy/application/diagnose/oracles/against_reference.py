@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from attrs import evolve
 
@@ -12,11 +13,15 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelPair,
     pair_models,
 )
+from polygraphy.application.diagnose.comparisons.rounded_reference import diagnose_rounded_weights
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import rounding_explains
-from polygraphy.application.diagnose.steps.half_precision import explain_by_half_precision
+from polygraphy.application.diagnose.steps.half_precision import (
+    explain_by_half_precision,
+    explain_by_half_storage,
+)
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
@@ -37,9 +42,11 @@ from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.editing import open_model
 from polygraphy.ports.machine import release_memory
 
+GOAL_STEPS: Sequence[Step[ModelComparison]] = (reach_quantized_goal,)
+"""What is tried first; a skip goes on with the others, and what they leave open with backends."""
 STEPS: Sequence[Step[ModelComparison]] = (
-    reach_quantized_goal,
     explain_by_half_precision,
+    explain_by_half_storage,
     explain_by_quantization,
     explain_by_differences,
     explain_by_rounding,
@@ -65,7 +72,30 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
     if pair.goal is not None and not is_quantised(pair.pairing):
         raise errors.goal_without_quantization()
-    return diagnose_pair(case, pair, request.feeds)
+    if pair.goal is not None:
+        _check_inputs(case, pair)
+    rounded = diagnose_rounded_weights(case, pair, request.feeds)
+    return rounded or diagnose_pair(case, pair, request.feeds)
+
+
+def _check_inputs(case: Case, pair: ModelPair) -> None:
+    """Raise UsageError if the reference has inputs of other names or shapes."""
+    asked = pair.reference.inputs
+    for name, own in case.model.inputs.items():
+        twin = pair.pairing.tensors.get(name, name)
+        if twin not in asked:
+            raise errors.reference_without_input(pair.path, name)
+        shape, given = asked[twin].shape, own.shape
+        if shape is not None and given is not None and not _fit(shape, given):
+            raise errors.reference_with_other_inputs(pair.path, twin, tuple(shape), tuple(given))
+
+
+def _fit(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether two shapes may be the same; names of dimensions stand for any size."""
+    return len(shape) == len(other) and all(
+        not (isinstance(a, int) and isinstance(b, int) and a != b and min(a, b) > 0)
+        for a, b in zip(shape, other)
+    )
 
 
 def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:
@@ -74,6 +104,9 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
     if not isinstance(comparison, ModelComparison):
         return comparison
     case = evolve(case, feed=comparison.feed, expected=comparison.goal)
+    answer = take_steps(GOAL_STEPS, case, comparison)
+    if not isinstance(answer, Skip):
+        return answer
     return take_steps(STEPS, case, comparison)
 
 

@@ -24,6 +24,9 @@ from polygraphy.application.diagnose.steps.backend_refusals import (
 )
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
+from polygraphy.application.diagnose.steps.quantization_steps import (
+    explain_by_quantization_steps,
+)
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
@@ -35,6 +38,7 @@ STEPS: Sequence[Step[BackendRuns]] = (
     explain_backend_refusals,
     explain_by_nondeterminism,
     report_matching_outputs,
+    explain_by_quantization_steps,
     explain_by_accumulated_rounding,
     explain_by_half_precision,
     find_fault,
@@ -88,7 +92,7 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
                 notes.append(steps.refuses(party.name))
         is_alone = len(outputs) == 1
         has_nan = any(
-            is_not_finite(case, values, is_alone=is_alone)
+            is_not_finite(case, values, is_only_backend=is_alone)
             for party_values in outputs.values()
             for values in party_values
         )

@@ -12,17 +12,21 @@ from polygraphy.application.diagnose.lowered.half_verdict import (
     widen_models,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
     FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.quantising import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.tensors.precision import in_float
-from polygraphy.ports.editing import open_model
+from polygraphy.domain.tensors.precision import epsilon_of, in_float, is_float
+from polygraphy.ports.diagnosing import NarrowModels
+from polygraphy.ports.editing import OpenModel, open_model
 
 _MUCH = 0.1
 """So much of the size of an output is lost where it shows."""
@@ -43,7 +47,7 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     if is_explained and (is_much or is_observed(outputs, evolve(loss, name=name))):
         return Found(lost, case)
     beside = _diagnose_in_float32(case, comparison)
-    if isinstance(beside, Found):
+    if isinstance(beside, Found) and beside.result.verdict == FAULT:
         return beside
     if is_explained:
         return Found(lost, case)
@@ -51,20 +55,63 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
+def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutcome:
+    """Describe what is lost in a model that computes in float32 and keeps some tensors, such as a
+    cache, in half precision, unlike its reference; or else what differs beside it.
+    """
+    pair = comparison.pair
+    models = resolve(NarrowModels)
+    if pair.pairing.model.narrow is not None or pair.goal is not None:
+        return Skip("the model computes in half precision, or is quantized")
+    found = models.narrow_nodes(case.model.proto)
+    ends = [case.model.inputs[name].dtype for name in case.model.inputs]
+    is_declared = any(dtype in HALF for dtype in ends)
+    if found is None and not is_declared:
+        return Skip("no tensor is in half precision")
+    if models.narrow_nodes(pair.reference.proto) is not None:
+        return Skip("the reference has tensors in half precision, too")
+    names = [*filter(HALF.__contains__, ends), *([] if found is None else [found[0].name])]
+    dtype = str(names[0])
+    wide, reference = open_model(models.widen_model(case.model.proto)), pair.reference
+    outcome = _diagnose_widened(case, comparison, wide, reference)
+    if not isinstance(outcome, Found) or outcome.result.verdict == FAULT:
+        return outcome
+    loss = max(
+        rms_ratio(own[name], value)
+        for own, right in zip(comparison.values, comparison.expected)
+        for name, value in right.items()
+        if name in own and is_float(value)
+    )
+    limit = _MUCH if is_declared else 16 * epsilon_of(dtype)
+    if outcome.result.verdict != AGREE or loss > limit or len(case.parties) > 1:
+        return Skip("float32 explains it, but half precision loses too much")
+    reason = reasons.half_storage(dtype, loss)
+    return Found(DiagnosisResult(AGREE, reason=reason), case)
+
+
 def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return in what the models differ where both compute in float32, with weights that are
     rounded alike.
     """
-    pair, feed = comparison.pair, comparison.feed
+    pair = comparison.pair
     models = widen_models(case.model.proto, pair.reference.proto)
     with case.attempt(titles.IN_FLOAT32) as notes:
         if models is None:
             notes.append(steps.NOT_IN_HALF_PRECISION)
             return Skip(steps.NOT_IN_HALF_PRECISION)
         wide, reference = map(open_model, models)
+    return _diagnose_widened(case, comparison, wide, reference)
+
+
+def _diagnose_widened(
+    case: Case, comparison: ModelComparison, wide: OpenModel, reference: OpenModel
+) -> StepOutcome:
+    """Return in what two models that are float32 now differ."""
+    pair = comparison.pair
+    with case.attempt(titles.IN_FLOAT32) as notes:
         wide_case = evolve(case.of(wide), parties=[pair.party])
         wide_pair = pair_models(wide_case, reference, pair.path, pair.arbiter, pair.diagnose)
-        feeds = [{name: in_float(array) for name, array in feed.items()}]
+        feeds = [{name: in_float(array) for name, array in comparison.feed.items()}]
         try:
             answer = pair.diagnose(wide_case, wide_pair, feeds)
         except PolygraphyException as error:
@@ -72,6 +119,6 @@ def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome
             return Skip(str(error))
         is_same = isinstance(answer, Found) and bool(answer.result)
         notes.append(steps.MODELS_AGREE if is_same else steps.MODELS_DIFFER)
-    if isinstance(answer, Found) and answer.result.verdict == FAULT:
+    if isinstance(answer, Found) and answer.result.verdict in (AGREE, FAULT):
         return Found(answer.result, case)
     return Skip("no fault in float32")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -29,24 +30,24 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.lines import exclusion
-from polygraphy.domain.quantization.losses import (
-    SiteLoss,
-    activation_loss,
-    sample_elements,
-    weight_loss,
-)
+from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import Rules, rules_of
+from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
-from polygraphy.domain.quantization.sites import RAW
 from polygraphy.domain.tensors.facts import layout_of
 from polygraphy.ports.diagnosing import QuantizedModel, open_quantized, quantize_again
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
 _RUNS = 200
-_MEASURED = 16
-"""Ranges are measured on so many inputs at most."""
+_FLOAT_BYTES = 12
+"""Bytes that the search holds for each weight in floating point: three copies of the model."""
+_BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
+"""The same for quantized weights: codes and values as float64, the exact weight, and both forms in
+the model with switches. Bytes may hold two weights.
+"""
 _EXACT = 1e-3
 """Without quantization the model may differ from its reference by this share of the rms."""
 _HELPS = 0.5
@@ -123,6 +124,7 @@ class _GoalSearch:
         if before <= goal.within:
             reason = words.goal_reached(goal.name, before, goal.within)
             return Found(DiagnosisResult(AGREE, reason=reason), case)
+        self._check_memory()
         model = self._open_model()
         with case.attempt("sites") as notes:
             notes.append(words.sites_found(model.sites))
@@ -135,6 +137,12 @@ class _GoalSearch:
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+        own = self._judge(self._run(case.model.proto, plain=True))
+        if own <= max(goal.within, _halve(before)):
+            why = words.rewrites_lose(goal.name, own, before, goal.within)
+            with case.attempt(titles.WITHOUT_REWRITES) as notes:
+                notes.append(why)
+            return Unexplained(why)
         return self._result(model, before)
 
     def _besides(self, model: QuantizedModel, exact: float) -> StepOutcome:
@@ -226,6 +234,14 @@ class _GoalSearch:
 
     # Measuring.
 
+    def _check_memory(self) -> None:
+        """Raise UsageError if the weights, as the search holds them, do not fit."""
+        weights = self._case.model.indexed_graph.graph.all_weights
+        needed = sum(prod(one.shape) * _BYTES.get(str(one.dtype), _FLOAT_BYTES) for one in weights)
+        limit = self._case.budget or 2 * self._case.room
+        if needed > limit:
+            raise errors.search_needs_memory(needed, limit)
+
     def _open_model(self) -> QuantizedModel:
         reference, forms = self._comparison.pair.reference.proto, []
         try:
@@ -245,18 +261,21 @@ class _GoalSearch:
         right = self._right
         names = [name for name in right if all(name in each for each in values)]
         outputs = Outputs([{name: each[name] for name in names} for each in values])
+        is_given = metric is self._goal.metric
+        if is_given:  # It may change the arrays that it gets.
+            outputs, right = (_copy_outputs(each) for each in (outputs, right))
         try:
             value = float(metric(outputs, right))
-        except Exception as error:
-            if metric is self._goal.metric:
+        except (Exception, SystemExit) as error:
+            if is_given:
                 raise errors.metric_raises(self._goal.name, error) from error
             raise
         if np.isnan(value):
             raise errors.metric_returns_nan(self._goal.name)
         return value
 
-    def _run(self, model: Any) -> list[Values]:
-        compute = self._party.load(model)
+    def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
+        compute = self._party.load(model, plain=plain)
         values: list[Values] = [compute(feed) for feed in self._feeds]
         del compute
         release_memory()
@@ -278,42 +297,11 @@ class _GoalSearch:
         return powers
 
     def _losses(self, model: QuantizedModel) -> dict[int, SiteLoss]:
-        """Return what is lost at each site, as far as that can be measured."""
-        losses: dict[int, SiteLoss] = {}
-        arrays: dict[int, list[Any]] = {}
+        """Return the loss of each site, if it can be measured."""
         compute = self._party.load(model.marked())
-        wanted = {
-            number: model.source(site)
-            for number, site in enumerate(model.sites)
-            if site.kind == "activation" and site.scheme is not None
-        }
-        errors: dict[int, list[float]] = {}
-        for feed in self._feeds[:_MEASURED]:
-            values = {**feed, **compute(feed)}
-            for number, name in wanted.items():
-                if f"{name}{RAW}" in values:
-                    stored = model.sites[number].stored(values[f"{name}{RAW}"])
-                    error, size = np.square(stored - values[name]), np.square(values[name])
-                    errors.setdefault(number, []).append(float(error.sum() / (size.sum() or 1)))
-                if name in values:
-                    array = sample_elements(
-                        [np.asarray(values[name])], 1 << 14, model.sites[number].axis
-                    )
-                    arrays.setdefault(number, []).append(array)
+        losses = measure_losses(model.sites, model.source, compute, self._feeds)
         del compute
         release_memory()
-        for number, site in enumerate(model.sites):
-            loss = None
-            if number in arrays:
-                by_channel = None if site.axis is None else 0
-                loss = activation_loss(site, sample_elements(arrays[number], axis=by_channel))
-                if number in errors:
-                    # A Relu that is gone: what its input becomes counts.
-                    loss = evolve(loss, loss=float(np.sqrt(np.mean(errors[number]))))
-            elif site.kind != "activation":
-                loss = weight_loss(site)
-            if loss is not None:
-                losses[number] = loss
         return losses
 
     # Repair.
@@ -350,14 +338,14 @@ class _GoalSearch:
                 return value if by_metric else rms
 
             every = left(suspects)
-            if every > max(_HELPS * first, target):
+            if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
                 first = self._judge(self._comparison.values, whole)
                 every = left(suspects)
-            if every > max(_HELPS * first, target):
+            if every > max(_halve(first), target):
                 notes.append(words.repair_does_not_help(len(suspects), every))
                 return None
-            enough = max(_ALMOST * every, min(target, _HELPS * first))
+            enough = max(_ALMOST * every, min(target, _halve(first)))
             chosen = list(suspects)
             for number in reversed(suspects):
                 rest = [one for one in chosen if one != number]
@@ -524,6 +512,17 @@ class _Switches:
         flags[list(on)] = True
         self._search.count()
         return [self._compute({**feed, self._name: flags}) for feed in self._search.feeds]
+
+
+def _halve(value: float) -> float:
+    """Return what counts as much better; a metric in dB may be negative."""
+    return _HELPS * value if value > 0 else value - _HELPS * abs(value)
+
+
+def _copy_outputs(outputs: Outputs) -> Outputs:
+    return Outputs(
+        [{name: np.copy(value) for name, value in each.items()} for each in outputs.samples]
+    )
 
 
 def _around(model: QuantizedModel, tensor: str) -> list[str]:

@@ -78,7 +78,7 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 
 def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
-    """Log in one line which options have no effect because nothing is built, or nothing is run."""
+    """Warn in one line of options without effect, because nothing is built or nothing is run."""
     from polygraphy.cli.backends.trt.checks import warn_about_groups
 
     loads = bool({"trt", "trt_engine"} & set(chosen))
@@ -117,6 +117,7 @@ def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) ->
 
 
 def _choose_saved(values: Values, kind: str) -> Chosen:
+    """Return how a program uses a saved engine."""
     from polygraphy.cli.backends.trt.context import load_engine_model, running_of
 
     runs, loaded = running_of(values), load_engine_model(values)

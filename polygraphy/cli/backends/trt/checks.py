@@ -63,7 +63,7 @@ _LEGACY = ("--quantile", "--regression-cutoff")
 def warn_about_groups(
     values: Values, *, builds: bool, loads: bool, saves: bool = True, because: str = ""
 ) -> None:
-    """Log in one line which options have no effect because nothing is built, or nothing is run.
+    """Warn in one line of options without effect, because nothing is built or nothing is run.
 
     Args:
         values: the options.
@@ -83,13 +83,13 @@ def warn_about_groups(
 
 
 def warn_about_unused(values: Values) -> None:
-    """Log which options of a build outrank others, or have no effect without others."""
+    """Warn of build options that others override, or that need others."""
     for reason, flags in _flags_without_effect(values):
         warn_idle(flags, reason)
 
 
 def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
-    """Yield how the sentence goes on that says why flags have no effect, and the flags."""
+    """Yield the reason why flags have no effect, as the rest of a sentence, and the flags."""
     calibrating = flags_feeding(values, ["Calibrator"])
     if values[TrtScriptOptions].trt_config_script is not None:
         given = flags_feeding(values, CONFIG_CALLS)
@@ -117,8 +117,8 @@ def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
 
 
 def is_calibrated(options: TrtPrecisionOptions) -> bool:
-    """Return whether something is computed in 8 bits, for which value ranges may have to be
-    found.
+    """Return whether the build computes in 8 bits, for which value ranges may have to be
+    calibrated.
     """
     constraints = options.precision_constraints
     layers = {

@@ -34,7 +34,7 @@ _DECOMPOSABLE = "SetDecomposableAttentions"
 
 
 def build_of(values: Values, *, is_script: bool, builder: str = "EngineFromNetwork") -> TrtModel:
-    """Return how an engine is built.
+    """Return the way to build an engine, as calls and statements.
 
     Args:
         values: the options of all groups about builds.
@@ -53,7 +53,7 @@ def build_of(values: Values, *, is_script: bool, builder: str = "EngineFromNetwo
 
 
 def config_of(values: Values) -> TrtConfig:
-    """Return how an engine is configured.
+    """Return the way to create the builder configuration, as calls.
 
     Args:
         values: the options of all groups about builds.
@@ -103,7 +103,7 @@ def _config(values: Values) -> Call:
 
 
 def _precisions_of_layers(options: TrtPrecisionOptions) -> dict[str, bool]:
-    """Return the precisions that must be allowed for layers to keep their data types."""
+    """Return the precisions that must be enabled for the requested data types of layers."""
     constraints = options.precision_constraints
     wanted = set(constraints.values()) if isinstance(constraints, Mapping) else set()
     return {name: True for name, each in REDUCED.items() if DATA_TYPES[each.dtype] in wanted}
@@ -130,14 +130,14 @@ def _profile(shapes: Profile) -> Call:
 
 
 def _calibration(values: Values) -> Call | None:
-    """Return what finds value ranges; None where nothing is computed in 8 bits."""
+    """Return the call that creates the calibrator; None if nothing is computed in 8 bits."""
     if not is_calibrated(values[TrtPrecisionOptions]):
         return None
     return call_of("Calibrator", values, Source("data_loader"))
 
 
 def _tactics(options: TrtTacticOptions) -> Call | None:
-    """Return what records, chooses or avoids tactics; None for nothing."""
+    """Return the call that creates the algorithm selector; None without options about tactics."""
     save, load, exclude = options.save_tactics, options.load_tactics, options.exclude_tactics
     if save is not None:
         return Call("TacticRecorder", (save,), {"exclude": exclude})
@@ -153,7 +153,7 @@ def network_of(
     is_empty: bool = False,
     config: TrtConfig | None = None,
 ) -> TrtNetwork:
-    """Return where the network comes from, and what is changed in it.
+    """Return the way to create the network, as calls: its source and its edits.
 
     Args:
         values: the options of all groups about networks.
@@ -170,7 +170,7 @@ def network_of(
         **(precision.layer_precisions or {}),
         **(constraints if isinstance(constraints, Mapping) else {}),
     }
-    for_layers = config is not None and config.calibration and not config.own_calibration
+    for_layers = config is not None and config.calibration and not config.model_calibration
     postprocessing = call_of("PostprocessNetwork", values).kwargs.get("func", ())
     steps = [
         *(Call("PostprocessNetwork", kwargs={"func": each}) for each in postprocessing),
@@ -199,13 +199,13 @@ def network_of(
 
 
 def plugins_of(values: Values) -> Call | None:
-    """Return what loads libraries with plugins; None for none."""
+    """Return the call that loads plugin libraries; None without any."""
     made = call_of("LoadPlugins", values)
     return made if made.kwargs else None
 
 
 def _outputs(values: Values, *, is_script: bool) -> Call:
-    """Return what chooses the outputs of the network; without arguments for nothing."""
+    """Return the call that selects the outputs of the network; without arguments if all stay."""
     options, every = values[TrtNetworkOptions], values[OutputOptions]
     marks_all = every.mark_all or options.trt_outputs == EVERY_TENSOR
     # An ONNX model lacks its excluded outputs already, unless the network's are chosen here.
@@ -230,7 +230,7 @@ def _network_function(values: Values) -> str:
 
 
 def _parsing(values: Values) -> Call:
-    """Return what parses an ONNX model."""
+    """Return the call that parses an ONNX model."""
     parser, plan = values[TrtParserOptions], values[TrtPlanOptions]
     flags = list(parser.onnx_flags)
     if parser.enable_uint8_asymmetric_quantization_dla:
@@ -247,7 +247,7 @@ def _parsing(values: Values) -> Call:
 
 
 def _parser_config(values: Values) -> Call:
-    """Return what the parser has to know of the configuration: on what layers run, and in which
+    """Return the call that creates the configuration that the parser needs: devices and
     precisions.
     """
     precision, device = values[TrtPrecisionOptions], values[TrtDeviceOptions]
@@ -257,7 +257,7 @@ def _parser_config(values: Values) -> Call:
 
 
 def running_of(values: Values) -> Call:
-    """Return what runs an engine, and lacks it."""
+    """Return the call of the runner, without its engine."""
     options = values[TrtRunnerOptions]
     budget = options.weight_streaming_budget
     return call_of(
@@ -269,7 +269,7 @@ def running_of(values: Values) -> Call:
 
 
 def load_engine_model(values: Values) -> TrtModel:
-    """Return a saved engine, which the program loads."""
+    """Return the way to load a saved engine."""
     network = TrtNetwork(plugins=plugins_of(values))
     return TrtModel(is_engine=True, network=network, load=call_of("EngineFromPath", values))
 
@@ -277,7 +277,7 @@ def load_engine_model(values: Values) -> TrtModel:
 def _script_function(
     script: tuple[str, str] | None, name: str | None, flags: tuple[str, str]
 ) -> tuple[str, str] | None:
-    """Return a script and the function in it that another option may name."""
+    """Return a script and the name of its function; None if the option names no script."""
     if name is None:
         return script
     if script is None:

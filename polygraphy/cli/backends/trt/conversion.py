@@ -25,8 +25,8 @@ _OF_ENGINES = (TrtCapabilityOptions, TrtRtxOptions, TrtPoolOptions, TrtGpuOption
 def _make(
     values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str
 ) -> tuple[list[Step], Call | Source]:
-    """Return the statements that build an engine, or make a picture of its network."""
-    from polygraphy.cli.backends.trt.model import saved_engine  # See `_trt`.
+    """Return the statements that build an engine or draw its network, and their result."""
+    from polygraphy.cli.backends.trt.model import save_engine_step  # See `_trt`.
 
     trt = _trt(values, target, is_script=onnx is None)
     is_path, path = onnx is None or onnx.is_as_saved, RunnerModel.path
@@ -38,7 +38,7 @@ def _make(
     ]
     if target == _ENGINE:
         build = Step("build_engine", trt.build_engine())
-        return [*before, build, *saved_engine(output)], Source("save_engine()")
+        return [*before, build, *save_engine_step(output)], Source("save_engine()")
     network = Step("model", Call("onnx_like_from_network", [Source("load_network")]))
     return [*before, network], Call("save_onnx", [Source("model")], {"path": output})
 
@@ -54,7 +54,7 @@ def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
 
 
 def _warn(values: Values, target: str) -> None:
-    """Log in one line each which options are about another target."""
+    """Warn of options that concern another target, one line for each target."""
     if target not in (_ENGINE, _PICTURE):
         because = "the model is converted to ONNX"
         warn_about_groups(values, builds=False, loads=False, saves=False, because=because)

@@ -23,7 +23,7 @@ _NAME_OF_FUNCTION = "--trt-network-func-name"
 
 
 def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
-    """Return how a network or an engine is made of the model.
+    """Return the statements that create the network or the engine of a model.
 
     Raises:
         CommandLineError: it is neither.

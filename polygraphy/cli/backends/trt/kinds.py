@@ -14,6 +14,7 @@ _DEFAULT_MODES = ("none", "prefer", "obey")
 
 
 def _match_word(word: str, known: Sequence[str], what: str) -> str:
+    """Return the spelling of a word in a list of known ones; BadValue for an unknown word."""
     lowered = word.lower()
     if lowered in known:
         return lowered
@@ -191,5 +192,5 @@ class ComputeCapabilities(Texts):
         return int(major), int(minor)
 
     def unparse(self, value: Any) -> list[str]:
-        """Return them with a dot."""
+        """Return the versions with dots, such as ``8.9``."""
         return [f"{major}.{minor}" for major, minor in value]

@@ -21,8 +21,8 @@ _NOT_FIRST = re.compile(r"(?<!^)(?=[A-Z])")
 _OF_PATH, _OUTPUTS = "NetworkFromOnnxPath", "ModifyNetworkOutputs"
 
 
-def saved_engine(path: Any) -> list[Step]:
-    """Return the statement that saves what ``build_engine`` makes: ``save_engine``, a loader."""
+def save_engine_step(path: Any) -> list[Step]:
+    """Return the statement that saves the result of ``build_engine``: ``save_engine``, a loader."""
     return [Step("save_engine", Call("SaveEngine", [Source("build_engine")], {"path": path}))]
 
 
@@ -42,19 +42,19 @@ class TrtConfig:
 
     @property
     def call(self) -> Call | None:
-        """The configuration; None where none needs to be given."""
+        """The call that creates the configuration; None for the default one."""
         if self.postprocess is not None:
             return self.postprocess.of(self.make)
         return None if self.make == Call("CreateConfig") else self.make
 
     @property
-    def own_calibration(self) -> Call | None:
-        """The calibration if it is for the whole model, not only for layers that are quantised."""
+    def model_calibration(self) -> Call | None:
+        """The calibrator if it is for the whole model, not only for quantized layers."""
         return self.calibration if "calibrator" in self.make.kwargs else None
 
     @property
     def is_brief(self) -> bool:
-        """Whether it reads well within a longer expression."""
+        """Whether the call is short enough to stand in a longer expression."""
         arguments = self.make.kwargs.values()
         simple = all(isinstance(value, (bool, int, str)) for value in arguments)
         others = (self.postprocess, self.calibration, *self.make.args)
@@ -76,7 +76,7 @@ class TrtNetwork:
     steps: Sequence[Call] = ()
 
     def of(self, model: Any = None, *, is_path: bool = True) -> Call:
-        """Return the network as its source gives it.
+        """Return the call that creates the network, without edits.
 
         Args:
             model: the name of the model, or an expression; None for an empty network.
@@ -87,7 +87,7 @@ class TrtNetwork:
         return self.with_plugins(source if model is None else source.of(model))
 
     def with_plugins(self, made: Call) -> Call:
-        """Return something that is made when the libraries are loaded."""
+        """Return a call that first loads the plugin libraries."""
         if self.plugins is None:
             return made
         return evolve(self.plugins, kwargs={**self.plugins.kwargs, "obj": made})
@@ -95,7 +95,7 @@ class TrtNetwork:
     def steps_from(
         self, model: Any = None, *, is_path: bool = True, suffix: str = ""
     ) -> list[Step]:
-        """Return the statements that lead to the changed network, ``load_network``.
+        """Return the statements up to the edited network, ``load_network``.
 
         Args:
             model: see `of`.
@@ -110,7 +110,7 @@ class TrtNetwork:
         return [Step(name, made), *self.changes_of(Source(name), suffix)]
 
     def changes_of(self, network: Source, suffix: str = "") -> list[Step]:
-        """Return the statements that change a network, each named after what it does and the last
+        """Return the statements that edit a network, each named after its effect, the last one
         ``load_network``.
         """
         made: list[Step] = []
@@ -125,18 +125,18 @@ class TrtNetwork:
 
     @property
     def changes_outputs(self) -> bool:
-        """Whether the network gets other outputs."""
+        """Whether the outputs of the network change."""
         return any(step.name == _OUTPUTS for step in self.steps)
 
     @property
     def exclude_outputs(self) -> Sequence[str]:
-        """Names and patterns of tensors that are no outputs."""
+        """Names and patterns of tensors that do not become outputs."""
         listed = [step.kwargs.get("exclude_outputs", ()) for step in self.steps]
         return [name for names in listed for name in names]
 
     @property
     def is_brief(self) -> bool:
-        """Whether it reads well within a longer expression."""
+        """Whether the call is short enough to stand in a longer expression."""
         arguments, changes = self.source.kwargs, (self.plugins, *self.steps)
         is_parsed = self.source.name == _OF_PATH and "config" not in arguments
         return is_parsed and len(arguments) <= 1 and not any(changes)
@@ -165,11 +165,11 @@ class TrtModel:
     runner: Call = Call("TrtRunner")
 
     def saved(self, path: Any) -> Call:
-        """Return the loader of a saved engine; `path` is source."""
+        """Return the call that loads a saved engine; `path` is source code."""
         return self.network.with_plugins(self.load.of(path))
 
     def brief(self, model: Any, *, is_path: bool) -> Call:
-        """Return the whole way to an engine in one expression."""
+        """Return the whole build of an engine as one expression."""
         return self.build.of(self.network.of(model, is_path=is_path), config=self.config.call)
 
     @property
@@ -179,12 +179,12 @@ class TrtModel:
 
     @property
     def is_brief(self) -> bool:
-        """Whether the whole way to the engine reads well in one expression."""
+        """Whether the whole build of the engine is readable as one expression."""
         return self.network.is_brief and self.config.is_brief and self.save is None
 
     @property
     def may_build_twice(self) -> bool:
-        """Whether a second build has no effect on what the first one learns or keeps."""
+        """Whether a second build does not change what the first one records."""
         return not self.calibrates and "algorithm_selector" not in self.config.make.kwargs
 
     def preparations(
@@ -195,7 +195,7 @@ class TrtModel:
         cache: Source | None = None,
         network: Source | None = None,
     ) -> list[Step]:
-        """Return the statements that lead to ``load_network`` and ``create_config``.
+        """Return the statements up to ``load_network`` and ``create_config``.
 
         Args:
             model: the name of the ONNX model.
@@ -217,27 +217,25 @@ class TrtModel:
         ]
 
     def build_engine(self, network: str = "load_network") -> Call:
-        """Return what builds an engine of the network of this name."""
+        """Return the call that builds an engine from the network of this name."""
         config = None if self.config.call is None else Source("create_config")
         return self.build.of(Source(network), config=config)
 
     def steps(self, model: Any, *, is_path: bool) -> list[Step]:
-        """Return the statements that lead to a loader of the engine, `made`; see `preparations`."""
+        """Return the statements up to a loader of the engine, `made`; see `preparations`."""
         return [
             *self.preparations(model, is_path=is_path),
             Step("build_engine", self.build_engine()),
-            *([] if self.save is None else saved_engine(self.save)),
+            *([] if self.save is None else save_engine_step(self.save)),
         ]
 
     @property
     def made(self) -> Source:
-        """The name of the loader that `steps` lead to."""
+        """The name of the loader that `steps` end with."""
         return Source("build_engine" if self.save is None else "save_engine")
 
     def unmarked_steps(self, model: Any, *, is_path: bool) -> list[Step]:
-        """Return the statements that lead to ``build_unmarked``, a loader; those of `steps` come
-        before.
-        """
+        """Return the statements after `steps` up to ``build_unmarked``, a loader."""
         suffix = "_unmarked"
         return [
             *self.network.steps_from(model, is_path=is_path, suffix=suffix),
@@ -246,7 +244,7 @@ class TrtModel:
 
     @property
     def without_mark_all(self) -> TrtModel:
-        """The same engine, of which not every tensor is an output."""
+        """The same engine without marking every tensor as an output."""
         steps = [
             step.of(outputs=None) if isinstance(step.kwargs.get("outputs"), Name) else step
             for step in self.network.steps

@@ -47,8 +47,8 @@ _FLAGS = {"min": "--trt-min-shapes", "opt": "--trt-opt-shapes", "max": "--trt-ma
 
 
 def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple[Profile, ...]:
-    """Return the profiles: for each input its shapes by ``min``, ``opt`` and ``max``. Where
-    nothing tells ``min``, it is missing: the model tells.
+    """Return the profiles as shapes by input and by ``min``, ``opt`` and ``max``; a missing ``min``
+    is taken from the model.
 
     Args:
         options: the options about profiles; the n-th time that one is given is for profile n.
@@ -64,7 +64,7 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
     }
     given = {end: listed for end, listed in given.items() if listed}
     if not given:
-        return (_around(inputs),) if inputs else ()
+        return (_profile_around_data(inputs),) if inputs else ()
     if len({len(listed) for listed in given.values()}) > 1:
         counts = ", ".join(f"{_FLAGS[end]} {len(listed)} times" for end, listed in given.items())
         raise CommandLineError(f"each option must occur once per profile, but there is {counts}.")
@@ -88,7 +88,7 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
 
 
 def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
-    """Return the only shape of each input."""
+    """Return the shape of each input; CommandLineError if an input has several."""
     for name, listed in shapes.items():
         if len(listed) > 1:
             raise CommandLineError(
@@ -99,7 +99,7 @@ def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
 
 
 def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None:
-    """Refuse profiles whose ends are about different inputs: one name may be misspelt."""
+    """Raise if the ends of a profile name different inputs: one may be misspelled."""
     first, *others = by_end
     for other in others:
         if set(by_end[first]) != set(by_end[other]):
@@ -110,7 +110,7 @@ def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None
 
 
 def _complete_ranges(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[str, list[int]]:
-    """Return the three ends, as far as they are known: what is missing is as the end before it."""
+    """Return the ends of a range, with a missing one taken from the end before it."""
     optimum = given.get("opt", given.get("min", given.get("max")))
     assert optimum is not None
     largest = given.get("max", optimum)
@@ -122,6 +122,7 @@ def _complete_ranges(given: Mapping[str, Shape], data: Sequence[Shape]) -> dict[
 
 
 def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int) -> None:
+    """Raise unless each dimension satisfies min <= opt <= max."""
     ends = list(shapes)
     for low, high in pairwise(ends):
         if not _is_within(shapes[low], shapes[high]):
@@ -135,8 +136,8 @@ def _is_within(low: Sequence[int], high: Sequence[int]) -> bool:
     return len(low) == len(high) and all(a <= b for a, b in zip(low, high))
 
 
-def _around(inputs: InputShapes) -> Profile:
-    """Return the profile that holds the data: the first shape of each input is the usual one."""
+def _profile_around_data(inputs: InputShapes) -> Profile:
+    """Return the profile that covers the data; the first shape of each input is the optimum."""
     for name, shapes in inputs.items():
         if len({len(shape) for shape in shapes}) > 1:
             raise CommandLineError(
@@ -154,5 +155,5 @@ def _around(inputs: InputShapes) -> Profile:
 
 
 def _extreme(shapes: Sequence[Shape], choose: object) -> Shape:
-    """Return the smallest or largest extent of each dimension; `choose` is `min` or `max`."""
+    """Return the smallest or the largest size of each dimension; `choose` is `min` or `max`."""
     return tuple(choose(extents) for extents in zip(*shapes))  # type: ignore[operator]

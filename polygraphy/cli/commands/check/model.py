@@ -19,7 +19,7 @@ from polygraphy.cli.declare.option import (
     option_group,
     with_values,
 )
-from polygraphy.cli.shared.data import DataOptions, data_of, usual_or
+from polygraphy.cli.shared.data import DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.model import (
     TF_TYPES,
     ModelOptions,
@@ -171,7 +171,7 @@ def _backend_titles(backends: Sequence[str]) -> str:
 
 
 def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None:
-    """Refuse a model that a backend takes in no form."""
+    """Raise if a backend cannot take a model in any form."""
     if kind in _UNCHECKED:
         raise CommandLineError(
             f"{model.model_file} is a model of type {kind}, which only TensorRT can run:"
@@ -181,8 +181,8 @@ def _check_type(model: ModelOptions, kind: str, backends: Sequence[str]) -> None
 
 
 def _installed_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
-    """Return the backends that are installed, and run the model; TensorFlow, for a model of its
-    own, wherever it may be.
+    """Return the installed backends that run the model; for a model of TensorFlow, TensorFlow in
+    any case.
 
     Raises:
         CommandLineError: there is none.
@@ -200,5 +200,7 @@ def _installed_backends(*, is_tensorflow: bool) -> tuple[str, ...]:
 
 
 def _data(values: Values, model: type[LintedModelOptions] | type[ModelOptions]) -> Call | None:
-    """Return what makes the data of one iteration; None where the usual ones do."""
-    return usual_or(data_of(values[DataOptions], values[model].input_shapes, only_first=True))
+    """Return the call that creates the data of one iteration; None for the default."""
+    return data_loader_argument(
+        data_of(values[DataOptions], values[model].input_shapes, only_first=True)
+    )

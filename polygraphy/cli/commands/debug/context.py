@@ -16,7 +16,7 @@ from polygraphy.cli.declare.option import (
     option,
     option_group,
 )
-from polygraphy.cli.shared.paths import check_paths, read_in
+from polygraphy.cli.shared.paths import check_paths, files_read
 from polygraphy.codegen.source import Call, Words
 
 
@@ -226,7 +226,7 @@ IterationGroup = Union[
 
 
 def check_of(values: Values, *, implied: Sequence[str] = (), asks: bool = True) -> Call:
-    """Return the call that makes what decides whether an iteration has passed.
+    """Return the call that creates the check of an iteration.
 
     Args:
         values: the options.
@@ -251,7 +251,7 @@ def iterations_of(
     numbered: Sequence[str] = (),
     results: Sequence[str | None] = (),
 ) -> Call:
-    """Return the call that makes what there is in each iteration.
+    """Return the call that creates the iterations.
 
     Args:
         values: the options.
@@ -273,8 +273,8 @@ def iterations_of(
     )
 
 
-def until_of(options: UntilOptions) -> str | int:
-    """Return how long it goes on.
+def stop_condition(options: UntilOptions) -> str | int:
+    """Return when the iterations stop: ``good``, ``bad``, or their number.
 
     Raises:
         CommandLineError: nothing tells.
@@ -286,6 +286,6 @@ def until_of(options: UntilOptions) -> str | int:
 
 
 def check_artifacts(values: Values) -> None:
-    """Refuse to move away what is read."""
+    """Raise if an artifact that is moved away is also an input."""
     artifacts = values[ArtifactOptions].artifacts
-    check_paths(read_in(values), [("--artifacts", path) for path in artifacts])
+    check_paths(files_read(values), [("--artifacts", path) for path in artifacts])

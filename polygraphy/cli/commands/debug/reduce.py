@@ -166,7 +166,7 @@ class DebugReduceCommand(Command):
         )
 
     def _check(self, values: Values) -> None:
-        """Refuse what cannot be meant together."""
+        """Raise for options that contradict each other."""
         chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
         observes = values[FallbackOptions].force_fallback_shape_inference
         for flag, given in (
@@ -179,7 +179,7 @@ class DebugReduceCommand(Command):
             warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")
 
     def _steps(self, values: Values, loader: Source | None) -> list[Call]:
-        """Return what is done to the model before."""
+        """Return the calls that change the model before it is reduced."""
         shapes = values[ReducedShapeOptions]
         steps = []
         if shapes.model_input_shapes:

@@ -12,7 +12,7 @@ from polygraphy.cli.commands.debug.context import (
     check_artifacts,
     check_of,
     iterations_of,
-    until_of,
+    stop_condition,
 )
 from polygraphy.cli.declare.option import Values
 from polygraphy.codegen.source import Call, Source, Step
@@ -32,5 +32,7 @@ class DebugRepeatCommand(Command):
             before=[
                 Step("iterations", iterations_of(values, check_of(values), IterationInfoOptions))
             ],
-            call=Call("repeat", [Source("iterations")], {"until": until_of(values[UntilOptions])}),
+            call=Call(
+                "repeat", [Source("iterations")], {"until": stop_condition(values[UntilOptions])}
+            ),
         )

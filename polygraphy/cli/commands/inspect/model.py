@@ -24,7 +24,7 @@ from polygraphy.domain.tensors.naming import join_words
 
 
 def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
-    """Return the call; None where no page is asked for.
+    """Return the call that writes or serves a page; None unless a page is requested.
 
     Args:
         values: the options of `inspect model`.
@@ -105,7 +105,7 @@ class InspectModelCommand(Command):
         )
 
     def _check(self, values: Values, show: list[str]) -> None:
-        """Refuse what cannot be meant, and tell about what has no effect."""
+        """Raise for options that contradict each other; warn of those without effect."""
         if values[ModelDetailOptions].combine_tensor_info is not None and "layers" not in show:
             raise CommandLineError(
                 "argument --combine-tensor-info: layers are not shown. Add --show layers."
@@ -114,7 +114,7 @@ class InspectModelCommand(Command):
             each.warn(values, values[InspectedModelOptions].paths)
 
     def _inspect_built(self, values: Values) -> Inspected | None:
-        """Return what a backend makes of the model; None where nothing is said about that.
+        """Return the statements that build the model in a backend; None if no backend is selected.
 
         Raises:
             CommandLineError: there are several models, or nothing can be made of it.
@@ -139,7 +139,7 @@ class InspectModelCommand(Command):
 
 
 def _type_of_folders(paths: Sequence[str], checkpoint: str | None) -> str | None:
-    """Return the type of models that are folders, which no extension tells."""
+    """Return the type of models that are folders; None for files."""
     kinds = {model_type(ModelOptions(model_file=path)) for path in paths}
     if kinds == {"saved-model"} and checkpoint is None:
         return "saved-model"

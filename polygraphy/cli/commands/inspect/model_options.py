@@ -78,9 +78,10 @@ class ModelDetailOptions(Options):
 
     show: tuple[str, ...] = option(
         "--show",
-        kind=Choices("layers", "attrs", "weights"),
+        kind=Choices("layers", "attrs", "weights", "quantization"),
         help="Details to show: layers; their attributes and subgraphs (attrs, together with"
-        " layers); the elements of weights.",
+        " layers); the elements of weights; the quantized tensors with their ranges"
+        " (quantization).",
     )
     mode: str | None = option(
         "--mode",
@@ -104,6 +105,22 @@ class ModelDetailOptions(Options):
         " an upper bound, for surgeon sanitize --set-unbounded-dds-upper-bound. Fold constants"
         " and infer shapes first.",
         feeds="inspect_model.list_unbounded_dds",
+    )
+    reference: str | None = option(
+        "--reference",
+        kind=Text("MODEL"),
+        reads="Model",
+        help="Float model that a quantized model was made from. Show the loss of each quantized"
+        " weight, and the least possible loss with the same format.",
+        feeds="inspect_model.reference",
+    )
+    load_inputs: tuple[str, ...] = option(
+        "--load-inputs",
+        kind=Texts("PATH"),
+        reads="File of input data",
+        help="Input data. Show the loss of each quantized activation, and the least possible loss"
+        " with the same format; ONNX Runtime runs the model.",
+        feeds="inspect_model.inputs",
     )
     combine_tensor_info: str | None = option(
         "--combine-tensor-info",
@@ -158,11 +175,11 @@ class ExternalDataOptions(Options):
 
 
 def details_to_show(options: ModelDetailOptions) -> list[str]:
-    """Return what is shown, in the order of `--show`'s choices: the union of all ways to say so."""
+    """Return the details to show, in the order of the choices of `--show`."""
     asked = {*options.show, *_MODES[options.mode or "none"]}
     if options.show_weights:
         asked.add("weights")
-    return [word for word in _MODES["full"] if word in asked]
+    return [word for word in (*_MODES["full"], "quantization") if word in asked]
 
 
 INSPECT_OUTPUTS = OneCall(

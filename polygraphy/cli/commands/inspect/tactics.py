@@ -83,7 +83,7 @@ class InspectDiffTacticsCommand(Command):
         return Program("show.py.j2", summary.format(*map(quote_word, options.replays)), call=call)
 
     def _check(self, options: ComparedReplaysOptions) -> None:
-        """Refuse what cannot be meant together."""
+        """Raise for options that contradict each other."""
         apart = {"--dir": options.dir, "--good": options.good, "--bad": options.bad}
         given = [flag for flag, value in apart.items() if value is not None]
         if options.replays and given:

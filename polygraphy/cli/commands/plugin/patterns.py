@@ -97,7 +97,7 @@ class PluginListCommand(Command):
     groups = (OneModelOptions, PluginFolderOptions, PluginChoiceOptions, *_LOADING, *_ENDING)
 
     def program(self, values: Values) -> Program:
-        return matching(values, values[OneModelOptions].path, _onnx(values), None)
+        return matching_program(values, values[OneModelOptions].path, _onnx(values), None)
 
 
 class PluginMatchCommand(Command):
@@ -117,9 +117,9 @@ class PluginMatchCommand(Command):
 
     def program(self, values: Values) -> Program:
         path = values[OneModelOptions].path
-        output = values[MatchOutputOptions].output or _beside(path, _CONFIG)
+        output = values[MatchOutputOptions].output or _path_beside(path, _CONFIG)
         check_files(values, written=[("--output", output)])
-        return matching(values, path, _onnx(values), output)
+        return matching_program(values, path, _onnx(values), output)
 
 
 class PluginReplaceCommand(Command):
@@ -130,8 +130,8 @@ class PluginReplaceCommand(Command):
 
     def program(self, values: Values) -> Program:
         path, options = values[OneModelOptions].path, values[ReplaceOptions]
-        config = options.config or _beside(path, _CONFIG)
-        output = options.output or _beside(path, "replaced.onnx")
+        config = options.config or _path_beside(path, _CONFIG)
+        output = options.output or _path_beside(path, "replaced.onnx")
         check_paths([("--config", config)], [("--output", output)])
         check_files(values, written=[("--output", output)])
         return Program(
@@ -145,8 +145,8 @@ class PluginReplaceCommand(Command):
         )
 
 
-def matching(values: Values, model: str, onnx: OnnxModel, output: str | None) -> Program:
-    """Return the program that finds what plugins match, and saves it where an output is named."""
+def matching_program(values: Values, model: str, onnx: OnnxModel, output: str | None) -> Program:
+    """Return the program that finds plugin matches, and saves them to an output."""
     return Program(
         "plugin_match.py.j2",
         f"Find the parts of {quote_word(model)} that match plugins.",
@@ -175,5 +175,6 @@ def plugin_folder(values: Values) -> str:
     return folder
 
 
-def _beside(model: str, name: str) -> str:
+def _path_beside(model: str, name: str) -> str:
+    """Return the path of a file in the folder of the model."""
     return str(PurePath(model).parent / name)

@@ -12,15 +12,16 @@ from polygraphy.cli.backends.built_in import (
     Chosen,
     Groups,
     RunnerModel,
-    able_in_parts,
+    backends_for_parts,
     backends_named_by,
     built_in,
+    flag_of,
 )
 from polygraphy.cli.backends.foreign import (
     PluggedBackend,
     all_backends,
-    backends_in,
-    warn_of_others,
+    backends_with_flags,
+    warn_of_unsupported_packages,
 )
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.named import (
@@ -82,7 +83,9 @@ from polygraphy.codegen.source import (
     FunctionOfModel,
     Source,
     Step,
+    literal,
     quote_word,
+    rename_steps,
 )
 from polygraphy.domain.tensors.naming import join_words
 
@@ -114,8 +117,8 @@ class Run:
     is_split: bool = False
 
 
-def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked: bool) -> Run:
-    """Return how a model is run as a whole.
+def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked: bool) -> Run:
+    """Return the parts of the program that runs a model in one piece.
 
     Args:
         values: the options.
@@ -124,19 +127,21 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
         also_unmarked: whether runners of which tensors are marked are joined by ones of the model
             as it is.
     """
-    unmarked = _runners_without_marks(backends) if also_unmarked else {}
+    first_model = values[StepOptions].first_model
+    is_once = also_unmarked and first_model is None
+    unmarked = _runners_without_marks(backends) if is_once else {}
     calibrates = any(each.chosen.calibrates for each in backends.runners)
     name = Source("model" if backends.shares_onnx else "load_model")
     before, model = _load_steps(backends.onnx, name, is_shared=backends.shares_onnx)
     before += data_step(data, calibrates=True) if calibrates else []
-    for each in backends.different:
+    for each in backends.distinct:
         before += each.steps(each.chosen, model)
     plain_model = model
     if unmarked:
         plain = backends.onnx.without("modify_outputs", "save_onnx")
         loads, plain_model = _load_steps(plain, Source("load_unmarked"))
         before += loads
-    for each in backends.different:
+    for each in backends.distinct:
         if (as_it_is := unmarked.get(id(each.chosen))) is not None:
             before += each.steps(as_it_is, plain_model)
     runners: list[Expression] = []
@@ -149,13 +154,17 @@ def as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmarked:
                 {"exclude_outputs": backends.excluded or None},
             )
         runners.append(runner)
-    is_sequential = one_after_the_other(values[OrderOptions])
+    if first_model is not None:
+        loads, firsts = _runners_of_first_model(values, backends, first_model)
+        before += loads
+        runners = [Call("WithFirstModel", each) for each in zip(runners, firsts)]
+    is_sequential = runs_in_sequence(values[OrderOptions])
     has_loader = calibrates or data != USUAL
     return Run(
         before=before,
         runners=runners,
         after=[
-            *_namings(backends, runners),
+            *_naming_steps(backends, runners),
             *([] if calibrates else data_step(data)),
             *_profiling_steps(values, backends),
         ],
@@ -184,27 +193,58 @@ def _profiling_steps(values: Values, backends: Backends) -> list[Step]:
     return [Step(_PROFILING, call_of("ProfileNodes", values, *model))]
 
 
-def one_after_the_other(options: OrderOptions) -> bool:
-    """Return whether one runner runs after the other, rather than side by side."""
+def runs_in_sequence(options: OrderOptions) -> bool:
+    """Return whether runners run one after the other, instead of side by side."""
     return options.sequential_runners or options.use_subprocess or options.warm_up is not None
 
 
+def _runners_of_first_model(
+    values: Values, backends: Backends, path: str
+) -> tuple[list[Step], list[Expression]]:
+    """Return the statements that make runners of the model of the first step, and the runners.
+
+    Raises:
+        CommandLineError: a backend runs another model, or saves what it builds.
+    """
+    other = next((each for each in backends.runners if each.text), None)
+    if other is not None:
+        raise CommandLineError(
+            f"--first-model: {flag_of(other.backend)} {other.text} is a model by itself. Use"
+            " backends that run both ONNX models."
+        )
+    if flags_given(values, [OnnxSaveOptions]):
+        raise CommandLineError("--first-model cannot be combined with --save-onnx.")
+    name = Source("first_model" if backends.shares_onnx else "load_first_model")
+    before, model = _load_steps(
+        backends.onnx, name, is_shared=backends.shares_onnx, path=literal(path)
+    )
+    names: dict[str, str] = {}
+    for each in backends.distinct:
+        steps = each.steps(each.chosen, model)
+        if any(step.name == "save_engine" for step in steps):
+            raise CommandLineError(
+                "--first-model cannot be combined with --save-engine: there are two engines."
+            )
+        names.update({step.name: f"{step.name}_first" for step in steps})
+        before += [rename_steps(step, names) for step in steps]
+    runners = (each.of(each.chosen, model) for each in backends.runners)
+    return before, [rename_steps(runner, names) for runner in runners]
+
+
 def _load_steps(
-    onnx: OnnxModel, name: Source, *, is_shared: bool = False
+    onnx: OnnxModel, name: Source, *, is_shared: bool = False, path: Source = _PATH
 ) -> tuple[list[Step], RunnerModel]:
-    """Return the statement that loads a model, or makes a loader of it, if one is needed; and what
-    backends run then.
+    """Return the statement that loads a model, if one is needed, and the model that backends then
+    run.
     """
     if onnx.is_as_saved:
-        return [], RunnerModel(_PATH, is_path=True)
-    made = onnx.of(_PATH) if is_shared else onnx.loader(_PATH)
+        return [], RunnerModel(path, is_path=True)
+    made = onnx.of(path) if is_shared else onnx.loader(path)
     return [Step(name, made)], RunnerModel(name, is_path=False)
 
 
-def _namings(backends: Backends, runners: Sequence[Expression]) -> list[Step]:
-    """Return the statements that name runners whose names no call takes: those that other packages
-    make.
-    """
+def _naming_steps(backends: Backends, runners: Sequence[Expression]) -> list[Step]:
+    """Return the statements that name runners of other packages."""
     return [
         Step(f"runners[{position}].name", each.name)
         for position, (each, made) in enumerate(zip(backends.runners, runners))
@@ -213,9 +253,7 @@ def _namings(backends: Backends, runners: Sequence[Expression]) -> list[Step]:
 
 
 def _runners_without_marks(backends: Backends) -> dict[int, Chosen]:
-    """Return backends whose tensors are marked, by how they are used, as they run the model as it
-    is, where that tells more.
-    """
+    """Return, by position, how backends with marked tensors also run the unmarked model."""
     marks = bool(backends.onnx.outputs)
     return {
         id(chosen): chosen.unmarked
@@ -240,12 +278,14 @@ _ALSO_OF_ONE = (
 _CHOOSE_SECOND = "Choose a second runner, or load outputs with --load-outputs."
 
 
-def _refuse(values: Values) -> None:
-    """Refuse combinations that cannot be meant."""
+def _check_combinations(values: Values) -> None:
+    """Raise for options that contradict each other."""
     order, saved, runners = values[OrderOptions], values[RunOptions], values[RunnerOptions].runners
     if order.subprocess_timeout is not None and not order.use_subprocess:
         raise CommandLineError("--subprocess-timeout requires --use-subprocess.")
-    choose = "" if runners else f"Choose at least one of {', '.join(able_in_parts().values())}."
+    choose = (
+        "" if runners else f"Choose at least one of {', '.join(backends_for_parts().values())}."
+    )
     if not runners and not values[CompareOptions].load_outputs:
         raise CommandLineError(f"nothing to run. {choose}")
     if values[ProfileOptions].profile is not None and order.use_subprocess:
@@ -269,14 +309,14 @@ def _refuse(values: Values) -> None:
         )
 
 
-def _idle(
+def _groups_without_effect(
     values: Values, backends: Sequence[BuiltIn]
 ) -> Iterator[tuple[str, Groups, Sequence[str]]]:
-    """Yield why the options of some groups have no effect, and which have one nevertheless."""
+    """Yield for options without effect the reason, their groups, and exceptions."""
     runners = values[RunnerOptions].runners
     alone = [each for each in backends if each.idle]
     if not runners:
-        own = [group for each in alone for group in each.own_groups]
+        own = [group for each in alone for group in each.exclusive_groups]
         groups: Groups = (
             ModelOptions, *own, DataOptions, StepOptions, OrderOptions, ProfileOptions
         )  # fmt: skip
@@ -285,7 +325,7 @@ def _idle(
     chosen = backends_named_by(each.backend for each in chosen_runners(values, RunnerOptions))
     for each in alone:
         if each.name not in chosen:
-            yield each.idle, each.own_groups, ()
+            yield each.idle, each.exclusive_groups, ()
     if _runs_nothing(values):
         yield "nothing is run: --iterations is 0", (*_COMPARING, ProfileOptions), ()
     elif not compares_runs(values):
@@ -293,22 +333,21 @@ def _idle(
 
 
 def compares_runs(values: Values) -> bool:
-    """Return whether there may be two runs: a saved file may hold several."""
+    """Return whether there may be two runs to compare."""
     loaded = len(values[CompareOptions].load_outputs)
     runners = len(values[RunnerOptions].runners)
     return (runners + loaded > 1 or not runners) and not _runs_nothing(values)
 
 
 def _runs_nothing(values: Values) -> bool:
-    """Return whether models are made, and nothing is run: with --iterations 0."""
+    """Return whether models are only loaded or built, because of --iterations 0."""
     data = values[DataOptions]
     given = data.load_inputs or data.data_loader_script or values[CompareOptions].load_outputs
     return bool(values[RunnerOptions].runners) and data.iterations == 0 and not given
 
 
 def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, UsedRunner]] | None:
-    """Return the runners where the model is run layer by layer, each as it runs a part; None where
-    it is run as a whole.
+    """Return how backends run the parts of a model layer by layer; None if it runs in one piece.
 
     Raises:
         CommandLineError: running it by layers is asked for where it is not possible.
@@ -325,10 +364,10 @@ def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, 
     return [(part, each) for part, each in parts if part is not None]
 
 
-def by_layers(
+def run_by_layers(
     values: Values, backends: Backends, parts: Sequence[tuple[Chosen, UsedRunner]], data: Call
 ) -> Run:
-    """Return how a model is run layer by layer.
+    """Return the parts of the program that runs a model layer by layer.
 
     Args:
         values: the options.
@@ -355,8 +394,8 @@ def by_layers(
 
 
 def _obstacle(values: Values, backends: Backends) -> str | None:
-    """Return why a model cannot be run layer by layer; None where it can."""
-    able = able_in_parts()
+    """Return why a model cannot be run layer by layer; None if it can."""
+    able = backends_for_parts()
     names = {each.backend for each in backends.runners}
     for stands_in_the_way, text in (
         (
@@ -377,7 +416,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
             " --save-worst.",
         ),
         (
-            one_after_the_other(values[OrderOptions]),
+            runs_in_sequence(values[OrderOptions]),
             "cannot be combined with --sequential-runners, --warm-up or --use-subprocess,"
             " because the runners take turns.",
         ),
@@ -405,7 +444,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
 
 
 def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> str:
-    """Return the sentence; `titles` are what people call the backends."""
+    """Return the summary of the program; `titles` are the names of the backends."""
     model = values[ModelOptions].in_words
     runners = chosen_runners(values, RunnerOptions)
     of_text = backends_named_by(each.backend for each in runners).values()
@@ -487,16 +526,16 @@ class RunCommand(Command):
         return tuple(dict.fromkeys((*_BEFORE, *of_backends, *_AFTER, *self.ending, *own)))
 
     def extend(self, flags: Collection[str] | None = None) -> RunCommand:
-        """Return the command with the backends that the flags of a command line name; with all
-        where it has other flags, and for help.
+        """Return the command with the backends that flags name; with all of them for help or
+        unknown flags.
         """
         if flags is None:
             return RunCommand(plugins=all_backends(self.flags))
-        warn_of_others()
+        warn_of_unsupported_packages()
         few = RunCommand([each for each in self.backends if each.flag in flags])
         if few.flags.issuperset(flags):
             return few
-        return RunCommand(plugins=backends_in(flags, self.flags))
+        return RunCommand(plugins=backends_with_flags(flags, self.flags))
 
     def declared(self, group: type[Options]) -> Sequence[Option]:
         """Return the declarations of a group; there is a flag for each backend."""
@@ -529,8 +568,8 @@ class RunCommand(Command):
         return parse_named(self, RunnerOptions, values, groups_of)
 
     def program(self, values: Values) -> Program:
-        _refuse(values)
-        for because, groups, besides in _idle(values, self.backends):
+        _check_combinations(values)
+        for because, groups, besides in _groups_without_effect(values, self.backends):
             warn_idle(flags_given(values, groups, besides=besides), f", because {because}")
         backends = backends_of(values, self.backends, self.plugins)
         compares = compares_runs(values)
@@ -541,13 +580,13 @@ class RunCommand(Command):
         checks, verdicts = _checks(values)
         parts = layerwise_runners(values, backends)
         if parts is not None:
-            run = by_layers(values, backends, parts, data)
+            run = run_by_layers(values, backends, parts, data)
         elif backends.runners:
             saves = values[RunOptions].save_outputs is not None
             is_looked_at = compares or saves or values[CompareOptions].validate
             also = is_looked_at and not values[LayerwiseOptions].no_unmarked
             also = also or values[ProfileOptions].profile is not None
-            run = as_a_whole(values, backends, data, also_unmarked=also)
+            run = run_as_a_whole(values, backends, data, also_unmarked=also)
         else:
             run = Run()
         calls = [run.call, *([verdicts] if compares else [])]
@@ -577,7 +616,9 @@ class RunCommand(Command):
         )
 
     def written(self, made: Program, line: str, log: Log) -> str:
-        """Return the source; partials of other packages may have made it anything."""
+        """Return the source of the program, which templates of other packages may have made
+        invalid.
+        """
         render = super().written
         if not self.plugins:
             return render(made, line, log)
@@ -597,14 +638,16 @@ def _profile_calls(values: Values, *, compares: bool) -> list[Call]:
 
 
 def _checks(values: Values) -> tuple[list[Step], Call]:
-    """Return what is done with the results before they are compared, and what compares them."""
+    """Return the statements that change results before the comparison, and the call that compares
+    them.
+    """
     options, worst = values[CompareOptions], values[LayerwiseOptions].save_worst
     functions = functions_of(values)
     check_average(values, functions)
     results = Source("runs" if options.load_outputs else "results")
     validate = call_of("Comparator.validate", values, results, check_inf=True)
     postprocess = postprocess_of(values)
-    is_lazy = not one_after_the_other(values[OrderOptions])
+    is_lazy = not runs_in_sequence(values[OrderOptions])
     note = Source("Lazy: each iteration is checked when it is requested." if is_lazy else "")
     checks = [Step(results, validate, note)] if options.validate else []
     if postprocess is not None:

@@ -94,9 +94,7 @@ class UsedRunner:
     chosen: Chosen
 
     def of(self, chosen: Chosen, model: RunnerModel) -> Expression:
-        """Return what makes it, as its backend is used here: with its name, if that can be said in
-        a call.
-        """
+        """Return the expression that creates the runner, with its name if the call takes one."""
         made = chosen.runner(evolve(model, text=self.text))
         if not isinstance(made, Call) or not self.name:
             return made
@@ -104,12 +102,12 @@ class UsedRunner:
         return call
 
     def steps(self, chosen: Chosen, model: RunnerModel) -> list[Step]:
-        """Return the statements before it."""
+        """Return the statements before the runner."""
         names = self._names(model)
         return [rename_steps(step, names) for step in chosen.steps(model)]
 
     def _names(self, model: RunnerModel) -> dict[str, str]:
-        """Return the names of its statements, also those that the unmarked model shares."""
+        """Return new names for its statements, where other runners have the same ones."""
         if not self.suffix:
             return {}
         forms = [each for each in (self.chosen, self.chosen.unmarked) if each is not None]
@@ -132,8 +130,8 @@ class Backends:
     accepting: Collection[str]
 
     @property
-    def different(self) -> list[UsedRunner]:
-        """The runners, of those that are used alike the first."""
+    def distinct(self) -> list[UsedRunner]:
+        """The runners, of equal ones only the first."""
         return list({id(each.chosen): each for each in reversed(self.runners)}.values())[::-1]
 
     @property
@@ -188,7 +186,7 @@ def backends_of(
     if not is_tensorflow:
         unused = flags_given(values, [TfLoadOptions, TfOnnxOptions])
         warn_idle(unused, ", because the model is not a TensorFlow model")
-    used = _used(runners, chosen, plugins, kind)
+    used = _use_runners(runners, chosen, plugins, kind)
     onnx = onnx_of(
         values,
         is_loaded=is_loaded,
@@ -200,7 +198,7 @@ def backends_of(
     return Backends(used, onnx, accepting)
 
 
-def _used(
+def _use_runners(
     runners: Sequence[ChosenRunner],
     chosen: Mapping[str, BuiltIn],
     plugins: Sequence[PluggedBackend],

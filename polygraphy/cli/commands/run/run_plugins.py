@@ -12,7 +12,7 @@ from polygraphy.cli.shared.model import NamedModel
 
 
 def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
-    """Return the option that chooses runners with the flags of some backends."""
+    """Return the option that selects runners, with the flags of further backends."""
     assert isinstance(option.kind, Ordered)
     extended = Option(
         (*option.flags, *(plugin.flag for plugin in plugins)),
@@ -28,7 +28,7 @@ def with_flags(option: Option, plugins: Sequence[PluggedBackend]) -> Option:
 
 
 def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend]) -> None:
-    """Refuse a model that a backend cannot run.
+    """Raise if a backend of another package cannot run the model.
 
     Args:
         model: the model.
@@ -45,8 +45,7 @@ def check_types(model: NamedModel, kind: str, plugins: Sequence[PluggedBackend])
 
 
 def render_checked(render: Callable[[], str], plugins: Sequence[PluggedBackend]) -> str:
-    """Return the program that a function renders with the partials of some backends, and see to it
-    that it is one: partials are anybody's.
+    """Return a rendered program; raise if a template of another package made it invalid.
 
     Raises:
         BrokenPlugin: it is not.

@@ -168,7 +168,7 @@ class _EditCommand(Command):
         )
 
     def _steps(self, values: Values) -> list[Call]:
-        """Return what is done to the model."""
+        """Return the calls that edit the model."""
         raise NotImplementedError
 
 

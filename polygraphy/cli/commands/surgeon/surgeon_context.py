@@ -15,7 +15,7 @@ from polygraphy.cli.commands.surgeon.surgeon_options import (
 )
 from polygraphy.cli.declare.errors import inform, warn_idle
 from polygraphy.cli.declare.option import Values, call_of, flags_given
-from polygraphy.cli.shared.data import USUAL, DataOptions, data_of, usual_or
+from polygraphy.cli.shared.data import USUAL, DataOptions, data_loader_argument, data_of
 from polygraphy.cli.shared.onnx import tolerance_of, warn_about_saving
 from polygraphy.cli.shared.paths import check_files
 from polygraphy.codegen.source import Call, Source
@@ -33,7 +33,7 @@ def edit_of(
     verifies: bool = False,
     data: Call = USUAL,
 ) -> Program:
-    """Return the program.
+    """Return the program that loads, edits, verifies and saves a model.
 
     Args:
         values: the options.
@@ -60,7 +60,7 @@ def edit_of(
         "surgeon.py.j2",
         summary.replace("{}", model.in_words),
         model=path,
-        data=usual_or(data) if takes_data else None,
+        data=data_loader_argument(data) if takes_data else None,
         load=load,
         steps=steps,
         verify=verify,
@@ -69,7 +69,7 @@ def edit_of(
 
 
 def _verification(load: Call, steps: Sequence[Call], data: Call) -> Call:
-    """Return the call that compares outputs of the model before and after the steps."""
+    """Return the call that compares outputs before and after the edits."""
     names = {step.name for step in steps}
     model, loader = Source("model"), data_loader_of(data)
     if "reconstruct_weights" in names:  # It could not be run before.
@@ -91,12 +91,12 @@ def load_of(values: Values) -> Call:
 
 
 def data_loader_of(data: Call) -> Source | None:
-    """Return the name of the data loader in the program; None where the usual one does."""
+    """Return the name of the data loader in the program; None for the default."""
     return None if data == USUAL else Source("data_loader")
 
 
 def trial_of(values: Values) -> tuple[bool, Call]:
-    """Return whether the model is run to verify the edit, and with which data.
+    """Return whether the edit is verified by running the model, and the call that creates the data.
 
     Raises:
         CommandLineError: the data have two sources.

@@ -64,7 +64,9 @@ class Tensors(Kind):
 
 
 def _spec(word: str) -> TensorSpec:
-    """Take a word apart from its end, because names may hold colons."""
+    """Return the name, data type and shape in a word, split from its end because names may contain
+    colons.
+    """
     name, dtype, shape = word, None, None
     rest, colon, last = name.rpartition(":")
     is_shape = _is_shape(last)

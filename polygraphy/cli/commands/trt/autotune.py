@@ -19,7 +19,7 @@ from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.commands.plugin.patterns import (
     PluginChoiceOptions,
     PluginFolderOptions,
-    matching,
+    matching_program,
     plugin_folder,
 )
 from polygraphy.cli.commands.surgeon.surgeon_options import EditSaveOptions
@@ -34,7 +34,7 @@ from polygraphy.cli.declare.option import (
     option_group,
 )
 from polygraphy.cli.shared.compare import absolute_tolerance, relative_tolerance
-from polygraphy.cli.shared.data import DataOptions, data_of, data_step, usual_or
+from polygraphy.cli.shared.data import DataOptions, data_loader_argument, data_of, data_step
 from polygraphy.cli.shared.model import CheckedModelOptions, ModelOptions
 from polygraphy.cli.shared.onnx import OnnxModel
 from polygraphy.cli.shared.paths import check_files
@@ -157,8 +157,8 @@ class PluginAutotuneCommand(Command):
         self._check(values, output)
         if config.skip_autotuning:
             onnx = OnnxModel().with_mapped_weights
-            return matching(values, path, onnx, config.save_config_yaml or _CONFIG)
-        trt = build_of(_whole(values), is_script=False)
+            return matching_program(values, path, onnx, config.save_config_yaml or _CONFIG)
+        trt = build_of(_add_build_groups(values), is_script=False)
         shapes = values[CheckedModelOptions].input_shapes
         data = data_of(values[DataOptions], shapes, only_first=not trt.calibrates)
         load = Call("OnnxFromPath", [Source("MODEL")])
@@ -179,14 +179,14 @@ class PluginAutotuneCommand(Command):
             ],
             replaced=replaced,
             load=load,
-            data=usual_or(data),
+            data=data_loader_argument(data),
             tune=call_of("autotune_plugins", values),
             compare_func=_compare_func(values[TuningOptions]),
             save=call_of("save_onnx", values, path=output),
         )
 
     def _check(self, values: Values, output: str) -> None:
-        """Refuse what cannot be meant, and tell about what has no effect."""
+        """Raise for options that contradict each other; warn of those without effect."""
         config = values[TuningConfigOptions]
         if values[EditSaveOptions].output is None and not config.skip_autotuning:
             inform(f"Saving to {output}, because --output is not set.")
@@ -200,10 +200,8 @@ class PluginAutotuneCommand(Command):
             check_files(values, written=[("--output", output)])
 
 
-def _whole(values: Values) -> Values:
-    """Return the options with those of further groups about builds: as the command's own say, or
-    else as if they had been left out.
-    """
+def _add_build_groups(values: Values) -> Values:
+    """Return the options with further groups about builds, at their values or defaults."""
     model, plugins = values[CheckedModelOptions], values[TuningPluginOptions].plugin_libraries
     timing = vars(values[TrtTimingOptions])
     return values.replaced(
@@ -214,7 +212,7 @@ def _whole(values: Values) -> Values:
 
 
 def _compare_func(options: TuningOptions) -> Call | None:
-    """Return what compares with both tolerances, if one of them is given."""
+    """Return the comparison function with both tolerances; None if neither is given."""
     if options.rtol is None and options.atol is None:
         return None
     tolerances = {

@@ -9,7 +9,7 @@ from polygraphy.cli.backends.built_in import RunnerModel
 from polygraphy.cli.backends.trt.checks import BUILD_GROUPS
 from polygraphy.cli.backends.trt.config_options import TrtCapabilityOptions
 from polygraphy.cli.backends.trt.context import build_of
-from polygraphy.cli.backends.trt.model import saved_engine
+from polygraphy.cli.backends.trt.model import save_engine_step
 from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
 from polygraphy.cli.backends.trt.precision_options import TrtPrecisionOptions
 from polygraphy.cli.backends.trt.tactics_options import TrtTacticOptions
@@ -24,7 +24,7 @@ from polygraphy.cli.commands.debug.context import (
     check_artifacts,
     check_of,
     iterations_of,
-    until_of,
+    stop_condition,
 )
 from polygraphy.cli.declare.errors import CommandLineError, inform, warn, warn_idle
 from polygraphy.cli.declare.kinds import Choice, NumberOrAuto, PerName
@@ -165,9 +165,7 @@ def render_onnx_precision(values: Values) -> Program:
 
 
 def _iterations(values: Values) -> Call | None:
-    """Return what there is in each iteration; None where the cast model is not checked by a
-    command.
-    """
+    """Return the call that creates the iterations; None if no command checks the cast model."""
     golden = values[GoldenOptions]
     words: list[str] = []
     if golden.golden_outputs is not None:
@@ -191,7 +189,7 @@ def _iterations(values: Values) -> Call | None:
 
 
 def _with_model_artifact(values: Values) -> Values:
-    """Return the options, in which each iteration makes a model where no other path is given."""
+    """Return the options with a model as the artifact of each iteration, unless a path is given."""
     options = values[EngineIterationOptions]
     if options.iter_artifact != EngineIterationOptions().iter_artifact:
         return values
@@ -200,7 +198,7 @@ def _with_model_artifact(values: Values) -> Values:
 
 
 def _dtype(values: Values) -> str | None:
-    """Return the narrower type; None for the usual one.
+    """Return the lower precision; None for the default.
 
     Raises:
         CommandLineError: two are given.
@@ -227,7 +225,7 @@ def _number(value: Any, flag: str) -> float | None:
 
 
 def _warn_about_unused(values: Values) -> None:
-    """Log which options are about engines, or about other searches."""
+    """Warn of options that concern engines or other searches."""
     precisions = ("--fp16", "--bf16", "--fp-to-fp16", "--to-bf16")
     unused = flags_given(
         values,
@@ -277,7 +275,7 @@ class _EngineCommand(Command):
         results: Sequence[str | None] = (),
         network: Source | None = None,
     ) -> dict[str, Any]:
-        """Return what the templates of both commands have in common.
+        """Return the values that the templates of both commands need.
 
         Args:
             values: the options, those about all outputs among them.
@@ -319,7 +317,7 @@ class _EngineCommand(Command):
                 Step(
                     "build_engine", trt.build_engine("raise_layers" if network else "load_network")
                 ),
-                *saved_engine(Source("path")),
+                *save_engine_step(Source("path")),
             ],
             "iterations": Step("iterations", iterations),
         }
@@ -335,7 +333,7 @@ class DebugBuildCommand(_EngineCommand):
     groups = (*_MODEL, UntilOptions, *_CHECKED, *_BUILT)
 
     def program(self, values: Values) -> Program:
-        until = until_of(values[UntilOptions])
+        until = stop_condition(values[UntilOptions])
         check_artifacts(values)
         check = [*_run_command(values), "--validate"]
         return Program(
@@ -437,7 +435,7 @@ def _golden_check(values: Values) -> list[str]:
 
 
 def _check_golden(values: Values) -> None:
-    """Refuse what cannot be meant together."""
+    """Raise for options that contradict each other."""
     golden = values[GoldenOptions]
     if golden.golden_outputs is not None and values[CheckOptions].check:
         raise CommandLineError(
@@ -450,7 +448,7 @@ def _check_golden(values: Values) -> None:
 
 
 def _with_precision(values: Values) -> Values:
-    """Return the options, in which a lower precision is allowed, and layers keep theirs.
+    """Return the options with a lower precision enabled, and layers that keep theirs.
 
     Raises:
         CommandLineError: the higher precision is not allowed.

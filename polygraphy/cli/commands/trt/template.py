@@ -80,13 +80,13 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
             + (f", starting from {quote_word(path)}." if path is not None else "."),
             model=path,
             is_parsed=parses,
-            before=[] if is_brief else _before(onnx, made, model),
+            before=[] if is_brief else _steps_before_network(onnx, made, model),
             start=made.of(None if model is None else RunnerModel.path) if is_brief else None,
         )
 
 
-def _before(onnx: OnnxModel, network: TrtNetwork, model: str | None) -> list[Step]:
-    """Return the statements that lead to the network that the script starts from."""
+def _steps_before_network(onnx: OnnxModel, network: TrtNetwork, model: str | None) -> list[Step]:
+    """Return the statements up to the network that the script starts from."""
     if onnx.is_as_saved:
         return network.steps_from(None if model is None else RunnerModel.path, is_path=True)
     load = Step("load_model", onnx.loader(RunnerModel.path))
@@ -110,7 +110,7 @@ class TemplateTrtConfigCommand(_TemplateCommand):
         config = config_of(values)
         path = None if model is None or is_script else split_symbol(model)[0]
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
-        calibration = config.own_calibration
+        calibration = config.model_calibration
         return Program(
             "template_trt_config.py.j2",
             "Create a TensorRT builder configuration"

@@ -56,7 +56,9 @@ def other_axes(op: str, value: Sequence[int], expected: Sequence[int]) -> str:
 
 @fact
 def other_weight(role: str, name: str, difference: Fact, op: str = "") -> str:
-    """Args are what the weight is for, such as ``weight`` or ``epsilon``, and how it differs."""
+    """Return a sentence about a weight that differs; `role` is its use, such as ``weight`` or
+    ``epsilon``.
+    """
     return f"the {role} {name!r}{f' of {op}' if op else ''} {difference}"
 
 
@@ -99,7 +101,7 @@ def is_scaled(factor: float) -> str:
 def has_other_elements(
     value: Any, expected: Any, index: Sequence[int], count: int, size: int
 ) -> str:
-    """The first element that differs, and how many do."""
+    """Return a phrase with the first element that differs, and how many differ."""
     first = f"{_pair(value, expected)} at {tuple(index)}"
     return f"differs in {count} of {size} elements: {first}"
 
@@ -146,7 +148,7 @@ def other_input(op: str, name: str, expected: str) -> str:
 
 @fact
 def lost_node_between(op: str, expected: str, name: str = "") -> str:
-    """A node is missing that computes the input which an operator should read."""
+    """Return a sentence about a missing node that should compute the input of an operator."""
     before = f" from {name!r}" if name else ""
     return f"the node that computes {expected!r}{before} is missing before {op}"
 
@@ -195,10 +197,10 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def _pair(one: Any, other: Any) -> str:
-    """Return two different numbers with as many digits as it takes to tell them apart."""
-    if any(np.asarray(each).dtype.kind in "biu" for each in (one, other)):
-        return f"{one} instead of {other}"
-    texts = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (6, 9, 17))
-    mine, theirs = next((pair for pair in texts if pair[0] != pair[1]), (str(one), str(other)))
+def _pair(value: Any, expected: Any) -> str:
+    """Return two different numbers with enough digits to distinguish them."""
+    if any(np.asarray(each).dtype.kind in "biu" for each in (value, expected)):
+        return f"{value} instead of {expected}"
+    texts = ((f"{value:.{digits}g}", f"{expected:.{digits}g}") for digits in (6, 9, 17))
+    mine, theirs = next((pair for pair in texts if pair[0] != pair[1]), (str(value), str(expected)))
     return f"{mine} instead of {theirs}"

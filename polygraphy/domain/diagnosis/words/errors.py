@@ -50,11 +50,34 @@ def goal_without_quantization() -> UsageError:
     )
 
 
-def metric_raises(name: str, error: Exception) -> InputError:
+def metric_raises(name: str, error: BaseException) -> InputError:
+    said = " ".join(str(error).split()).rstrip(".")
     return InputError(
-        f"--metric: {name} raises {type(error).__name__}: {error}",
+        f"--metric: {name} raises {type(error).__name__}{f': {said}' if said else ''}.",
         hint="It receives the outputs and the reference outputs, by name, and must return a"
         " number; smaller is better.",
+    )
+
+
+def reference_with_other_inputs(path: str, name: str, own: Any, shape: Any) -> UsageError:
+    return UsageError(
+        f"{path}: input {name!r} has shape {own}, but {shape} in the quantized model.",
+        hint="Pass the float model that it was made from as --reference.",
+    )
+
+
+def reference_without_input(path: str, name: str) -> UsageError:
+    return UsageError(
+        f"{path}: the model has no input that corresponds to {name!r} of the quantized model.",
+        hint="Pass the float model that it was made from as --reference.",
+    )
+
+
+def search_needs_memory(needed: int, limit: int) -> UsageError:
+    return UsageError(
+        f"The search needs about {needed / 1e9:.1f} GB of memory for the weights, and"
+        f" {limit / 1e9:.1f} GB are allowed.",
+        hint="Pass a larger --memory-budget, or list ranges with `inspect model --reference`.",
     )
 
 

@@ -33,7 +33,9 @@ def wrong_in_graph(tensor: str, deviation: Deviation, elements: int, party: str)
 
 @fact
 def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Sequence[str]) -> str:
-    """Source is ``program`` where the inputs are the values of a program."""
+    """Return the sentence about a tensor that differs from its saved value; source is ``program``
+    if the inputs come from a program.
+    """
     inputs = "the program's values" if source == "program" else "its saved inputs"
     return (
         f"Computed from {inputs}, {tensor!r} {deviation.in_words()}"
@@ -127,7 +129,9 @@ def changed(change: Fact) -> str:
 
 @fact
 def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
-    """Source is ``saved``, ``program`` or ``reference``: where the expected values are from."""
+    """Return a sentence: undone changes give the expected outputs; source is ``saved``, ``program``
+    or ``reference``.
+    """
     values = {"saved": "the saved values", "program": "the program's values"}
     makes = "the node computes" if count == 1 else "these nodes compute"
     return f"Without this change, {makes} {values.get(source, 'the values of the reference')}."
@@ -273,7 +277,9 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refused(party: str, message: str, because: bool = False) -> str:
-    """Say that a backend does not run the model, or that a wrong value before is the reason."""
+    """Return a sentence about a backend that does not run the model; `because`: an earlier wrong
+    value is the reason.
+    """
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 
@@ -283,8 +289,8 @@ _SIGNATURE = re.compile(r"\((\S+?)(?: of opset \d+ on .*?\)|, opset \d+\) on .*?
 
 
 def _without_signature(message: str) -> str:
-    """Return a message without types of inputs, which may be longer than a line: the reason comes
-    after them.
+    """Return a message without the types of inputs, which can be longer than a line and hide the
+    reason.
     """
     return _SIGNATURE.sub(r"(\1)", message, count=1)
 
@@ -413,7 +419,9 @@ def weight_is_not(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Actual is the weight of the program whose value it has; relation is how it was changed."""
+    """Return a sentence about a weight that differs from the program's; actual is the program
+    weight it equals, relation how it was changed.
+    """
     known = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {known}" if known else ""
     return (
@@ -682,6 +690,14 @@ def output_is_another_tensor(output: str, step: int) -> str:
     return (
         f"In step {step}, on equal states, every node is correct, but output {output!r} is another"
         " tensor than in the reference."
+    )
+
+
+@fact
+def first_model_differs(output: str) -> str:
+    return (
+        f"The model of the first step is wrong: its output {output!r} differs from the reference."
+        " To find the node, compare that model with the correct model of the first step."
     )
 
 

@@ -57,7 +57,9 @@ def become_zero(
 
 @fact
 def rounding(op: str, tensor: str, error: float, explained: float) -> str:
-    """Error is the RMS error relative to the tensor, explained what rounding the result does."""
+    """Return a sentence with the RMS error of a node relative to its output, and the error that
+    rounding explains.
+    """
     reason = (
         "this is rounding, which later nodes amplify"
         if error <= 2 * explained
@@ -76,8 +78,8 @@ def not_finite(tensor: str, count: int, elements: int) -> str:
 
 @fact
 def lowered_alone(tensor: str, value: str, relative: float, dtype: str) -> str:
-    """Args are the tensor, its worst element in words, the error as a share of its RMS, and the
-    precision.
+    """Return a sentence about a tensor computed in low precision: worst element, and error as a
+    share of the RMS.
     """
     return (
         f"Run by itself in {dtype} on the float32 values of its inputs, {tensor!r} {value}"
@@ -87,8 +89,8 @@ def lowered_alone(tensor: str, value: str, relative: float, dtype: str) -> str:
 
 @fact
 def lowered_outputs(who: str, difference: float, option: str, is_explained: bool) -> str:
-    """Args are a clause that says who computes what in which precision, the largest difference from
-    float32, and the option that selects float32, with which all outputs matched.
+    """Return a sentence about outputs computed in low precision, their largest difference from
+    float32, and the option that selects float32.
     """
     what = "explains a difference of" if is_explained else "changes outputs by"
     return f"{who}, which {what} {difference:.2g}. In float32 all outputs match: {option}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +22,8 @@ from polygraphy.domain.quantization.causes import (
     WIDE,
     ZERO_POINT,
 )
+from polygraphy.domain.quantization.code_tensors import StepDifference
+from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import Site
@@ -46,18 +47,18 @@ _CAUSES = {
 
 
 def metric_value(name: str, value: float, within: float, count: int) -> str:
-    """Say what the metric is before anything is changed."""
+    """Return a sentence with the metric before any change."""
     few = " A single input is too few to rank nearly equal nodes." if count == 1 else ""
     return f"{name} {value:.3g}, target {within:g}, {count_text(count, 'input')}.{few}"
 
 
 def goal_reached(name: str, value: float, within: float) -> str:
-    """Say that nothing has to be done."""
+    """Return a sentence: the model already meets the target."""
     return f"The quantized model reaches the target: {name} {value:.3g}, target {within:g}."
 
 
 def goal_out_of_reach(name: str, value: float, within: float) -> str:
-    """Say that the model in floating point misses the target."""
+    """Return a sentence: the floating-point model already misses the target."""
     return (
         f"Even with all nodes in float, {name} is {value:.3g}, above the target of {within:g}."
         " Choose a larger --within."
@@ -65,38 +66,45 @@ def goal_out_of_reach(name: str, value: float, within: float) -> str:
 
 
 def sites_found(sites: Sequence[Site]) -> str:
-    """Say what is quantized."""
-    formats = Counter((site.format or "unknown", site.kind) for site in sites)
-    kinds = [
-        f"{count} {_plural(kind, count)} ({name})" for (name, kind), count in formats.most_common(4)
-    ]
-    return f"{count_text(len(sites), 'site')}: {', '.join(kinds)}." if sites else "None."
+    """Return a sentence that counts the quantized sites."""
+    if not sites:
+        return "None."
+    summary = summarize_quantization([*measured_tensors(sites, {})])
+    return f"{count_text(len(sites), 'site')}: {summary}."
+
+
+def rewrites_lose(name: str, plain: float, before: float, within: float) -> str:
+    """Say that the backend, and not quantization, causes the loss."""
+    return (
+        f"Rewrites of the graph by the backend cause most of the loss: without them, {name} is"
+        f" {plain:.3g} instead of {before:.3g} (target {within:g})."
+    )
 
 
 def sites_measured(count: int) -> str:
-    """Say how many sites were run by themselves."""
+    """Return a sentence with the number of sites that were run in isolation."""
     return f"{count_text(count, 'run')}, each with one site quantized."
 
 
 def differs_without_quantization(exact: float) -> str:
-    """Say that the models differ in more than quantization."""
+    """Return a sentence: the models differ in more than quantization."""
     return (
         f"With all sites in float the outputs still differ by {exact:.2g} x RMS: not quantization."
     )
 
 
 def repair_does_not_help(count: int, value: float) -> str:
-    """Say that parameters are not the cause."""
+    """Return a sentence: parameters are not the cause."""
     return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
 def repaired(chosen: int, suspects: int, value: float) -> str:
-    """Say how many parameters had to be corrected."""
+    """Return a sentence with the number of parameters that had to be corrected."""
     return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
 
 def search_result(search: Search, nodes: int, after: float) -> str:
-    """Say what came of the search."""
+    """Return a sentence with the result of the search."""
     over = (
         " The runs or the time were over before all sets were tried." if search.is_cut_short else ""
     )
@@ -107,14 +115,14 @@ def search_result(search: Search, nodes: int, after: float) -> str:
 
 
 def search_notes(search: Search, nodes: int) -> str:
-    """Say what was not tried; empty if nothing is left out."""
+    """Return a sentence about candidates that were not tried; empty if all were."""
     if not search.is_cut_short:
         return ""
     return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
 def saved(path: str) -> str:
-    """Say where the model is."""
+    """Return a sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
 
 
@@ -175,7 +183,7 @@ def repair_effect(metric: str, before: float, after: float, count: int) -> str:
 
 
 def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
-    """Say which value is correct, and how to get it."""
+    """Return a sentence with the correct value of a parameter, and how to set it."""
     command = "" if is_saved else " Add --save PATH to write the corrected model."
     best = loss.best
     if site.kind == "bias" or best is None:
@@ -196,7 +204,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
 def keep_in_float(
     nodes: Sequence[str], line: str, *, is_known: bool, again: float | None, is_saved: bool
 ) -> str:
-    """Say how to keep nodes in floating point.
+    """Return a sentence about how to keep nodes in floating point.
 
     Args:
         nodes: the nodes.
@@ -220,7 +228,7 @@ def diffuse(
     wide: float | None,
     search: Search,
 ) -> str:
-    """Say that many nodes lose a little, and what would help instead."""
+    """Return a sentence: many nodes lose a little accuracy each, and what helps instead."""
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
     text = (
         f"Many small losses: no small set of nodes brings {metric} from {before:.3g} to"
@@ -239,14 +247,62 @@ def diffuse(
     return text
 
 
+def codes_not_compared(error: Exception) -> str:
+    """Say why codes are not compared."""
+    return f"Not compared: {str(error)[:120]}"
+
+
+def code_differences(found: Sequence[StepDifference], count: int) -> str:
+    """Say how codes differ, each computed from equal codes."""
+    if not found:
+        return f"Equal in all {count_text(count, 'quantized tensor')}, each from equal codes."
+    worst = max(found, key=lambda one: (one.steps, one.share))
+    return (
+        f"Codes differ in {len(found)} of {count_text(count, 'quantized tensor')}, each from equal"
+        f" codes: by at most {count_text(worst.steps, 'step')}, in {_share(worst.share)} of"
+        f" {worst.tensor.name!r}."
+    )
+
+
+def one_step_apart(found: Sequence[StepDifference]) -> str:
+    """Say that one quantization step explains how backends differ."""
+    worst = max(found, key=lambda one: one.share)
+    return (
+        "The backends differ by one quantization step, no more, in"
+        f" {count_text(len(found), 'tensor')}, each computed from equal codes: in at most"
+        f" {_share(worst.share)} of the elements ({worst.tensor.node!r}). To judge the accuracy,"
+        " use --reference with --within."
+    )
+
+
+@fact
+def codes_differ(first: str, party: str, one: StepDifference) -> str:
+    place = ",".join(map(str, one.index))
+    return (
+        f"From equal codes, {one.tensor.name!r} differs by up to {one.steps} quantization steps in"
+        f" {_share(one.share)} of its elements: [{place}] = {one.values[1]} in {party},"
+        f" {one.values[0]} in {first}."
+    )
+
+
+@fact
+def arbiter_decides(name: str) -> str:
+    return f"{name} agrees with the other backend, within one step."
+
+
+@fact
+def correct_without_rewrites(name: str) -> str:
+    return f"Without rewrites, {name} computes the same codes, within one step."
+
+
+def _share(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.2g} %" if percent < 99.5 else "all"
+
+
 def _plain(name: str) -> str:
     """Return the name of a tensor in the model in floating point."""
     return name.removesuffix("_DequantizeLinear_Output").removesuffix("_QuantizeLinear_Input")
-
-
-def _plural(kind: str, count: int) -> str:
-    ending = "es" if kind == "bias" else "s"
-    return kind if count == 1 else f"{kind}{ending}"
 
 
 def _percent(share: float) -> str:

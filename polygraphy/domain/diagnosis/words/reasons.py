@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from polygraphy.domain import rounding
 from polygraphy.domain.diagnosis.facts import Fact, constant, statement
@@ -276,6 +276,26 @@ def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
     return f"The models differ in {count_text(places, 'place')} ({some_of(nodes)}), but {effect}."
 
 
+def rounded_weights(counts: Mapping[str, int]) -> str:
+    """Return how many weights were rounded to which type, in words."""
+    listed = " and ".join(f"{count_text(count, 'weight')} to {t}" for t, count in counts.items())
+    return f"The model rounds {listed}"
+
+
+@statement
+def weights_are_rounded(counts: Mapping[str, int], relative: float) -> str:
+    what = rounded_weights(counts)
+    return f"{what}, which changes the outputs by {_percent(relative)} of their RMS."
+
+
+@statement
+def half_storage(dtype: str, relative: float) -> str:
+    return (
+        f"The model keeps tensors in {dtype}, which changes the outputs by {_percent(relative)} of"
+        " their RMS. In float32 all outputs match."
+    )
+
+
 @statement
 def only_in(names: Sequence[str], model: str) -> str:
     exist = "exists" if len(names) == 1 else "exist"
@@ -481,7 +501,7 @@ def _percent(share: float) -> str:
 
 
 def _with(command: str) -> str:
-    """Return the end of a sentence: a command, if there is one."""
+    """Return the end of a sentence with a command; a period if there is none."""
     return f": {command}" if command else "."
 
 

@@ -45,13 +45,15 @@ PASS_REFERENCE = constant(
 
 @statement
 def undo(changes: Sequence[Fact]) -> str:
-    """Say which changes to undo."""
+    """Return a sentence that lists the changes to undo."""
     return f"Undo this change: {'; '.join(map(str, changes))}."
 
 
 @statement
 def take(change: Fact, weights: Sequence[str]) -> str:
-    """Say what to take from the reference: its weights, or what it has instead of a change."""
+    """Return a sentence about what to copy from the reference: its weights, or the original of a
+    change.
+    """
     if weights:
         return f"Copy {_quote_all(weights)} from the reference."
     return f"Change this to match the reference: {change}."
@@ -59,19 +61,19 @@ def take(change: Fact, weights: Sequence[str]) -> str:
 
 @statement
 def invert_condition(node: str) -> str:
-    """Say that an If has the opposite condition."""
+    """Return a sentence: the condition of an If is inverted."""
     return f"Invert the condition of If {node!r}."
 
 
 @statement
 def export_with(exporter: str) -> str:
-    """Say which exporter is correct."""
+    """Return a sentence that names the exporter that works."""
     return f"Export it with {exporter}."
 
 
 @statement
 def no_other_export(framework: str) -> str:
-    """Say what to do where no exporter is correct."""
+    """Return a sentence of advice if no exporter gives a correct model."""
     return (
         "No other export is known to be correct. Rewrite the operation in the module, or report a"
         f" bug to the exporter of {framework}."
@@ -80,31 +82,31 @@ def no_other_export(framework: str) -> str:
 
 @statement
 def compare_elsewhere(op: str, party: str) -> str:
-    """Say that the backend that was compared with is wrong."""
+    """Return a sentence: the backend used for comparison is at fault."""
     return f"Compare with another backend, or with a different version of {party}, for {op}."
 
 
 @statement
 def convert_again(options: str) -> str:
-    """Say how a model in half precision works."""
+    """Return a sentence with the options that give a working half-precision model."""
     return f"Convert the fp32 model again with {options}."
 
 
 @statement
 def raise_epsilon(name: str, least: float) -> str:
-    """Say which epsilon half precision cannot hold."""
+    """Return a sentence about an epsilon that half precision cannot represent."""
     return f"Set {name!r} to at least {least:.1g}, or keep the node in fp32."
 
 
 @statement
 def quantize_without(nodes: Sequence[str]) -> str:
-    """Say which nodes not to quantize."""
+    """Return a sentence that lists the nodes to exclude from quantization."""
     return f"Quantize the model again without {_quote_all(nodes)} (nodes_to_exclude)."
 
 
 @statement
 def split_scale(output: str) -> str:
-    """Say that the parts of an output need different scales."""
+    """Return a sentence: the parts of an output need different scales."""
     return (
         f"Quantize the inputs of the concatenation {output!r} separately, each with its own scale,"
         f" or keep {output!r} in floating point."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polygraphy.domain.diagnosis.facts import constant, statement
+from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.tensors.naming import count_text, sets_of_data, some_of
 
 EXAMPLE_CHANGES_NOTHING = constant(
@@ -18,6 +19,9 @@ NOT_IN_HALF_PRECISION = constant(
 )
 MODELS_AGREE = constant("models_agree", "The models agree.")
 MODELS_DIFFER = constant("models_differ", "The models differ.")
+ROUNDING_LOSES_TOO_MUCH = constant(
+    "rounding_loses_too_much", "Rounding them changes the outputs too much."
+)
 BACKENDS_AGREE = constant("backends_agree", "The backends agree.")
 BACKENDS_DIFFER = constant("backends_differ", "The backends differ.")
 MARKING_HIDES = constant(
@@ -48,6 +52,11 @@ LOWERING_NOT_OBSERVED = constant(
     "lowering_not_observed", "The backends differ by less than that, so precision is not the cause."
 )
 WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not the cause.")
+
+
+@statement
+def weights_are_rounded(counts: Mapping[str, int]) -> str:
+    return f"{reasons.rounded_weights(counts)}; so are those of the reference from here on."
 
 
 @statement

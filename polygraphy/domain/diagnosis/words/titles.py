@@ -32,6 +32,7 @@ OTHER_EXAMPLE = "other example input"
 OTHER_EXPORTER = "other exporter"
 
 # Precision and quantization.
+WEIGHTS = "weights"
 IN_FLOAT32 = "in fp32"
 IN_FLOAT32_BY_NODE = "in fp32, node by node"
 FEWEST_IN_FLOAT32 = "fewest nodes in fp32"
@@ -43,6 +44,8 @@ WITHOUT_QUANTIZATION = "without quantization"
 LOSS_BY_SITE = "loss of each site"
 WRONG_PARAMETERS = "wrong parameters"
 FEWEST_IN_FLOAT = "fewest nodes in float"
+WITHOUT_REWRITES = "without rewrites"
+QUANTIZATION_STEPS = "quantization steps"
 
 # Steps of a model with states.
 OWN_STATES = "own states"

@@ -1,5 +1,5 @@
-"""A model with states against itself: all inputs at once, and step by step. That needs neither a
-reference nor a second backend.
+"""Step: a model with states against itself, all inputs at once and step by step. That needs neither
+a reference nor a second backend.
 """
 
 from __future__ import annotations
@@ -11,12 +11,23 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.state_steps import ModelWithStates
 from polygraphy.application.diagnose.comparisons.step_runs import Judge, Party, Run
+from polygraphy.application.diagnose.outcome import Found, StepOutcome
+from polygraphy.application.diagnose.steps.states.failing_step import explain_failing_step
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.culprit import MODEL, Culprit
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+)
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
     at_once,
@@ -55,6 +66,25 @@ _MIXES = frozenset({"InstanceNormalization", "Attention", "MultiHeadAttention"})
 """Operators by which positions of a chunk may see each other, so that chunks cannot be joined."""
 
 
+def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
+    """Compare all inputs at once with step by step."""
+    try:
+        with case.attempt("self-check") as notes:
+            culprit, words = check_itself(case, states.own)
+            notes.append(words)
+    except BackendError as error:
+        return explain_failing_step(case, states.own, error)
+    if culprit is not None:
+        return Found(DiagnosisResult(FAULT, [culprit]), case)
+    if titles.NOT_COMPARED not in words:
+        case.evidence.compared(titles.ALL_INPUTS_AT_ONCE)
+    elif not case.evidence.against:
+        obstacle = words.removeprefix(f"{titles.NOT_COMPARED}: ").removesuffix(".")
+        reason = reasons.nothing_to_compare_steps(obstacle)
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+    return Found(DiagnosisResult(AGREE), case)
+
+
 @frozen
 class Disagreement:
     """The first step that differs from all inputs at once.
@@ -79,8 +109,9 @@ def find_obstacle(case: Case, party: Party) -> str:
     plan = party.plan
     if plan.roles.judged is None:
         return reasons.NO_PREFILL_STREAM
-    if plan.roles.chunk is not None:
-        return reasons.fixed_chunk(plan.roles.chunk)
+    chunk = plan.at(0).roles.chunk
+    if chunk is not None:
+        return reasons.fixed_chunk(chunk)
     if not plan.is_decoder and (not plan.roles.named("chunk") or _mixes_positions(plan)):
         return reasons.NO_PREFILL_STREAM
     if len(party.feeds) < 2:
@@ -203,6 +234,8 @@ def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, i
     step = run.who.feeds[at].step
     end = step.start + step.length
     for pair in run.who.plan.pairs:
+        if pair.output not in run.values:  # Only the first step computes it.
+            continue
         own = {pair.output: filled_slots(pair, run.values[pair.output], end)}
         other = {pair.output: filled_slots(pair, whole[pair.output], end)}
         if own[pair.output].shape != other[pair.output].shape:
@@ -227,7 +260,8 @@ def _culprit(
         cause = "state" if found.state else "step"
         return Culprit([], tensor, MODEL, cause, facts=facts)
     cause = "state" if found.state or place.is_state else "step"
-    return Culprit([place.node], place.tensor, MODEL, cause, facts=[*facts, *place.facts])
+    nodes = [place.node] if place.node else party.maker_of(place.tensor)
+    return Culprit(nodes, place.tensor, MODEL, cause, facts=[*facts, *place.facts])
 
 
 @frozen
@@ -248,7 +282,7 @@ def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
     tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
     plan, at = party.plan, found.at
     try:
-        compute = tracer.load(case.model.marked(), plain=True)
+        compute = party.load_marked(tracer)
         whole = compute(at_once(plan, party.feeds, at))
         stepwise, before = compute(found.feeds[1]), compute(found.feeds[0])
         shorter = compute(at_once(plan, party.feeds, at - 1))
@@ -345,6 +379,8 @@ class _Search:
         """Return the node that computes whole numbers or flags, if they differ."""
         value, maker = other.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
+            return None
+        if name not in whole:  # The model of the first step computes no such tensor.
             return None
         if value.shape == whole[name].shape and value.ndim < 2:
             return None  # Lengths differ by nature.

@@ -1,0 +1,106 @@
+"""The tensors of codes in a quantized model: marked, or given to the nodes behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
+from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
+from polygraphy.domain.quantization.code_tensors import CodeTensor
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+_ZERO_POINT: Mapping[str, int] = {
+    "QuantizeLinear": 2,
+    "DynamicQuantizeLinear": 99,
+    "QLinearConv": 7,
+    "QLinearMatMul": 7,
+    "QLinearAdd": 7,
+    "QLinearMul": 7,
+    "QGemm": 8,
+    "QLinearWhere": 8,
+    "QLinearConcat": 1,
+    "QLinearSigmoid": 4,
+    "QLinearLeakyRelu": 4,
+    "QLinearSoftmax": 4,
+    "QLinearAveragePool": 4,
+    "QLinearGlobalAveragePool": 4,
+}
+"""Operators that compute codes, with the position of the zero point, whose type codes have."""
+_GIVEN = "//given"
+
+
+class CodeTensors:
+    """The tensors of codes in a model; implements the port `CodeTensors`.
+
+    Attributes:
+        tensors: these, in the order of their nodes.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self._model = model
+        self._types: dict[str, int] = {}
+        self.tensors: list[CodeTensor] = []
+        weights = {one.name: one for one in model.graph.initializer}
+        makers = {name: node for node in model.graph.node for name in node.output}
+        for node in model.graph.node:
+            at = _ZERO_POINT.get(node.op_type)
+            if at is None or (node.input and node.input[0] in weights):
+                continue
+            zero = weights.get(node.input[at]) if at < len(node.input) else None
+            if at < len(node.input) and node.input[at] and zero is None:
+                continue
+            kind = onnx.TensorProto.UINT8 if zero is None else zero.data_type
+            dtype = numpy.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+            if dtype.kind not in "iu":
+                continue
+            self._types[node.output[0]] = kind
+            self.tensors.append(_code_tensor(node, makers, dtype))
+
+    def marked(self) -> ModelProto:
+        """Return the model with all tensors of integer codes as outputs."""
+        copy: ModelProto = copy_of(self._model)
+        there = {value.name for value in copy.graph.output}
+        copy.graph.output.extend(
+            onnx.helper.make_tensor_value_info(name, kind, None)
+            for name, kind in self._types.items()
+            if name not in there
+        )
+        return copy
+
+    def split(self, codes: Mapping[str, Any]) -> tuple[ModelProto, dict[str, Any]]:
+        """Return the model in which nodes read given codes, and the inputs for them."""
+        copy = self.marked()
+        for node in copy.graph.node:
+            node.input[:] = [f"{name}{_GIVEN}" if name in codes else name for name in node.input]
+        copy.graph.input.extend(
+            onnx.helper.make_tensor_value_info(f"{name}{_GIVEN}", self._types[name], array.shape)
+            for name, array in codes.items()
+        )
+        return copy, {f"{name}{_GIVEN}": array for name, array in codes.items()}
+
+    def split_into_pairs(self, codes: Mapping[str, Any]) -> ModelProto:
+        """Return the same model with Q/DQ pairs instead of operators on codes."""
+        copy, _ = self.split(codes)
+        replace_by_pairs(copy)
+        return copy
+
+
+def _code_tensor(node: NodeProto, makers: Mapping[str, NodeProto], dtype: Any) -> CodeTensor:
+    """Return the codes that a node computes; for a QuantizeLinear, those of the node before it."""
+    limits = numpy.iinfo(dtype)
+    before = makers.get(node.input[0]) if node.op_type.endswith("QuantizeLinear") else node
+    blamed = before if before is not None and before.op_type != "DequantizeLinear" else node
+    ends = float(limits.min), float(limits.max)
+    return CodeTensor(node.output[0], identity_of(blamed), blamed.op_type, *ends)
+
+
+def find_code_tensors(model: ModelProto) -> CodeTensors:
+    """Return the tensors of integer codes in a model; see the port."""
+    return CodeTensors(model)

@@ -1,0 +1,102 @@
+"""A reference whose weights are those that the model rounded: a checkpoint that was saved in half
+precision, and exported in float32.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.comparisons.model_pair import ModelPair
+from polygraphy.application.diagnose.outcome import Found, StepOutcome
+from polygraphy.domain.diagnosis.culprit import AGREE
+from polygraphy.domain.diagnosis.facts import join_statements
+from polygraphy.domain.diagnosis.pairing import pair_graphs
+from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.two_models import (
+    Suspect,
+    plan_copies,
+    precision_of_rounding,
+    suspects,
+)
+from polygraphy.domain.diagnosis.words import reasons, steps, titles
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import apply_copies
+from polygraphy.ports.editing import open_model
+
+_LARGEST_LOSS = 0.1
+"""Share of an output's RMS up to which rounding weights is a choice of precision, not a fault."""
+_FEWEST_ELEMENTS = 16
+"""Elements of a weight from which on its digits are no coincidence."""
+
+
+def diagnose_rounded_weights(
+    case: Case, pair: ModelPair, feeds: Sequence[Feed]
+) -> StepOutcome | None:
+    """Compare a model with its reference after rounding the weights that the model rounded.
+
+    Returns:
+        None if the model has no such weights, or rounding them changes the outputs too much.
+    """
+    side = pair.pairing
+    if side.model.narrow is not None or pair.goal is not None:
+        return None
+    chosen: list[Suspect] = []
+    counts: Counter[str] = Counter()
+    is_evident = False
+    reverse = pair_graphs(side.reference.graph, side.model.graph)
+    for suspect in suspects(reverse):
+        for name, own_name in suspect.weights:
+            right, own = (
+                reverse.model.weights[name].values,
+                reverse.reference.weights[own_name].values,
+            )
+            dtype = precision_of_rounding(own, right)
+            if dtype is not None:
+                chosen.append(suspect)
+                counts[dtype] += 1
+                is_evident |= right.size >= _FEWEST_ELEMENTS
+    if not is_evident:
+        return None
+    with case.attempt(titles.WEIGHTS) as notes:
+        notes.append(steps.weights_are_rounded(dict(counts)))
+        plan = plan_copies(reverse, chosen)
+        rounded = open_model(apply_copies(pair.reference.proto, case.model.proto, plan))
+        own_pairing = pair_graphs(case.model.indexed_graph.graph, rounded.indexed_graph.graph)
+        rounded_pair = evolve(pair, reference=rounded, pairing=own_pairing)
+        loss = _largest_loss(pair, rounded_pair, feeds)
+        if loss is None or loss > _LARGEST_LOSS:
+            notes.append(steps.ROUNDING_LOSES_TOO_MUCH)
+            return None
+    outcome = pair.diagnose(case, rounded_pair, feeds)
+    if isinstance(outcome, Found) and outcome.result.verdict == AGREE:
+        reason = reasons.weights_are_rounded(dict(counts), loss)
+        reason = join_statements(reason, outcome.result.reason)
+        return evolve(outcome, result=evolve(outcome.result, reason=reason))
+    return outcome
+
+
+def _largest_loss(pair: ModelPair, rounded: ModelPair, feeds: Sequence[Feed]) -> float | None:
+    """Return the largest change of a reference output due to weight rounding, as a share of its
+    RMS; None if unknown.
+    """
+    runs: list[list[Values]] = []
+    try:
+        for model in (pair.reference, rounded.reference):
+            compute = pair.party.load(model.proto)
+            runs.append([compute(pair.feed_reference(feed)) for feed in feeds])
+    except BackendError:
+        return None
+    return max(
+        (
+            rms_ratio(value, exact[name])
+            for own, exact in zip(runs[1], runs[0])
+            for name, value in own.items()
+            if is_float(value)
+        ),
+        default=0.0,
+    )

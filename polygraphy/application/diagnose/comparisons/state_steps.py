@@ -1,0 +1,88 @@
+"""A model with states, its steps, and how they differ from those of a party that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.comparisons.step_runs import FirstWrong, Judge, Party
+from polygraphy.application.diagnose.data import StepData
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.domain.data.loading import describe_model
+from polygraphy.domain.diagnosis.facts import Fact
+from polygraphy.domain.states.loading import StatePlan, StepLoader
+from polygraphy.domain.states.pairs import Conflict
+
+
+@frozen
+class ModelWithStates:
+    """A model that is run over several steps.
+
+    Attributes:
+        request: what is asked.
+        loader: the steps.
+        own: the model, as its first backend runs it.
+        plan: its states as they are given or known of it, without those that only a reference
+            shows.
+        right: the reference; None if there is none.
+        conflicts: the outputs that continue another input than they should.
+    """
+
+    request: Request
+    loader: StepLoader
+    own: Party
+    plan: StatePlan
+    right: Party | None
+    conflicts: Sequence[Conflict]
+
+    def rewired(self, pairs: Sequence[tuple[str, str]]) -> Party:
+        """Return the model that feeds other outputs back."""
+        return rewire_states(self.own, self.loader, pairs)
+
+
+@frozen
+class StepComparison:
+    """A step that is wrong on equal states.
+
+    Attributes:
+        states: the model.
+        judge: of the two that were compared.
+        wrong: the first step that is wrong where each runs on its own states.
+        at: the first that is wrong on equal states.
+        different: its outputs that differ.
+        data: its inputs, and those of some steps before.
+        facts: what is known so far.
+    """
+
+    states: ModelWithStates
+    judge: Judge
+    wrong: FirstWrong
+    at: int
+    different: Sequence[str]
+    data: StepData
+    facts: Sequence[Fact]
+
+    @property
+    def output(self) -> str:
+        """The output that is wrong: a state before all others."""
+        return next(iter([*self.changed_states, *self.different]))
+
+    @property
+    def changed_states(self) -> list[str]:
+        """The states that differ."""
+        return changed_states(self.judge, self.different)
+
+
+def changed_states(judge: Judge, different: Sequence[str]) -> list[str]:
+    """Return which outputs are states."""
+    states = {pair.output for pair in judge.own.plan.pairs}
+    return [name for name in different if name in states]
+
+
+def rewire_states(own: Party, loader: StepLoader, pairs: Sequence[tuple[str, str]]) -> Party:
+    """Return a party that feeds other outputs back."""
+    other = loader.with_states(pairs)
+    describe_model(other, own.model.inputs, own.model.facts)
+    feeds = list(other)
+    return evolve(own, plan=other.plan, feeds=feeds)

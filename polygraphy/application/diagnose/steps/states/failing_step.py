@@ -1,0 +1,86 @@
+"""Step: a backend refuses a step of a model with states."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.comparisons.step_runs import Party, Run
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
+from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.states.loading import StatePlan
+
+_LENGTHS = range(1, 17)
+"""Numbers of positions that are tried where a model refuses one."""
+_NODE = re.compile(r"node '([^']+)'")
+
+
+def explain_failing_step(
+    case: Case, own: Party, error: BackendError, right: Party | None = None
+) -> Found:
+    """Return the fault of a model that fails in a step: it runs with other numbers of positions, or
+    another party runs all steps.
+
+    Args:
+        case: the model.
+        own: the model, as the backend runs it.
+        error: what the backend says.
+        right: the party that may run all steps; None if there is none.
+
+    Raises:
+        BackendError: neither is so.
+    """
+    culprit = _fixed_length(case, own.plan, error)
+    if culprit is None and right is not None:
+        culprit = _failing_alone(case, right, error)
+    if culprit is None:
+        raise error
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def _failing_alone(case: Case, right: Party, error: BackendError) -> Culprit | None:
+    """Return the fault of a model that fails in a step that the other party can run."""
+    if str(error.backend or "") == right.name:
+        return None
+    run = Run(right, right.load())
+    try:
+        for _ in right.feeds:
+            run.advance()
+    except REFUSALS:
+        return None
+    fact = evidence.refuses_length([], str(error))
+    return Culprit(_named_nodes(case, error), None, MODEL, "state", facts=[fact])
+
+
+def _named_nodes(case: Case, error: BackendError) -> list[str]:
+    named = _NODE.search(str(error))
+    return [node.name for node in case.model.nodes if named and node.name == named[1]]
+
+
+def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
+    """Return the fault of a model that runs with other numbers of positions than it was given; None
+    where it runs with none, or with all of them.
+    """
+    if plan.roles.chunk is not None or not plan.is_decoder or plan.first is not None:
+        return None
+    compute, able = case.loaded(case.parties[0]), []
+    for length in _LENGTHS:
+        drawn = {
+            name: np.zeros(plan.shape(name, length, 0), case.model.inputs[name].dtype.numpy())
+            for name, role in plan.roles.of.items()
+            if role in ("tokens", "chunk", "constant")
+        }
+        feed = {name: plan.value(name, length, 0, drawn) for name in plan.roles.of}
+        try:
+            compute({**{pair.input: plan.initial(pair) for pair in plan.pairs}, **feed})
+        except REFUSALS:
+            continue
+        able.append(length)
+    if not able or len(able) == len(_LENGTHS):
+        return None
+    fact = evidence.refuses_length(able, str(error))
+    return Culprit(_named_nodes(case, error), None, MODEL, "length", facts=[fact])

@@ -1,0 +1,99 @@
+"""Steps: why a step of a model with states is wrong on equal states."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.comparisons.state_steps import StepComparison
+from polygraphy.application.diagnose.comparisons.step_runs import Judge, run_side_by_side
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.steps.states.self_check import check_itself
+from polygraphy.domain.diagnosis.culprit import (
+    FAULT,
+    ILL_CONDITIONED,
+    INCONCLUSIVE,
+    MODEL,
+    Culprit,
+    DiagnosisResult,
+)
+from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
+from polygraphy.domain.errors import PolygraphyException
+
+
+def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
+    """Return the output of the model that runs the first step, if that step is wrong."""
+    own, output = comparison.judge.own, comparison.output
+    if comparison.at > 0 or own.first is None:
+        return Skip("the first step is right, or no other model runs it")
+    facts = [*comparison.facts, evidence.first_model_differs(output)]
+    culprit = Culprit(own.maker_of(output), output, MODEL, "output", facts=facts)
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcome:
+    """Diagnose the step as a model without states, on equal ones."""
+    request, facts = comparison.states.request, comparison.facts
+    own, sets = comparison.judge.own, comparison.data
+    try:
+        asked = evolve(request, data_loader=sets)
+        found = request.diagnose(evolve(case, feed=sets[0]), asked)
+    except PolygraphyException as error:
+        found = Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
+    result = found.result
+    if result.verdict == FAULT and result.culprits:
+        culprits = [evolve(each, facts=[*facts, *each.facts]) for each in result.culprits]
+        result = evolve(result, culprits=culprits)
+        return Found(_prove_remedy(case, comparison.judge, result, found.case), found.case)
+    if result.verdict == ILL_CONDITIONED:
+        return found
+    if request.reference is not None:
+        return Skip("no node of the step explains it")
+    step = own.feeds[comparison.wrong.at].step
+    reason = result.reason if result.verdict == INCONCLUSIVE else ""
+    reason = reason or reasons.equal_states_agree(step.index, step.start)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), found.case)
+
+
+def explain_by_own_steps(case: Case, comparison: StepComparison) -> StepOutcome:
+    """Return what the model says of itself, if that names a node."""
+    try:
+        culprit, _ = check_itself(case, comparison.judge.own)
+    except REFUSALS:
+        return Skip("a step fails")
+    if culprit is None or not culprit.nodes:
+        return Skip("the model agrees with itself")
+    culprit = evolve(culprit, facts=[*comparison.facts, *culprit.facts])
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
+    """Return the output that is wrong, and the node that makes it."""
+    output, at = comparison.output, comparison.at
+    culprit = Culprit(
+        comparison.judge.own.maker_of(output),
+        output,
+        MODEL,
+        "state" if comparison.changed_states else "output",
+        facts=[*comparison.facts, evidence.output_is_another_tensor(output, at)],
+    )
+    return Found(DiagnosisResult(FAULT, [culprit]), case)
+
+
+def _prove_remedy(
+    case: Case, judge: Judge, result: DiagnosisResult, found: Case
+) -> DiagnosisResult:
+    """Return a result whose remedy was tried over all steps, if the model can be repaired here."""
+    repaired = found.repaired() if found.repaired is not None else None
+    if repaired is None or not all(one.remedy.proven for one in result.culprits):
+        return result
+    try:
+        wrong = run_side_by_side(judge, repaired.proto).first
+    except REFUSALS:
+        return result
+    with case.attempt(titles.FIX_OVER_ALL_STEPS) as notes:
+        notes.append(steps.fixed_steps(len(judge.own.feeds), None if wrong is None else wrong.at))
+    if wrong is None:
+        return result
+    culprits = [evolve(one, remedy=evolve(one.remedy, proven=False)) for one in result.culprits]
+    return evolve(result, culprits=culprits)

@@ -1,0 +1,67 @@
+"""Shows how a model is quantized, with what each tensor loses if that can be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from polygraphy.binding import resolve
+from polygraphy.domain.data.loading import StreamingDataLoader
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.model.source import kind_of, technology_of
+from polygraphy.ports.diagnosing import SuspectedParty, open_quantized
+from polygraphy.ports.models import ModelReports, find_quantized_tensors, load_onnx
+
+
+def show_quantization(
+    path: str,
+    model_type: str | None,
+    reference: str | None,
+    inputs: Sequence[str],
+    *,
+    is_complete: bool,
+) -> None:
+    """Show the tensors that a model stores in few bits; nothing of a float model, unless they are
+    asked for.
+
+    Args:
+        path: the model.
+        model_type: its type, if the extension does not say it.
+        reference: the float model, whose weights are compared.
+        inputs: files of input data, on which activations are measured.
+        is_complete: whether all tensors are shown.
+
+    Raises:
+        UsageError: tensors are asked for, and the model is not a quantized ONNX model.
+        FileError: the reference, or a file of input data, is missing.
+        BackendError: ONNX Runtime cannot run the model.
+    """
+    is_onnx = technology_of(kind_of(path, model_type)) == "onnx"
+    tensors = find_quantized_tensors(path) if is_onnx else []
+    if not tensors:
+        if is_complete and (reference is not None or inputs):
+            raise UsageError(f"{path}: the model has no quantized tensors to measure.")
+        return
+    if reference is not None or inputs:
+        tensors = _measure_tensors(path, reference, inputs) or tensors
+    resolve(ModelReports).quantized_tensors(tensors, is_complete=is_complete)
+
+
+def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) -> list[Any]:
+    from polygraphy.domain.quantization.listing import measured_tensors
+    from polygraphy.domain.quantization.measuring import measure_losses
+
+    party, references = resolve(SuspectedParty, "usual"), []
+    if reference is not None:
+        exact = load_onnx(reference)
+        references.append(exact)
+        try:
+            optimized = party.executed(exact, level="ENABLE_BASIC")
+            references += [] if optimized is None else [optimized]
+        except (BackendError, ValueError, TypeError):
+            pass  # Weights that the quantizer fused are compared by values then.
+    opened = open_quantized(load_onnx(path), references)
+    feeds = list(StreamingDataLoader(list(inputs))) if inputs else []
+    compute = party.load(opened.marked()) if feeds else None
+    losses = measure_losses(opened.sites, opened.source, compute, feeds)
+    return list(measured_tensors(opened.sites, losses))

@@ -1,0 +1,109 @@
+"""A runner of a model in two files: one for the prompt, and one for each later step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from polygraphy.application.run.feeding import facts_of, last_device_times, promises
+from polygraphy.domain.tensors.facts import Facts
+from polygraphy.ports.running import Runner
+
+if TYPE_CHECKING:
+    from polygraphy.domain.tensors.metadata import TensorMetadata
+
+
+class WithFirstModel:
+    """A runner of a model with states, whose first step another runner takes: that of the model
+    that has no past.
+    """
+
+    def __init__(self, runner: Runner, first: Runner) -> None:
+        """Join two runners.
+
+        Args:
+            runner: runs all later steps.
+            first: runs the first step.
+        """
+        self._runner = runner
+        self._first = first
+        self._last = first
+        self.outputs_are_fresh = all(
+            promises(each, "outputs_are_fresh") for each in (runner, first)
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the runner of later steps."""
+        return self._runner.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._runner.name = name
+
+    @property
+    def is_active(self) -> bool:
+        """Whether both are active."""
+        return self._runner.is_active and self._first.is_active
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether one of them computes on a device."""
+        return any(
+            bool(getattr(each, "uses_device", False)) for each in (self._runner, self._first)
+        )
+
+    def activate(self) -> None:
+        """Activate both, or none."""
+        self._runner.activate()
+        try:
+            self._first.activate()
+        except BaseException:
+            self._runner.deactivate()
+            raise
+
+    def deactivate(self) -> None:
+        """Deactivate both."""
+        try:
+            self._first.deactivate()
+        finally:
+            self._runner.deactivate()
+
+    def __enter__(self) -> WithFirstModel:
+        """Activate both."""
+        self.activate()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Deactivate both."""
+        self.deactivate()
+
+    def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
+        """Describe the inputs of later steps."""
+        return self._runner.get_input_metadata(use_numpy_dtypes=use_numpy_dtypes)
+
+    def get_model_facts(self) -> Facts:
+        """Return what is known of the model of later steps."""
+        return facts_of(self._runner)
+
+    def runner_of(self, feed_dict: Mapping[str, Any]) -> Runner:
+        """Return which of the two runs a step: the first if an input of the other is missing, such
+        as a state.
+        """
+        needed = self._runner.get_input_metadata(use_numpy_dtypes=False)
+        return self._runner if all(name in feed_dict for name in needed) else self._first
+
+    def infer(
+        self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Run the step in the runner that takes its inputs."""
+        self._last = self.runner_of(feed_dict)
+        return self._last.infer(feed_dict, check_inputs, *args, **kwargs)
+
+    def last_inference_time(self) -> float | None:
+        """Return how long the last step took, in seconds."""
+        return self._last.last_inference_time()
+
+    def last_device_times(self) -> Any:
+        """Return what the device measured of the last step; None where it does not."""
+        return last_device_times(self._last)

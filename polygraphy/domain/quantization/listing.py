@@ -1,0 +1,277 @@
+"""The quantized tensors of a model as its file states them: no model runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from attrs import evolve, frozen
+
+from polygraphy.domain.model import Graph, Node, Weight
+from polygraphy.domain.model.difference import Difference
+from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.schemes import STORED
+from polygraphy.domain.quantization.sites import RAW, Site, is_coarse
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import count_text
+
+_AT_RUN_TIME = "range chosen at run time"
+_SHOWN = 4
+"""A summary lists this many formats."""
+
+
+@frozen
+class QuantizedTensor:
+    """A tensor that a model stores in few bits.
+
+    Attributes:
+        name: the tensor before it is quantized; of a weight, its codes.
+        kind: ``activation``, ``weight``, ``bias`` or ``operator``.
+        format: the data type and how many scales there are, in words.
+        limits: the smallest and the largest number that can be stored; None if unknown.
+        loss: the rms of the error over that of the tensor; None if it was not measured.
+        least: the same with the best range for this format; None if it was not measured.
+    """
+
+    name: str
+    kind: str
+    format: str
+    limits: tuple[float, float] | None = None
+    loss: float | None = None
+    least: float | None = None
+
+
+@frozen
+class _Operand:
+    """The positions of a quantized input or output of an operator."""
+
+    kind: str
+    scale: int
+    zero_point: int
+    codes: int | None = None
+    """None if the operator computes the codes: they are its output."""
+
+
+_X, _W = _Operand("activation", 1, 2, 0), _Operand("weight", 4, 5, 3)
+_OPERANDS: Mapping[str, Sequence[_Operand]] = {
+    "QLinearConv": (_X, _W, _Operand("activation", 6, 7)),
+    "QLinearMatMul": (_X, _W, _Operand("activation", 6, 7)),
+    "QGemm": (_X, _W, _Operand("activation", 7, 8)),
+    "QLinearAdd": (_X, _W, _Operand("activation", 6, 7)),
+    "QLinearMul": (_X, _W, _Operand("activation", 6, 7)),
+    "QLinearWhere": (
+        _Operand("activation", 2, 3, 1),
+        _Operand("activation", 5, 6, 4),
+        _Operand("activation", 7, 8),
+    ),
+    "QLinearConcat": (_Operand("activation", 0, 1),),
+    **{
+        f"QLinear{name}": (_X, _Operand("activation", 3, 4))
+        for name in ("Sigmoid", "LeakyRelu", "Softmax", "AveragePool", "GlobalAveragePool")
+    },
+}
+"""Operators on codes: what they read and compute."""
+_BIAS = {"QLinearConv": 8, "QGemm": 6}
+_INTEGER_WEIGHT = {"MatMulInteger": (1, 3), "ConvInteger": (1, 3), "DynamicQuantizeMatMul": (1, 3)}
+"""Operators whose scale is applied later: the positions of the weight and of its zero point."""
+_BLOCKS = {"MatMulNBits": (1, 2, 3), "GatherBlockQuantized": (0, 2, 3)}
+"""Operators on packed blocks: the positions of weight, scales and zero points."""
+
+
+def list_quantized_tensors(graph: Graph) -> list[QuantizedTensor]:
+    """Return the quantized tensors of a graph and its subgraphs, in the order of their nodes.
+
+    Args:
+        graph: with nodes, attributes and, for limits, the elements of weights.
+    """
+    found: dict[tuple[str, str], QuantizedTensor] = {}
+    weights: dict[str, Weight] = {}
+    for each in graph.walk():
+        weights |= {weight.name: weight for weight in each.all_weights}
+        makers = each.makers
+        for node in each.nodes:
+            for tensor in _tensors_of(node, weights, makers):
+                found.setdefault((tensor.kind, tensor.name), tensor)
+    return list(found.values())
+
+
+def summarize_quantization(tensors: Sequence[QuantizedTensor]) -> str:
+    """Return how a model is quantized, in a line: kinds of tensors and their formats."""
+    formats = Counter((each.kind, each.format) for each in tensors)
+    parts = [
+        f"{count} {plural(kind, count)} ({form})"
+        for (kind, form), count in formats.most_common(_SHOWN)
+    ]
+    left = sum(formats.values()) - sum(count for _, count in formats.most_common(_SHOWN))
+    return ", ".join([*parts, f"{left} in other formats"] if left else parts)
+
+
+def plural(kind: str, count: int) -> str:
+    """Return the kind of a tensor as it is written behind a number."""
+    return count_text(count, kind).partition(" ")[2] if kind != "bias" or count == 1 else "biases"
+
+
+def measured_tensors(
+    sites: Sequence[Site], losses: Mapping[int, SiteLoss]
+) -> Iterator[QuantizedTensor]:
+    """Yield the sites of an opened model, with the losses that were measured."""
+    for number, site in enumerate(sites):
+        loss, scheme = losses.get(number), site.scheme
+        is_bias = scheme is None or site.kind == "bias"
+        limits = None if is_bias or scheme is None else _extremes(*scheme.limits())
+        name = site.name.removesuffix(RAW).removesuffix("_DequantizeLinear_Output")
+        listed = QuantizedTensor(name, site.kind, site.format or "quantized", limits)
+        yield listed if loss is None else evolve(listed, loss=loss.loss, least=loss.least)
+
+
+def name_scales(
+    found: Sequence[Difference], reference: Graph, candidate: Graph
+) -> list[Difference]:
+    """Return differences of two models in which changed scales and zero points are called so, with
+    their tensor and the range that they stand for.
+    """
+    users = _scale_users(candidate)
+    limits = [
+        {one.name: one.limits for one in list_quantized_tensors(side)}
+        for side in (reference, candidate)
+    ]
+
+    def with_range(text: str, tensor: str, side: int) -> str:
+        ends = limits[side].get(tensor)
+        return text if ends is None else f"{text}, range {ends[0]:.4g} to {ends[1]:.4g}"
+
+    def named(each: Difference) -> Difference:
+        if each.change != "changed" or each.what != "Initializer" or each.name not in users:
+            return each
+        what, tensor = users[each.name]
+        old = with_range(each.reference, tensor, 0)
+        new = with_range(each.candidate, tensor, 1)
+        return evolve(each, what=f"{what} of {tensor!r}", reference=old, candidate=new)
+
+    return [named(each) for each in found]
+
+
+def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
+    """Return the scales and zero points of a graph by name: what each is, and of which tensor."""
+    found: dict[str, tuple[str, str]] = {}
+    weights = {weight.name for weight in graph.all_weights}
+    for node in graph.nodes:
+        op = node.op.rpartition(".")[2]
+        pairs: list[tuple[int, int, str]] = []
+        if op == "QuantizeLinear":
+            pairs.append((1, 2, _input(node, 0)))
+        elif op == "DequantizeLinear":
+            codes = _input(node, 0)
+            pairs.append((1, 2, codes if codes in weights else node.outputs[0]))
+        elif op in _BLOCKS:
+            at, *places = _BLOCKS[op]
+            pairs.append((places[0], places[1], _input(node, at)))
+        for one in _OPERANDS.get(op, ()):
+            tensor = node.outputs[0] if one.codes is None else _input(node, one.codes)
+            pairs.append((one.scale, one.zero_point, tensor))
+        for scale, zero, tensor in pairs:
+            for position, what in ((scale, "Scale"), (zero, "Zero point")):
+                if name := _input(node, position):
+                    found.setdefault(name, (what, tensor))
+    return found
+
+
+def _tensors_of(
+    node: Node, weights: Mapping[str, Weight], makers: Mapping[str, Node]
+) -> Iterator[QuantizedTensor]:
+    op = node.op.rpartition(".")[2]
+    if op == "QuantizeLinear":
+        kind = "weight" if _input(node, 0) in weights else "activation"
+        yield _tensor(node, kind, _input(node, 0), 1, 2, weights)
+    elif op == "DequantizeLinear":
+        codes = weights.get(_input(node, 0))
+        if codes is not None:
+            kind = "bias" if codes.dtype == "int32" else "weight"
+            yield _tensor(node, kind, codes.name, 1, 2, weights, codes.dtype)
+        elif _input(node, 0) not in makers:
+            yield _tensor(node, "activation", _input(node, 0), 1, 2, weights)
+    elif op in _OPERANDS:
+        yield from _operands(node, _OPERANDS[op], weights)
+        bias = weights.get(_input(node, _BIAS.get(op, 99)))
+        if bias is not None:
+            yield QuantizedTensor(bias.name, "bias", str(bias.dtype))
+    elif op == "DynamicQuantizeLinear":
+        yield QuantizedTensor(_input(node, 0), "activation", f"uint8, {_AT_RUN_TIME}")
+    elif op in _INTEGER_WEIGHT:
+        codes = weights.get(_input(node, _INTEGER_WEIGHT[op][0]))
+        if codes is not None:
+            zero = weights.get(_input(node, _INTEGER_WEIGHT[op][1]))
+            count = 1 if zero is None else int(np.prod(zero.shape))
+            yield QuantizedTensor(codes.name, "weight", _format(codes.dtype, count))
+    elif op in _BLOCKS:
+        yield _packed(node, op, weights)
+    elif is_coarse(node.op):
+        yield QuantizedTensor(node.outputs[0], "operator", op)
+
+
+def _operands(
+    node: Node, operands: Sequence[_Operand], weights: Mapping[str, Weight]
+) -> Iterator[QuantizedTensor]:
+    for one in operands:
+        if one.codes is None:
+            yield _tensor(node, one.kind, node.outputs[0], one.scale, one.zero_point, weights)
+            continue
+        codes = weights.get(_input(node, one.codes))
+        if codes is not None:
+            places = one.scale, one.zero_point
+            yield _tensor(node, "weight", codes.name, *places, weights, codes.dtype)
+
+
+def _tensor(
+    node: Node,
+    kind: str,
+    name: str,
+    scale: int,
+    zero_point: int,
+    weights: Mapping[str, Weight],
+    dtype: str | None = None,
+) -> QuantizedTensor:
+    """Return a tensor by the positions of its scale and zero point."""
+    scales, zeros = weights.get(_input(node, scale)), weights.get(_input(node, zero_point))
+    dtype = dtype or (None if zeros is None else zeros.dtype) or "uint8"
+    count = 1 if scales is None else int(np.prod(scales.shape))
+    block = node.attribute("block_size", 0)
+    form = _format(dtype, count, block) if scales is not None else f"{dtype}, {_AT_RUN_TIME}"
+    limits = None
+    if scales is not None and scales.values is not None and dtype in STORED and kind != "bias":
+        stored, size = STORED[dtype], np.asarray(scales.values, np.float64)
+        zero = np.zeros(())
+        if zeros is not None and zeros.values is not None:
+            zero = np.asarray(zeros.values).astype(np.float64)
+        if zero.size in (1, size.size):
+            zero = zero.reshape(() if zero.size == 1 else size.shape)
+            limits = _extremes((stored.least - zero) * size, (stored.most - zero) * size)
+    return QuantizedTensor(name, kind, form, limits)
+
+
+def _packed(node: Node, op: str, weights: Mapping[str, Weight]) -> QuantizedTensor:
+    codes, _, zero = _BLOCKS[op]
+    bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)
+    details = [f"{bits} bits", f"blocks of {block}"]
+    details.append("zero points" if _input(node, zero) else "no zero points")
+    if level := node.attribute("accuracy_level", 0):
+        details.append(f"accuracy_level {level}")
+    name = _input(node, codes)
+    return QuantizedTensor(name, "weight", ", ".join(details))
+
+
+def _extremes(low: Array, high: Array) -> tuple[float, float] | None:
+    if not np.size(low) or not np.all(np.isfinite(low)) or not np.all(np.isfinite(high)):
+        return None
+    return float(min(np.min(low), np.min(high))), float(max(np.max(low), np.max(high)))
+
+
+def _format(dtype: str | None, scales: int, block: int = 0) -> str:
+    if block:
+        return f"{dtype}, blocks of {block}"
+    return f"{dtype}, per {'tensor' if scales == 1 else 'channel'}"
+
+
+def _input(node: Node, position: int) -> str:
+    return node.inputs[position] if position < len(node.inputs) else ""

@@ -1,0 +1,97 @@
+"""A model in two files: one runs the prompt and has no past, the other runs each later step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.states.names import pairs_by_name
+from polygraphy.domain.states.pairs import CONSTANT, FIRST_MODEL, StatePair, is_same_kind
+from polygraphy.domain.tensors.naming import some_of
+
+if TYPE_CHECKING:
+    from polygraphy.domain.states.loading import StatePlan
+
+
+@frozen
+class FirstModel:
+    """The model of the first step.
+
+    Attributes:
+        plan: the roles of its inputs.
+        outputs: the names of its outputs, and what later steps call the same tensors.
+    """
+
+    plan: StatePlan
+    outputs: Mapping[str, str]
+
+
+def match_outputs(
+    first: Graph, graph: Graph, pairs: Sequence[StatePair]
+) -> tuple[dict[str, str], list[StatePair]]:
+    """Return what later steps call the outputs of the first step, and the states that only the
+    first step computes.
+
+    Args:
+        first: the model of the first step.
+        graph: the model of later steps.
+        pairs: its states.
+
+    Raises:
+        UsageError: the first model has a past itself, or a state has no first value, or one of
+            another type or shape.
+    """
+    past = {pair.input for pair in pairs} & {tensor.name for tensor in first.inputs}
+    if past:
+        raise UsageError(
+            f"--first-model: input {min(past)!r} is a state, so the model does not run the first"
+            " step.",
+            hint="Pass the model without a past, or run without --first-model.",
+        )
+    tensors = {tensor.name: tensor for tensor in first.outputs}
+    inputs = {tensor.name: tensor for tensor in graph.inputs}
+    outputs = {tensor.name for tensor in graph.outputs}
+    own = {pair.output: pair for pair in pairs}
+    names = {name: name for name in tensors if name in own}
+    by_name = pairs_by_name([*tensors], [*inputs])
+    by_input = {pair.input: pair.output for pair in pairs}
+    for name, read in by_name.items():
+        target = by_input.get(read)
+        if target is not None and target not in names.values() and name not in names:
+            names[name] = target
+    kept = [
+        StatePair(name, read, CONSTANT, None, FIRST_MODEL)
+        for name, read in by_name.items()
+        if name not in names and name not in outputs and read not in by_input
+        if is_same_kind(tensors[name], inputs[read])
+    ]
+    names.update({pair.output: pair.output for pair in kept})
+    missing = [name for name in own if name not in names.values()]
+    free = [name for name in tensors if name not in names and name not in outputs]
+    rest = free[-len(missing) :] if missing else []
+    fits = [is_same_kind(tensors[name], inputs[own[to].input]) for name, to in zip(rest, missing)]
+    if len(rest) == len(missing) and all(fits):
+        # Exporters number the outputs: those of the first step come in the same order.
+        names.update(zip(rest, missing))
+        missing = []
+    if missing:
+        raise UsageError(
+            f"--first-model: no output is the first value of input {own[missing[0]].input!r}.",
+            hint=f"The model has the outputs {some_of([*tensors])}.",
+        )
+    for name, target in names.items():
+        read = own[target].input if target in own else ""
+        if read and not is_same_kind(tensors[name], inputs[read]):
+            raise UsageError(
+                f"--first-model: output {name!r} is {_describe(tensors[name])}, which input"
+                f" {read!r}, {_describe(inputs[read])}, does not accept."
+            )
+    return names, kept
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tensor.dtype}{'' if tensor.shape is None else f' {list(tensor.shape)}'}"

@@ -1,0 +1,23 @@
+"""NumPy, imported when one of its names is first used: importing a backend must not cost the 0.1
+seconds that NumPy takes.
+
+::
+
+    from polygraphy.domain.tensors import lazy_numpy as np
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numpy import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        if name.startswith("__"):  # Tools ask every global for such names as `__wrapped__`.
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import numpy
+
+        value = globals()[name] = getattr(numpy, name)
+        return value

@@ -1,0 +1,89 @@
+"""Backends that compute different codes in a quantized model: by one quantization step, or more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from polygraphy.adapters.onnx.edit.code_tensors import find_code_tensors
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.binding import bind
+from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
+from polygraphy.domain.quantization.code_tensors import step_differences
+from polygraphy.ports.reporting import Findings
+from tests.application.diagnose.test_quantised import SIZE, quantised
+from tests.support.diagnosis.diagnosis_cases import Kept
+
+FEEDS = [{"x": np.random.default_rng(1).standard_normal((8, SIZE)).astype(np.float32)}]
+
+
+class Shifting(OnnxrtParty):
+    """Computes the third product with a constant added, as a kernel that rounds differently does.
+
+    Args:
+        steps: the constant, in quantization steps of the tensor behind.
+    """
+
+    backend = "shifting"
+
+    def __init__(self, steps: float) -> None:
+        super().__init__()
+        self.name = self.backend
+        self._steps = steps
+
+    def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        scale = next(
+            (numpy_helper.to_array(one) for one in copy.graph.initializer if one.name == "r2_s"),
+            None,
+        )
+        for node in [*copy.graph.node]:
+            if node.op_type == "MatMul" and node.output[0] == "p2" and scale is not None:
+                node.output[0] = "p2//plain"
+                shift = numpy_helper.from_array(np.float32(self._steps * scale), "shift")
+                copy.graph.initializer.append(shift)
+                at = [*copy.graph.node].index(node) + 1
+                copy.graph.node.insert(at, helper.make_node("Add", ["p2//plain", "shift"], ["p2"]))
+        return super().load(copy, plain=plain, without=without)
+
+
+def found(steps: float) -> Kept:
+    kept = Kept()
+    with bind(Findings, kept), suppress(InconclusiveError):
+        diagnose(quantised(), [OnnxrtParty(), Shifting(steps)], FEEDS)
+    return kept
+
+
+def test_one_quantization_step_is_no_fault() -> None:
+    kept = found(0.01)
+    assert (kept.verdict, kept.culprits) == ("agree", [])
+    assert "one quantization step, no more, in 1 tensor" in kept.summary
+    assert "of the elements ('relu2')" in kept.summary
+
+
+def test_larger_differences_of_codes_name_the_node_and_the_backend() -> None:
+    kept = found(9)
+    [culprit] = kept.culprits
+    assert (kept.verdict, culprit["party"], culprit["cause"]) == ("fault", "shifting", "kernel")
+    assert culprit["nodes"] == ["relu2"]
+    assert "differs by up to 9 quantization steps" in culprit["evidence"][0]
+
+
+def test_nodes_run_on_the_codes_that_they_are_given() -> None:
+    model = quantised()
+    codes = find_code_tensors(model)
+    names = [one.name for one in codes.tensors]
+    values = OnnxrtParty().load(codes.marked())(FEEDS[0])
+    given = {name: values[name] for name in names}
+    given[names[1]] = np.zeros_like(given[names[1]])
+    split, feed = codes.split(given)
+    made = OnnxrtParty().load(split)({**FEEDS[0], **feed})
+    [third] = step_differences(codes.tensors, values, made)  # All others read what they always did.
+    assert third.tensor.name == names[2]
