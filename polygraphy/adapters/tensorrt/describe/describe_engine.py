@@ -171,7 +171,7 @@ def layer_information(engine: Any, context: Any = None) -> list[Any]:
 def inspected_layers(
     engine: Any, context: Any = None, attrs: bool = False, notes: Mapping[str, str] | None = None
 ) -> list[Layer]:
-    """Return the layers of an engine, as far as it keeps that; see `describe_engine`."""
+    """Return the layers of an engine, as far as the engine inspector reports them."""
     described = layer_information(engine, context)
     # An engine of little detail tells names only.
     return [
