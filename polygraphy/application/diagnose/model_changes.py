@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.borrowed import (
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantised
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers
 from polygraphy.domain.diagnosis.variants import Variant, integers, matches_expected, variants
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
@@ -71,11 +71,13 @@ class Explanation:
         node: the position of the node in the model.
         variant: what it was before.
         places: what that makes right.
+        others: the positions of nodes of which a change does the same.
     """
 
     node: int
     variant: Variant
     places: Sequence[Parting]
+    others: Sequence[int] = ()
 
 
 def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
@@ -133,26 +135,30 @@ class Change:
 
     @property
     def unproven(self) -> set[int]:
-        """The nodes that compute nothing which is right."""
+        """Return the nodes that compute no verified tensor."""
         return {index for one in self._places for index in one.unproven}
 
     @property
     def is_right(self) -> bool:
-        """Whether the nodes make what they should as they are: then it was rounding."""
+        """Return whether the unchanged nodes compute the expected tensor, so that the cause was
+        rounding.
+        """
         return self._is_right(self._compute_variant())
 
-    def find_likely(self) -> Explanation | None:
-        """Try what the reference has instead, and what is usual."""
+    def find_common(self) -> Explanation | None:
+        """Return an explanation from the reference's nodes or common mistakes; None if none
+        fits.
+        """
         return self._first_explanation(self._borrowed_variants, self._usual_variants)
 
     def other(self) -> Explanation | None:
-        """Try other operands, and other numbers."""
-        return self._first_explanation(self._rewired_variants, self._solved_variants)
+        """Return an explanation by different inputs or constants; None if none fits."""
+        return self._first_explanation(self._rewire_inputs, self._solve_numbers)
 
     def _first_explanation(
         self, *kinds: Callable[[int, int], Iterator[Variant]]
     ) -> Explanation | None:
-        """Return what explains it first, of nodes before that make nothing that is right."""
+        """Return the first explanation among nodes that compute no verified tensor."""
         nodes, same = self._case.model.nodes, self._found.same
         if self._is_quantised and any(is_coarse(nodes[index].op) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
@@ -172,8 +178,67 @@ class Change:
                         return Explanation(index, variant, self._places)
         return None
 
+    def choose_node(self, reason: Explanation) -> Explanation:
+        """Return an explanation with the nodes of which a change does the same, such as one of two
+        Transpose nodes in a row. If one of these is then like more of the other nodes of the model
+        than all others, that one is the explanation.
+        """
+        node = self._case.model.nodes[reason.node]
+        if node.op not in MOVING or reason.variant.cause != "attribute":
+            return reason
+        near = self._neighbors(reason.node)
+        found = [(reason.node, reason.variant)]
+        for index in near:
+            position = self._position(index)
+            tried = self._usual_variants(index, position) if position is not None else iter(())
+            found += [(index, variant) for variant in tried][:1]
+        if len(found) == 1:
+            return reason
+        counts = [self._count_alike(index, variant) for index, variant in found]
+        most = max(counts)
+        if counts.count(most) == 1:
+            index, variant = found[counts.index(most)]
+            return Explanation(index, variant, reason.places)
+        return evolve(reason, others=[index for index, _ in found[1:]])
+
+    def _neighbors(self, index: int) -> list[int]:
+        """Return the nodes of the same operator that only move the same numbers before or after
+        one.
+        """
+        nodes = self._case.model.nodes
+        waiting, near = [index], {index}
+        while waiting:
+            one = waiting.pop()
+            for other in self._nodes:
+                is_next = {*nodes[one].makes} & {*nodes[other].reads}
+                is_next = is_next or {*nodes[other].makes} & {*nodes[one].reads}
+                if is_next and other not in near and nodes[other].op in MOVING:
+                    near.add(other)
+                    waiting.append(other)
+        return sorted(one for one in near if one != index and nodes[one].op == nodes[index].op)
+
+    def _count_alike(self, index: int, variant: Variant) -> int:
+        """Return how many nodes of the model have the operator and attributes of a variant, and
+        read what the same kind of node makes.
+        """
+        position = self._position(index)
+        assert position is not None
+        own = self._kind(variant.node)
+        return sum(
+            self._kind(node) == own
+            for other, node in enumerate(self._side.nodes)
+            if other != position
+        )
+
+    def _kind(self, node: Any) -> tuple[Any, ...]:
+        """Return the operator and attributes of a node, and the operator that its input is from."""
+        maker = self._side.producer.get(node.inputs[0]) if node.inputs else None
+        before = "" if maker is None else self._side.nodes[maker].op
+        texts = sorted((one.name, attribute_text(one)) for one in node.attributes)
+        return node.op, before, tuple(texts)
+
     def _position(self, index: int) -> int | None:
-        """Return the position of a node among those without constants."""
+        """Return the position of a node, not counting constants."""
         return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
 
     def _borrowed_variants(self, index: int, position: int) -> Iterator[Variant]:
@@ -203,7 +268,7 @@ class Change:
             yield variant
 
     def _is_small(self, part: Part) -> bool:
-        """Return whether what a part of the model computes takes as little memory as the models."""
+        """Return whether the tensors of a part need no more memory than the models."""
         opened = open_model(part.model)
         shapes = {name: np.shape(value) for name, value in part.feed.items()}
         sizes = (size or 0 for one in opened.layers(shapes) for size in one.makes.values())
@@ -218,7 +283,9 @@ class Change:
             return None
 
     def _compute_variant(self, variant: Variant | None = None) -> Values:
-        """Return what the nodes compute, with a variant of one; nothing if that is refused."""
+        """Return the computed tensors with a variant of one node; empty if the backend
+        refuses it.
+        """
         part = self._whole
         if part is None:
             return {}
@@ -231,12 +298,12 @@ class Change:
 
     def _is_right(self, made: Values) -> bool:
         return all(
-            name in made and matches_expected(made[name], goal)
+            name in made and matches_expected(_in_shape(made[name], goal), goal)
             for name, goal in self._goals.items()
         )
 
-    def _solved_variants(self, index: int, position: int) -> Iterator[Variant]:
-        """A number that a node reads is another, whatever it is."""
+    def _solve_numbers(self, index: int, position: int) -> Iterator[Variant]:
+        """Yield variants in which one number that a node reads is solved for."""
         is_searched = self._whole is not None and len(self._nodes) <= _SOLVED
         for name in scalar_weights(self._side, position) if is_searched else ():
             self.tries -= 1
@@ -245,7 +312,7 @@ class Change:
                 yield solved
 
     def _nearest_variant(self, position: int, name: str) -> Variant:
-        """Return a node with the number that makes of it what is nearest to what is right."""
+        """Return the variant whose number gives the result nearest to the expected one."""
         mine = np.asarray(self._side.weights[name].values)
 
         def variant(value: float) -> Variant:
@@ -260,8 +327,8 @@ class Change:
         return variant(nearest_number(error))
 
     def _load_with_number(self, variant: Variant) -> Callable[[Any], Values]:
-        """Return what computes from the number that a node reads: loaded once, if the backend takes
-        it for an input.
+        """Return a function from a number to the computed tensors; loaded once if the number can be
+        an input.
         """
         (name,) = variant.weights
         assert self._whole is not None
@@ -281,9 +348,9 @@ class Change:
 
         return made
 
-    def _rewired_variants(self, index: int, position: int) -> Iterator[Variant]:
-        """A node reads another tensor than it should: one of the model, or one that only the
-        reference has, of which what makes it is missing.
+    def _rewire_inputs(self, index: int, position: int) -> Iterator[Variant]:
+        """Yield variants in which a node reads another tensor of the model, or one that only the
+        reference computes.
         """
         node, nodes = self._side.nodes[position], self._case.model.nodes
         behind = self._nodes_behind(index)
@@ -317,7 +384,7 @@ class Change:
                     yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _nodes_behind(self, index: int) -> set[int]:
-        """Return the nodes that compute from what one makes."""
+        """Return the nodes that depend on a node."""
         nodes = self._case.model.nodes
         made = set(nodes[index].makes)
         found: set[int] = set()
@@ -328,7 +395,7 @@ class Change:
         return found
 
     def _other_operands(self, array: Any, computed: set[str]) -> Iterator[tuple[str, Any, bool]]:
-        """Yield what an operand may have been: name, value, and whether the model has it."""
+        """Yield possible inputs of a node: name, value, and whether the model has it."""
         taken = set(self._found.same.values())
         mine = [name for name in reversed([*self._found.same]) if name not in computed]
         theirs = [name for name in self._found.theirs if name not in taken]
@@ -347,6 +414,13 @@ class Change:
             yield from ((name, values[name], is_there) for name in alike[:_CANDIDATES])
 
 
+def _in_shape(value: Any, goal: Any) -> Any:
+    """Return an array in the shape of a goal, which was taken in that of what is wrong."""
+    if np.size(value) == np.size(goal) and np.shape(value) != np.shape(goal):
+        return np.reshape(value, np.shape(goal))
+    return value
+
+
 def _output_name(variant: Variant) -> str:
     return next(filter(None, variant.node.outputs))
 
@@ -360,7 +434,7 @@ def find_changes(
     goal: Values,
     known: Sequence[Culprit],
 ) -> Differences:
-    """Return the nodes that make something else of right values than the reference.
+    """Return the nodes that compute different results than the reference from equal inputs.
 
     Args:
         case: the model.
@@ -390,22 +464,24 @@ def find_changes(
                 continue
             inside = _culprits_within(case, group, known)
             said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = change.find_likely() or (None if said else change.other())
+            reason = change.find_common() or (None if said else change.other())
             if reason is None and not said and len(change.unproven) == 1:
                 # Something may be missing before the node.
                 wider = [_with_makers(case, found, one) for one in group]
-                reason = Change(case, pairing, party, found, feeds[0], wider).find_likely()
+                reason = Change(case, pairing, party, found, feeds[0], wider).find_common()
             is_late |= reason is None and change.tries <= 0
             if reason is None:
                 is_certain = all(_has_same_operator(case, reference, one) for one in group)
                 wider = group if is_certain else [_with_makers(case, found, one) for one in group]
-                unexplained = _unexplained_culprit(case, wider, feeds[0])
+                unexplained = _culprit_without_change(case, wider, feeds[0])
                 is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
                 made += inside if is_inside else [unexplained]
                 is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
                 continue
+            reason = change.choose_node(reason)
             reasons.append(reason)
             made.append(_changed_culprit(case, reason))
+            is_open |= bool(reason.others)
         notes.append(steps.explained_changes(len(reasons), len(made), is_late))
     is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
     is_whole = reasons and len(reasons) == len(made)
@@ -425,9 +501,13 @@ def _changed_culprit(case: Case, reason: Explanation) -> Culprit:
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))
+    others = [case.model.nodes[index].name for index in reason.others]
+    facts = [evidence.changed(variant.change), proof]
+    if others:
+        facts.append(evidence.change_elsewhere(others))
     return Culprit(
-        [node.name], node.makes[0], MODEL, variant.cause,
-        facts=[evidence.changed(variant.change), proof], remedy=remedy, op=node.op,
+        [node.name, *others], node.makes[0], MODEL, variant.cause,
+        facts=facts, remedy=remedy, op=node.op,
     )  # fmt: skip
 
 
@@ -442,8 +522,8 @@ def _with_makers(case: Case, found: Partings, place: Parting) -> Parting:
 
 
 def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool:
-    """Return whether the reference computes a tensor by the same operator: if it has others, one of
-    them may be missing before the node.
+    """Return whether the reference computes a tensor by the same operator; if not, a node before it
+    may be missing.
     """
     own = {case.model.nodes[index].op for index in place.unproven}
     others = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
@@ -454,13 +534,13 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
 def _culprits_within(
     case: Case, group: Sequence[Parting], known: Sequence[Culprit]
 ) -> list[Culprit]:
-    """Return what the structure says of nodes."""
+    """Return the structural differences within nodes."""
     names = {case.model.nodes[index].name for one in group for index in one.border.nodes}
     return [one for one in known if set(one.nodes) <= names]
 
 
-def _unexplained_culprit(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
-    """Return nodes that no change makes right."""
+def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
+    """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
     fed = fed_nodes(nodes, feed)
     unproven = sorted({index for one in group for index in one.unproven if index in fed})
@@ -479,17 +559,17 @@ def _unexplained_culprit(case: Case, group: Sequence[Parting], feed: Feed) -> Cu
 
 def _repair_model(
     case: Case,
-    side: Side,
+    graph: Side,
     party: SuspectedParty,
     feed: Feed,
     goal: Values,
     reasons: Sequence[Explanation],
 ) -> Callable[[], OpenModel | None] | None:
-    """Return what makes the whole model with what was changed undone, if all outputs match then;
-    None where they do not.
+    """Return a function that builds the model with changes undone, if all outputs then match; else
+    None.
     """
     part = Part(case.model.proto, feed)
-    known = {"", *feed, *side.weights, *side.producer}
+    known = {"", *feed, *graph.weights, *graph.producer}
     if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
         return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:
