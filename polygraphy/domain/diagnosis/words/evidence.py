@@ -11,6 +11,11 @@ from polygraphy.domain.rounding import Deviation
 from polygraphy.domain.tensors.naming import count_text, some_of
 
 # Measured: the value of a tensor, and the one that was expected.
+_PROBLEMS = {
+    "not finite": "which is not finite",
+    "negative": "but a variance cannot be negative",
+    "zero": "which is a division by zero",
+}
 
 
 @fact
@@ -84,13 +89,6 @@ def input_range(
 @fact
 def input_type(tensor: str, dtype: str) -> str:
     return f"Its input {tensor!r} has type {dtype}."
-
-
-_PROBLEMS = {
-    "not finite": "which is not finite",
-    "negative": "but a variance cannot be negative",
-    "zero": "which is a division by zero",
-}
 
 
 @fact
