@@ -243,3 +243,33 @@ def test_a_name_in_a_branch_is_said_to_be_there(polygraphy: Any, tmp_path: Path)
         done = polygraphy(f"polygraphy surgeon {words}")
         assert done.code == 2
         assert "'inner' is in a subgraph of the If node" in done.out + done.err
+
+
+def test_a_name_in_a_function_is_said_to_be_there(polygraphy: Any, tmp_path: Path) -> None:
+    path, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    text = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[2] x) => (float[2] y) { y = own.Block (x) }
+        <domain: "own", opset_import: ["": 17]>
+        Block (a) => (b) { [first] inner = Relu (a) b = Neg (inner) }"""
+    onnx.save(parser.parse_model(text), path)
+    for words in (
+        f"surgeon extract {path} --outputs inner:auto -o {out}",
+        f"surgeon insert {path} --op Relu --inputs inner --outputs inner -o {out}",
+        f"run {path} --onnxrt --onnx-outputs inner",
+    ):
+        done = polygraphy(f"polygraphy {words}")
+        assert done.code == 2
+        assert "'inner' is in the function 'Block'" in done.out + done.err
+
+
+def test_group_normalization_of_opset_18_is_valid(polygraphy: Any, tmp_path: Path) -> None:
+    """The onnx checker calls it deprecated, in the opset that introduced it."""
+    path = tmp_path / "m.onnx"
+    text = """<ir_version: 8, opset_import: ["": 18]>
+        g (float[1,4,2] x) => (float[1,4,2] y) <float[2] s = {1, 1}, float[2] b = {0, 0}> {
+          y = GroupNormalization <num_groups = 2> (x, s, b) }"""
+    onnx.save(parser.parse_model(text), path)
+    done = polygraphy(f"polygraphy check lint {path}")
+    assert (done.code, "deprecated" in done.out) == (0, False)
+    done = polygraphy(f"polygraphy convert {path} --fp-to-fp16 -o {tmp_path / 'half.onnx'}")
+    assert done.code == 0, done.out + done.err

@@ -295,6 +295,8 @@ def _support_lines(report: SupportReport) -> Iterator[str]:
 
 _MOST_MODELS = 40
 """Rows of a matrix."""
+_MOST_WHOLE = 10
+"""So many models are shown whether or not they passed."""
 _MOST_GROUPS = 10
 _MOST_CELLS = 3
 _WORDS = {PASSED: "ok", MISSING: "-", NO_REFERENCE: "no ref", INCONCLUSIVE: "?", FAILED: "FAILED"}
@@ -324,31 +326,53 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
 
 
 def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
-    """Yield the models that have something to tell, and how many have not."""
+    """Yield the models with failures first, then others with news, and how many passed. If the
+    columns do not fit the terminal, each cell with news is a line.
+    """
     matrix = outcome.matrix
     notable = {
         model: cells
         for model, cells in matrix.items()
         if any(row.state != PASSED or row.changes for row in cells.values())
     }
-    chosen = notable if len(matrix) > _MOST_MODELS else matrix
-    shown = dict(list(chosen.items())[:_MOST_MODELS])
+    ordered = sorted(notable, key=lambda model: not _has_new_failure(notable[model]))
+    shown = {model: notable[model] for model in ordered[:_MOST_MODELS]}
+    if len(matrix) <= _MOST_WHOLE:
+        shown.update((model, cells) for model, cells in matrix.items() if model not in notable)
     labels = [label for label in outcome.labels if any(label in cells for cells in shown.values())]
     columns = [
         Column(label, [_word(cells.get(label)) for cells in shown.values()]) for label in labels
     ]
-    names = Column("", [one_line(model) for model in shown])
-    failed = [
-        any(row.failed and not row.known for row in cells.values()) for cells in shown.values()
-    ]
-    if shown:
-        narrow = width if width is None or _fits(columns, width) else None
-        for line, _ in draw_table("model", names, columns, failed, narrow):
+    if shown and (width is None or _fits(columns, width)):
+        names = Column("", [one_line(model) for model in shown])
+        failed = [_has_new_failure(cells) for cells in shown.values()]
+        for line, _ in draw_table("model", names, columns, failed, width):
             yield line
-    rest = len(matrix) - len(shown)
-    if rest:
-        passed = "" if len(notable) > len(shown) else " (all cells passed)"
-        yield f"  {count_text(rest, 'more model')}{passed}"
+    else:
+        shown = {model: cells for model, cells in shown.items() if model in notable}
+        yield from _cell_lines(shown)
+    rest = len(notable) - len(shown)
+    if rest > 0:
+        yield f"  {count_text(rest, 'more model')} with failures or changes"
+    passed = len(matrix) - len(notable)
+    if passed and not all(model in shown for model in matrix):
+        yield f"  {count_text(passed, 'model')} passed everywhere"
+
+
+def _has_new_failure(cells: Mapping[str, Row]) -> bool:
+    return any(row.failed and not row.known for row in cells.values())
+
+
+def _cell_lines(models: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
+    """Yield a line for each cell that did not pass, failures first."""
+    rows = [row for cells in models.values() for row in cells.values()
+            if row.state != PASSED or row.changes]  # fmt: skip
+    rows.sort(key=lambda row: (not row.failed or bool(row.known), row.state == MISSING))
+    width = max((len(_word(row)) for row in rows), default=0)
+    for row in rows[:_MOST_MODELS]:
+        yield from wrap_text(f"{_word(row):{width}}  {one_line(row.name)}", width + 2)
+    if len(rows) > _MOST_MODELS:
+        yield f"  {count_text(len(rows) - _MOST_MODELS, 'more cell')}, see --report."
 
 
 def _fits(columns: list[Column], width: int) -> bool:

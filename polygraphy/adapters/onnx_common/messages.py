@@ -130,12 +130,24 @@ def with_all_results(model: Any) -> Any:
     return made
 
 
-def refuse_inner_name(graph: Any, name: str) -> None:
-    """Raise an error that says where a tensor or a node is, if it is inside a subgraph.
+def refuse_inner_name(graph: Any, name: str, functions: Iterable[Any] = ()) -> None:
+    """Raise an error that says where a tensor or a node is, if it is inside a subgraph or one of
+    the functions of the model.
 
     Raises:
         UsageError: it is.
     """
+    for function in functions:
+        nodes = [node for node in all_nodes(function) if name in (node.name, *node.output)]
+        if nodes or name in function.input:
+            key = (function.domain, function.name)
+            calls = [node for node in all_nodes(graph) if (node.domain, node.op_type) == key]
+            outputs = [output for call in calls for output in call.output]
+            raise UsageError(
+                f"{name!r} is in the function {function.name!r}, which can only be selected as a"
+                " whole.",
+                hint=f"The nodes that call it compute {', '.join(map(repr, outputs))}.",
+            )
     for node in graph.node:
         for inner in (part for each in graphs_of(node) for part in all_nodes(each)):
             if name not in (inner.name, *inner.output):

@@ -175,8 +175,10 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, trace: Trace)
     if experiment is None:
         return []
     if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
-        whole = _executed_nodes(case, party, [])
-        return [min(alone, key=lambda name: len(whole ^ _executed_nodes(case, party, [name])))]
+        whole = _nodes_after_rewrites(case, party, [])
+        return [
+            min(alone, key=lambda name: len(whole ^ _nodes_after_rewrites(case, party, [name])))
+        ]
     return healing_passes(party.passes, experiment.heals) or []
 
 
@@ -193,7 +195,7 @@ def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
     return healing_passes(party.passes, heals) or []
 
 
-def _executed_nodes(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
+def _nodes_after_rewrites(case: Case, party: SuspectedParty, without: Sequence[str]) -> set[Any]:
     """Return the nodes that the backend executes without some rewrites."""
     try:
         executed = party.executed(case.model.proto, without=without)

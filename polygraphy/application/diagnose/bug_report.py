@@ -228,7 +228,7 @@ def _failure(
     else:
         if culprit.cause == "refusal":
             return None
-        seen = find_failing_outputs(values, expected, plain) or _broken_outputs(culprit, values)
+        seen = find_failing_outputs(values, expected, plain) or _find_nan_outputs(culprit, values)
     if seen is None:
         return None
     without = culprit.rewrite.split("+") if culprit.rewrite else ()
@@ -237,7 +237,9 @@ def _failure(
     )
 
 
-def _broken_outputs(culprit: Culprit, values: Values) -> tuple[str, dict[str, float | None]] | None:
+def _find_nan_outputs(
+    culprit: Culprit, values: Values
+) -> tuple[str, dict[str, float | None]] | None:
     """Return a phrase about outputs with NaN or infinity and their tolerances; None unless that is
     the fault.
     """

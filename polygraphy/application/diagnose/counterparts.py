@@ -91,7 +91,7 @@ class Counterparts:
         self._changed: Values = {}
         self._mine = _tensor_prints(self.own)
         self._prints = _tensor_prints(self.theirs)
-        self._named = _recorded_names(case, program)
+        self._named = _exporter_names(case, program)
         self.pairs: dict[str, str] = {}
         self._pair()
         for name, value in expected.items():
@@ -244,7 +244,7 @@ def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Print]:
     return {name: each for name, each in found.items() if each is not None}
 
 
-def _recorded_names(case: Case, program: OpenedProgram) -> dict[str, str]:
+def _exporter_names(case: Case, program: OpenedProgram) -> dict[str, str]:
     """Return, by tensor, the program tensor that the exporter recorded for it, or of the
     same name.
     """

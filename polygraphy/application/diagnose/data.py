@@ -145,7 +145,7 @@ def choose_feeds_for_parties(
             if getattr(error, "is_crash", False):
                 raise
             return False
-        return not _is_of_nothing(feed, [made.get(name) for name in case.model.outputs])
+        return not _has_nan_from_integers(feed, [made.get(name) for name in case.model.outputs])
 
     def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         try:
@@ -161,11 +161,11 @@ def choose_feeds_for_parties(
     def runs(feed: dict[str, Any]) -> bool:
         return all(takes(party, feed) for party in case.parties)
 
-    fits = _fitting(case.room, case.evidence.left_out, " (--memory-budget)")
+    fits = _memory_check(case.room, case.evidence.left_out, " (--memory-budget)")
     return feeds_that_run(case.model, data_loader, runs, fits=fits, is_varied=not are_saved)
 
 
-def _fitting(
+def _memory_check(
     room: int, left_out: list[str], remedy: str = ""
 ) -> Callable[[Sequence[Mapping[str, Any]]], bool]:
     """Return a function that checks whether input sets fit in memory; it adds a note with the
@@ -196,15 +196,15 @@ def choose_feeds_for_half(
 
     def runs(feed: dict[str, Any]) -> bool:
         try:
-            return not _is_of_nothing(feed, model.load(plain=True)(feed).values())
+            return not _has_nan_from_integers(feed, model.load(plain=True)(feed).values())
         except PolygraphyException:
             return False
 
-    fits = _fitting(free_memory() // _PARTS, [] if left_out is None else left_out)
+    fits = _memory_check(free_memory() // _PARTS, [] if left_out is None else left_out)
     return feeds_that_run(model, data_loader, runs, fits=fits)
 
 
-def _is_of_nothing(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:
+def _has_nan_from_integers(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:
     """Return whether outputs are NaN because of integer inputs, such as a mask of zeros."""
     return not all(map(is_float, feed.values())) and any(map(has_nan, outputs))
 

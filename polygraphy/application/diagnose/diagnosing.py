@@ -281,14 +281,16 @@ def diagnose_half(
     try:
         found = diagnose_cast(trial.result(), case.path, dtype)
         if found.verdict == AGREE and parties:
-            found = _in_backends(case, trial, found, dtype)
+            found = _check_backends(case, trial, found, dtype)
     finally:
         close(parties)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)
     return conclude(add_origins(found, opened.nodes))
 
 
-def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -> DiagnosisResult:
+def _check_backends(
+    case: Case, trial: Trial, found: DiagnosisResult, dtype: str
+) -> DiagnosisResult:
     """Return the half-precision result if backends round like a simulation of it; else the faults
     of the backends.
     """
@@ -312,13 +314,13 @@ def _in_backends(case: Case, trial: Trial, found: DiagnosisResult, dtype: str) -
         alone = evolve(narrow, parties=[party])
         apart = diagnose_once(alone, Request(trial.feeds, diagnose_once, reference)).result
         if apart.verdict in (FAULT, ILL_CONDITIONED):
-            return _once_cast(apart, narrow.path, convert_command(case.path, dtype, ()))
+            return _prepend_cast_command(apart, narrow.path, convert_command(case.path, dtype, ()))
         differs = reasons.only_in_backend(party.name, off, dtype)
         return evolve(found, verdict=INCONCLUSIVE, reason=refused or differs)
     return found
 
 
-def _once_cast(found: DiagnosisResult, path: str, command: str) -> DiagnosisResult:
+def _prepend_cast_command(found: DiagnosisResult, path: str, command: str) -> DiagnosisResult:
     """Return the result for a model that a command creates first."""
 
     def remedy(given: Remedy) -> Remedy:

@@ -118,7 +118,7 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
     names: dict[str, str] = {}
     fitted: list[Values] = []
     for each, own in pairs:
-        found = _names(model, made, each, own)
+        found = _pair_saved_arrays(model, made, each, own)
         names.update(found)
         fitted.append(
             {found.get(name, name): array for name, array in each.items()} if found else each
@@ -143,7 +143,9 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
     )
 
 
-def _names(model: OpenModel, made: Collection[str], saved: Values, own: Values) -> dict[str, str]:
+def _pair_saved_arrays(
+    model: OpenModel, made: Collection[str], saved: Values, own: Values
+) -> dict[str, str]:
     """Return, by saved array without a name in the model, the matching output: by similar names or
     order, else by unique value.
     """
@@ -204,7 +206,7 @@ def convert_types(dtypes: Mapping[str, Any], saved: Values) -> Values:
     return LazySubset(saved, fetch)
 
 
-def saved_results(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
+def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) -> list[SavedRun]:
     """Return saved runs on the same data.
 
     The first runs of several files are one, if together they are of as many sets of data as there

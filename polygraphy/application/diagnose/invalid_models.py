@@ -210,7 +210,7 @@ def _find_broken(case: Case, chosen: Collection[int] | None) -> list[_Broken]:
     """
     proto, nodes = case.model.proto, case.model.nodes
     stated = {one.index: one for one in find_violations(proto, {})}
-    values = _values_before(case, range(len(nodes)) if chosen is None else chosen)
+    values = _compute_values_before(case, range(len(nodes)) if chosen is None else chosen)
     on_data = {one.index: one for one in find_violations(proto, values)}
     broken = []
     for index in sorted({*stated, *on_data}):
@@ -253,10 +253,10 @@ def _is_of_data(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> 
     return name in inputs and name not in case.model.constants
 
 
-def _values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
+def _compute_values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
     """Return the input data and the values before some nodes, as far as a backend computes them."""
     values = dict(case.feed)
-    for party, indices in _tries(case, chosen):
+    for party, indices in _value_sources(case, chosen):
         nodes = case.model.nodes
         asked = {
             name
@@ -277,7 +277,9 @@ def _values_before(case: Case, chosen: Collection[int]) -> dict[str, Any]:
     return values
 
 
-def _tries(case: Case, chosen: Collection[int]) -> Iterator[tuple[SuspectedParty, Collection[int]]]:
+def _value_sources(
+    case: Case, chosen: Collection[int]
+) -> Iterator[tuple[SuspectedParty, Collection[int]]]:
     """Yield backends with nodes to compute: all predecessors, then one node at a time until one is
     refused.
     """

@@ -133,26 +133,30 @@ class Change:
 
     @property
     def unproven(self) -> set[int]:
-        """The nodes that compute nothing which is right."""
+        """Return the nodes that compute no verified tensor."""
         return {index for one in self._places for index in one.unproven}
 
     @property
     def is_right(self) -> bool:
-        """Whether the nodes make what they should as they are: then it was rounding."""
+        """Return whether the unchanged nodes compute the expected tensor, so that the cause was
+        rounding.
+        """
         return self._is_right(self._compute_variant())
 
-    def find_likely(self) -> Explanation | None:
-        """Try what the reference has instead, and what is usual."""
+    def find_common(self) -> Explanation | None:
+        """Return an explanation from the reference's nodes or common mistakes; None if none
+        fits.
+        """
         return self._first_explanation(self._borrowed_variants, self._usual_variants)
 
     def other(self) -> Explanation | None:
-        """Try other operands, and other numbers."""
-        return self._first_explanation(self._rewired_variants, self._solved_variants)
+        """Return an explanation by different inputs or constants; None if none fits."""
+        return self._first_explanation(self._rewire_inputs, self._solve_numbers)
 
     def _first_explanation(
         self, *kinds: Callable[[int, int], Iterator[Variant]]
     ) -> Explanation | None:
-        """Return what explains it first, of nodes before that make nothing that is right."""
+        """Return the first explanation among nodes that compute no verified tensor."""
         nodes, same = self._case.model.nodes, self._found.same
         if self._is_quantised and any(is_coarse(nodes[index].op) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
@@ -173,7 +177,7 @@ class Change:
         return None
 
     def _position(self, index: int) -> int | None:
-        """Return the position of a node among those without constants."""
+        """Return the position of a node, not counting constants."""
         return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
 
     def _borrowed_variants(self, index: int, position: int) -> Iterator[Variant]:
@@ -203,7 +207,7 @@ class Change:
             yield variant
 
     def _is_small(self, part: Part) -> bool:
-        """Return whether what a part of the model computes takes as little memory as the models."""
+        """Return whether the tensors of a part need no more memory than the models."""
         opened = open_model(part.model)
         shapes = {name: np.shape(value) for name, value in part.feed.items()}
         sizes = (size or 0 for one in opened.layers(shapes) for size in one.makes.values())
@@ -218,7 +222,9 @@ class Change:
             return None
 
     def _compute_variant(self, variant: Variant | None = None) -> Values:
-        """Return what the nodes compute, with a variant of one; nothing if that is refused."""
+        """Return the computed tensors with a variant of one node; empty if the backend
+        refuses it.
+        """
         part = self._whole
         if part is None:
             return {}
@@ -235,8 +241,8 @@ class Change:
             for name, goal in self._goals.items()
         )
 
-    def _solved_variants(self, index: int, position: int) -> Iterator[Variant]:
-        """A number that a node reads is another, whatever it is."""
+    def _solve_numbers(self, index: int, position: int) -> Iterator[Variant]:
+        """Yield variants in which one number that a node reads is solved for."""
         is_searched = self._whole is not None and len(self._nodes) <= _SOLVED
         for name in scalar_weights(self._side, position) if is_searched else ():
             self.tries -= 1
@@ -245,7 +251,7 @@ class Change:
                 yield solved
 
     def _nearest_variant(self, position: int, name: str) -> Variant:
-        """Return a node with the number that makes of it what is nearest to what is right."""
+        """Return the variant whose number gives the result nearest to the expected one."""
         mine = np.asarray(self._side.weights[name].values)
 
         def variant(value: float) -> Variant:
@@ -260,8 +266,8 @@ class Change:
         return variant(nearest_number(error))
 
     def _load_with_number(self, variant: Variant) -> Callable[[Any], Values]:
-        """Return what computes from the number that a node reads: loaded once, if the backend takes
-        it for an input.
+        """Return a function from a number to the computed tensors; loaded once if the number can be
+        an input.
         """
         (name,) = variant.weights
         assert self._whole is not None
@@ -281,9 +287,9 @@ class Change:
 
         return made
 
-    def _rewired_variants(self, index: int, position: int) -> Iterator[Variant]:
-        """A node reads another tensor than it should: one of the model, or one that only the
-        reference has, of which what makes it is missing.
+    def _rewire_inputs(self, index: int, position: int) -> Iterator[Variant]:
+        """Yield variants in which a node reads another tensor of the model, or one that only the
+        reference computes.
         """
         node, nodes = self._side.nodes[position], self._case.model.nodes
         behind = self._nodes_behind(index)
@@ -317,7 +323,7 @@ class Change:
                     yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _nodes_behind(self, index: int) -> set[int]:
-        """Return the nodes that compute from what one makes."""
+        """Return the nodes that depend on a node."""
         nodes = self._case.model.nodes
         made = set(nodes[index].makes)
         found: set[int] = set()
@@ -328,7 +334,7 @@ class Change:
         return found
 
     def _other_operands(self, array: Any, computed: set[str]) -> Iterator[tuple[str, Any, bool]]:
-        """Yield what an operand may have been: name, value, and whether the model has it."""
+        """Yield possible inputs of a node: name, value, and whether the model has it."""
         taken = set(self._found.same.values())
         mine = [name for name in reversed([*self._found.same]) if name not in computed]
         theirs = [name for name in self._found.theirs if name not in taken]
@@ -360,7 +366,7 @@ def find_changes(
     goal: Values,
     known: Sequence[Culprit],
 ) -> Differences:
-    """Return the nodes that make something else of right values than the reference.
+    """Return the nodes that compute different results than the reference from equal inputs.
 
     Args:
         case: the model.
@@ -390,16 +396,16 @@ def find_changes(
                 continue
             inside = _culprits_within(case, group, known)
             said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = change.find_likely() or (None if said else change.other())
+            reason = change.find_common() or (None if said else change.other())
             if reason is None and not said and len(change.unproven) == 1:
                 # Something may be missing before the node.
                 wider = [_with_makers(case, found, one) for one in group]
-                reason = Change(case, pairing, party, found, feeds[0], wider).find_likely()
+                reason = Change(case, pairing, party, found, feeds[0], wider).find_common()
             is_late |= reason is None and change.tries <= 0
             if reason is None:
                 is_certain = all(_has_same_operator(case, reference, one) for one in group)
                 wider = group if is_certain else [_with_makers(case, found, one) for one in group]
-                unexplained = _unexplained_culprit(case, wider, feeds[0])
+                unexplained = _culprit_without_change(case, wider, feeds[0])
                 is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
                 made += inside if is_inside else [unexplained]
                 is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
@@ -442,8 +448,8 @@ def _with_makers(case: Case, found: Partings, place: Parting) -> Parting:
 
 
 def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool:
-    """Return whether the reference computes a tensor by the same operator: if it has others, one of
-    them may be missing before the node.
+    """Return whether the reference computes a tensor by the same operator; if not, a node before it
+    may be missing.
     """
     own = {case.model.nodes[index].op for index in place.unproven}
     others = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
@@ -454,13 +460,13 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
 def _culprits_within(
     case: Case, group: Sequence[Parting], known: Sequence[Culprit]
 ) -> list[Culprit]:
-    """Return what the structure says of nodes."""
+    """Return the structural differences within nodes."""
     names = {case.model.nodes[index].name for one in group for index in one.border.nodes}
     return [one for one in known if set(one.nodes) <= names]
 
 
-def _unexplained_culprit(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
-    """Return nodes that no change makes right."""
+def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
+    """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
     fed = fed_nodes(nodes, feed)
     unproven = sorted({index for one in group for index in one.unproven if index in fed})
@@ -479,17 +485,17 @@ def _unexplained_culprit(case: Case, group: Sequence[Parting], feed: Feed) -> Cu
 
 def _repair_model(
     case: Case,
-    side: Side,
+    graph: Side,
     party: SuspectedParty,
     feed: Feed,
     goal: Values,
     reasons: Sequence[Explanation],
 ) -> Callable[[], OpenModel | None] | None:
-    """Return what makes the whole model with what was changed undone, if all outputs match then;
-    None where they do not.
+    """Return a function that builds the model with changes undone, if all outputs then match; else
+    None.
     """
     part = Part(case.model.proto, feed)
-    known = {"", *feed, *side.weights, *side.producer}
+    known = {"", *feed, *graph.weights, *graph.producer}
     if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
         return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:

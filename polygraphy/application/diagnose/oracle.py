@@ -50,11 +50,11 @@ class Request:
 
     @property
     def has_oracle(self) -> bool:
-        """Whether something that is right is given."""
+        """Return whether there are expected results: a reference, saved results or a program."""
         return any(each is not None for each in (self.reference, self.golden, self.program))
 
     def compares_versions_first(self, case: Case) -> bool:
-        """Return whether other versions of the only backend are what it is compared with."""
+        """Return whether the only backend is first compared with its other versions."""
         return self.elsewhere is not None and len(case.parties) == 1 and not self.has_oracle
 
 
@@ -73,7 +73,7 @@ class Oracle:
     left_out: Sequence[str] = ()
 
     def beside(self, case: Case, values: Sequence[Values]) -> Compared:
-        """Compare the outputs that a party makes of the data."""
+        """Return the comparison of a backend's outputs with the oracle."""
         return Compared([case.differing(*pair) for pair in zip(values, self.sets)])
 
 
@@ -88,26 +88,26 @@ class Compared:
 
     @property
     def number(self) -> int:
-        """The set of data on which they differ most."""
+        """Return the number of the input set with the largest difference."""
         return max(range(len(self.sets)), key=lambda number: _size(self.sets[number]), default=0)
 
     @property
     def found(self) -> Differing:
-        """What differs on these data."""
+        """Return the differences for that input set."""
         return self.sets[self.number] if self.sets else {}
 
     @property
     def most(self) -> float:
-        """How far off these data are, relative to the size of a tensor."""
+        """Return the largest relative error for that input set."""
         return _size(self.found)
 
     @property
     def names(self) -> set[str]:
-        """What differs on any data."""
+        """Return the names of tensors that differ for any input set."""
         return {name for found in self.sets for name in found}
 
     def worse(self, other: Compared) -> Compared:
-        """Return of two comparisons on the same data what differs more, set by set."""
+        """Return, for each input set, the larger difference of two comparisons on the same data."""
         pairs = zip(self.sets, other.sets)
         return Compared([max(pair, key=_size) for pair in pairs])
 

@@ -62,31 +62,31 @@ _LARGEST = 64.0
 def explain_outputs(
     case: Case,
     run: tuple[Feed, Values, Values],
-    found: Mapping[str, Deviation],
+    deviations: Mapping[str, Deviation],
     third: SuspectedParty,
 ) -> StepOutcome:
-    """Find out why outputs are not those that were saved.
+    """Return why outputs differ from saved ones.
 
     Args:
         case: the model; its first party computed the outputs.
         run: the data, what was saved, and what the party makes of them.
-        found: how the outputs differ.
+        deviations: how the outputs differ.
         third: who computes what is right.
     """
-    return _Guesses(case, run, found, third).result()
+    return _Guesses(case, run, deviations, third).result()
 
 
 def add_change(
-    case: Case, run: tuple[Feed, Values, Values], one: Culprit, third: SuspectedParty
+    case: Case, run: tuple[Feed, Values, Values], culprit: Culprit, third: SuspectedParty
 ) -> Culprit:
-    """Return a culprit with what its nodes may have been, if that gives what was saved; see
-    `explain_outputs`.
+    """Return a culprit with the change to its nodes that reproduces the saved outputs, if there is
+    one; see `explain_outputs`.
     """
-    changed = next(_Guesses(case, run, {}, third).try_changed_nodes([], one.nodes), None)
+    changed = next(_Guesses(case, run, {}, third).try_changed_nodes([], culprit.nodes), None)
     if changed is None:
-        return one
-    facts = [*one.facts, *changed.facts]
-    return evolve(one, cause=changed.cause, facts=facts, remedy=changed.remedy)
+        return culprit
+    facts = [*culprit.facts, *changed.facts]
+    return evolve(culprit, cause=changed.cause, facts=facts, remedy=changed.remedy)
 
 
 class _Guesses:
@@ -109,8 +109,8 @@ class _Guesses:
 
     @cached_property
     def _trier(self) -> SuspectedParty:
-        """Who tries guesses first: the party, or the same backend on the CPU if it computes the
-        same outputs. There a model is loaded many times as fast as on a device.
+        """Return the backend that tries guesses: the party's, or the faster CPU version if its
+        outputs are equal.
         """
         twin: SuspectedParty | None = getattr(self._party, "on_host", lambda: None)()
         try:
@@ -122,7 +122,7 @@ class _Guesses:
         return self._party
 
     def result(self) -> StepOutcome:
-        """See whether the data, one changed node or one changed weight explains the outputs."""
+        """Return whether the data, one changed node or one changed weight explains the outputs."""
         case, saved = self._case, self._saved
         with case.attempt(titles.THIRD_OPINION) as notes:
             try:
@@ -158,7 +158,7 @@ class _Guesses:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=why), case)
 
     def _comparable_outputs(self) -> list[str]:
-        """Return the outputs that differ in numbers alone: shapes are the same."""
+        """Return the outputs whose shapes match the saved ones."""
         return [
             name
             for name in self._found
@@ -167,7 +167,7 @@ class _Guesses:
         ]
 
     def _describe_mismatch(self, name: str) -> str:
-        """Return how an output differs from the saved one in shape or data type, and what to do."""
+        """Return a sentence about an output with another shape or data type, and what to do."""
         arrays = [np.asarray(each[name]) for each in (self._values, self._saved)]
         own, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
         if arrays[0].size == arrays[1].size:
@@ -181,8 +181,8 @@ class _Guesses:
         return DiagnosisResult(FAULT, [culprit])
 
     def _is_of_these_data(self) -> bool:
-        """Return whether saved outputs have more to do with what the model makes of the data than
-        with what it makes of the same numbers in another order, or are too few to show that.
+        """Return whether saved outputs correlate more with outputs of the given data than of
+        shuffled data, or are too small to tell.
         """
         saved, values = self._saved, self._values
         names = self._comparable_outputs()
@@ -209,7 +209,7 @@ class _Guesses:
         return False
 
     def _are_usual_data(self) -> bool:
-        """Return whether the outputs were made with the data that are made up by default."""
+        """Return whether the saved outputs belong to the default generated data."""
         loader = DataLoader()
         try:
             describe_model(loader, self._case.model.inputs, self._case.model.facts)
@@ -224,7 +224,9 @@ class _Guesses:
     def try_changed_nodes(
         self, notes: list[str], names: Collection[str] | None = None
     ) -> Iterator[Culprit]:
-        """Try what every node, or those of some names, may have been, on the whole model."""
+        """Yield culprits for changed nodes (all, or those with `names`) that explain the outputs,
+        tried on the whole model.
+        """
         stop = time.perf_counter() + _SECONDS
         tried = 0
 
@@ -286,7 +288,9 @@ class _Guesses:
         return not self._case.differing(values, self._saved, noise)
 
     def _find_factors(self, notes: list[str]) -> Iterator[Culprit]:
-        """Search for every number the factor that gives the saved outputs."""
+        """Yield culprits for scaled numbers: for each, a factor is searched that gives the saved
+        outputs.
+        """
         names = [name for name in self._comparable_outputs() if self._is_float(name)]
         if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
             notes.append(steps.TOO_FEW_NUMBERS)
@@ -307,8 +311,8 @@ class _Guesses:
         notes.append(steps.variants_tried(count, "weight"))
 
     def _numbers(self) -> Iterator[tuple[int, Callable[[float], Fact], Callable[[float], Variant]]]:
-        """Yield what may have been scaled: the node, the change by a factor, the node by it. What
-        scales one may be what scales another as well, as of a product and a quotient behind it.
+        """Yield numbers that may have been scaled: node position, fact by factor, and variant by
+        factor. Several may be equivalent.
         """
         for name, weight in self._side.weights.items():
             held = None if weight.values is None else np.asarray(weight.values)
@@ -327,8 +331,8 @@ class _Guesses:
     def _factor(
         self, index: int, scaled: Callable[[float], Variant], outputs: list[str]
     ) -> float | None:
-        """Return by which factor a number has to be multiplied, if that gives what was saved: found
-        by the secant method on how far the outputs are on their way.
+        """Return the factor for a number that reproduces the saved outputs (by the secant method);
+        None if there is none.
         """
         output = next(filter(None, self._side.nodes[index].outputs))
         goal, start = (
@@ -383,8 +387,8 @@ def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Var
 
 
 def _remove_multiple(array: Any, middle: Any) -> Any:
-    """Return what an array has beside a multiple of another one: a changed weight may scale what
-    outputs of all data have in common.
+    """Return the part of an array orthogonal to another array, because a changed weight may scale
+    the outputs' common part.
     """
     held = np.asarray(array, np.float64)
     held, common = held - held.mean(), middle - middle.mean()

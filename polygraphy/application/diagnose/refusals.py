@@ -48,7 +48,7 @@ def diagnose_refusals(
     feed: Feed,
     others: Sequence[Feed] = (),
 ) -> Found:
-    """Find out which nodes are refused by parties, given by their positions with what they said.
+    """Return which nodes backends refuse; `refusals` has their errors by position.
 
     Args:
         case: what is diagnosed.
@@ -105,22 +105,22 @@ def diagnose_refusals(
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
-def _blame_names(found: Culprit) -> Culprit:
-    """Return who is to blame of nodes that are refused together only: where they have one name, the
-    model.
+def _blame_names(culprit: Culprit) -> Culprit:
+    """Return the culprit for nodes that are refused only together: the model, if they share
+    a name.
     """
-    if len(found.nodes) < 2 or len(set(found.nodes)) > 1:
-        return found
+    if len(culprit.nodes) < 2 or len(set(culprit.nodes)) > 1:
+        return culprit
     remedy = Remedy(note=remedies.RENAME_NODES)
-    facts = [*found.facts, evidence.same_name(len(found.nodes), found.nodes[0])]
-    return evolve(found, party=MODEL, cause="names", facts=facts, remedy=remedy, rewrite=None)
+    facts = [*culprit.facts, evidence.same_name(len(culprit.nodes), culprit.nodes[0])]
+    return evolve(culprit, party=MODEL, cause="names", facts=facts, remedy=remedy, rewrite=None)
 
 
 def _describe_lost_operators(
     culprits: Sequence[Culprit], errors: Iterable[PolygraphyException]
 ) -> str:
-    """Return which operators backends lack that the standard does not ask for, and what to do;
-    empty where something else is refused, too.
+    """Return a sentence about non-standard operators that backends lack, and what to do; empty if
+    anything else is refused.
     """
     if not all(isinstance(error, UnsupportedOperatorError) for error in errors):
         return ""
@@ -135,8 +135,8 @@ def _describe_lost_operators(
 def find_refused_nodes(
     case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed] = ()
 ) -> Culprit | None:
-    """Return the fewest nodes that a party refuses with the values that another computed; None
-    where it refuses no part of the model.
+    """Return the smallest set of nodes that a backend refuses with computed values; None if it
+    refuses no part.
 
     Args:
         case: what is diagnosed.
@@ -164,7 +164,7 @@ def find_refused_nodes(
 
     end = _smallest_number(len(nodes), lambda count: refuses(range(count)))
     if end is None:
-        return _refused_whole(case, party, known, message, others)
+        return _whole_refusal_culprit(case, party, known, message, others)
     firsts = {node.op: index for index, node in reversed([*enumerate(nodes)])}
     if len(firsts) > 1 and all(refuses([index]) for index in [*firsts.values()][:_OPERATORS]):
         facts = [evidence.refused(party.name, message), evidence.each_node_refused()]
@@ -177,10 +177,12 @@ def find_refused_nodes(
         refusal = evidence.refused(party.name, message, because=True)
         return evolve(wrong, facts=[*wrong.facts, refusal])
     plain = bool(party.rewrites) and not refuses(chosen, plain=True)
-    return _refused_part(case, party, known, message, chosen, part_of(chosen), plain, others)
+    return _part_refusal_culprit(
+        case, party, known, message, chosen, part_of(chosen), plain, others
+    )
 
 
-def _refused_part(
+def _part_refusal_culprit(
     case: Case,
     party: SuspectedParty,
     known: Trace,
@@ -190,7 +192,7 @@ def _refused_part(
     plain: bool,
     others: Sequence[Feed],
 ) -> Culprit:
-    """Return what is known of the fewest nodes that a party refuses.
+    """Return the culprit for the smallest set of nodes that a backend refuses.
 
     Args:
         case: what is diagnosed.
@@ -236,11 +238,11 @@ def _refused_part(
     )
 
 
-def _refused_whole(
+def _whole_refusal_culprit(
     case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed]
 ) -> Culprit | None:
-    """Return what makes a party refuse a model of which it refuses no part alone; None where
-    nothing that can be switched off does.
+    """Return the reason for refusing a model although no part is refused; None unless it is a
+    rewrite that can be disabled.
     """
     passes = refusal_passes(party, Part(case.model.given, known.feed)) if party.passes else []
     if not passes and not (party.rewrites and _runs(case, party, known.feed, plain=True)):
@@ -262,8 +264,8 @@ def _refused_whole(
 def _wrong_node_before(
     case: Case, party: SuspectedParty, known: Trace, chosen: Sequence[int]
 ) -> Culprit | None:
-    """Return the first of some nodes that a party computes wrongly alone: what reads them may be
-    refused only for what it is given, such as another shape; None where there is none.
+    """Return the first of some nodes that a backend computes incorrectly in isolation, which may
+    cause a later refusal; None if there is none.
     """
     held = known.held
     for index in chosen:
@@ -280,8 +282,8 @@ def _wrong_node_before(
 
 
 def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
-    """Return the smallest number from 1 for which something holds that holds for all larger ones;
-    None where it does not hold for the largest.
+    """Return the smallest number from 1 to `most` for which a monotonic condition holds; None if it
+    never does.
     """
     if not holds(most):
         return None
@@ -293,8 +295,8 @@ def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
 
 
 def _runs(case: Case, party: SuspectedParty, *feeds: Feed, whole: bool = False, **how: Any) -> bool:
-    """Return whether a party runs the model on all of some data, with the branches that it takes
-    alone or whole.
+    """Return whether a backend runs the model on any data, with only the branches it takes or the
+    whole.
     """
     try:
         compute = party.load(case.model.given if whole else case.model.proto, **how)
@@ -306,7 +308,7 @@ def _runs(case: Case, party: SuspectedParty, *feeds: Feed, whole: bool = False, 
 
 
 def _describe_open_shapes(case: Case) -> str:
-    """Describe inputs of which dimensions are open, which became 1 by default."""
+    """Return a sentence about dynamic input dimensions that became 1 by default."""
     names = [
         name
         for name, meta in case.model.inputs.items()
@@ -319,7 +321,9 @@ def _describe_open_shapes(case: Case) -> str:
 
 
 def half_refusal(case: Case, wide: SuspectedParty, message: str) -> Culprit:
-    """Describe that a party refuses in half precision what it runs in float32, where all agree."""
+    """Return the culprit for a model that a backend refuses in half precision but runs in
+    float32.
+    """
     facts = [evidence.refused(wide.name, message), evidence.runs_in_float32()]
     remedy = Remedy(case.command(wide, is_auto=True) or None, True)
     return Culprit([], None, wide.name, "refusal", None, facts, remedy, "Model")

@@ -52,8 +52,8 @@ _GAIN = 30.0
 def rounding_accumulates(
     case: Case, feeds: Sequence[Feed], outputs: Mapping[int, Sequence[Values]]
 ) -> bool:
-    """Return whether all that parties make differently is explained by rounding that adds up along
-    the model, so that no node has to be looked at.
+    """Return whether accumulated rounding explains all differences between backends, so that no
+    node must be examined.
     """
     first, *others = outputs.values()
     found: list[tuple[int, tuple[str, int], Rounding, float]] = []
@@ -73,9 +73,9 @@ def rounding_accumulates(
         # What other data show holds for these, without anything to spare.
         if all(excess <= known.get(part, 0.0) for _, part, _, excess in own):
             continue
-        made = _moved_outputs(case, feeds[own[0][0]])
+        made = _perturb_outputs(case, feeds[own[0][0]])
         for _, part, rounding, excess in own:
-            seen = _measured_excess(case, made, part[0], rounding, excess)
+            seen = _rounding_excess(case, made, part[0], rounding, excess)
             if excess > allowance(seen, rounding.rtol):
                 return False
             known[part] = min(seen, known.get(part, seen))
@@ -90,8 +90,8 @@ def rounding_explains(
     *,
     by_steps: bool = False,
 ) -> bool:
-    """Return whether rounding in the types in which outputs are computed explains how they differ
-    from what is right, as `run --rtol auto` judges it.
+    """Return whether rounding explains the differences from expected outputs, judged like `run
+    --rtol auto`.
 
     Args:
         case: what is diagnosed.
@@ -103,14 +103,14 @@ def rounding_explains(
     """
     for feed, own, right in zip(feeds, values, expected):
         for name in case.differing(own, right):
-            rounding = _inside(case, name, own[name], right[name])
+            rounding = _compute_type_rounding(case, name, own[name], right[name])
             if rounding is None or not (by_steps or rounding.dtype in (*WIDE, *HALF)):
                 return False
             is_sorted = is_ordered(case.facts, name)
             found = deviation(own[name], right[name], rounding=rounding, is_sorted=is_sorted)
             if found:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
-                made = _moved_outputs(case, feed, rounding.dtype) if is_seen else ()
+                made = _perturb_outputs(case, feed, rounding.dtype) if is_seen else ()
                 for _, limits, excess in by_part(found, rounding):
                     seen = rounding_between_runs(made, name, limits, excess)
                     if excess > allowance(seen, limits.rtol):
@@ -118,9 +118,9 @@ def rounding_explains(
     return True
 
 
-def _inside(case: Case, name: str, value: Any, expected: Any) -> Rounding | None:
-    """Return what rounding explains of an output in the type in which it is computed; None of what
-    are no two arrays of one shape.
+def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> Rounding | None:
+    """Return the rounding limit of an output in its compute type; None unless both are arrays of
+    equal shape.
     """
     if not isinstance(value, np.ndarray) or not isinstance(expected, np.ndarray):
         return None
@@ -140,8 +140,8 @@ def _inside(case: Case, name: str, value: Any, expected: Any) -> Rounding | None
     return made
 
 
-def _moved_outputs(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
-    """Return the outputs as rounding may move them; nothing where that cannot be computed."""
+def _perturb_outputs(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
+    """Return the outputs perturbed by rounding; empty if that cannot be computed."""
     moved = case.memo.moved
     if moved is None or moved[0] is not feed or moved[1] != dtype:
         try:
@@ -152,15 +152,15 @@ def _moved_outputs(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[M
     return moved[2]
 
 
-def _measured_excess(
+def _rounding_excess(
     case: Case,
     made: Sequence[Mapping[str, Any]],
     name: str,
     rounding: Rounding | None,
     excess: float,
 ) -> float:
-    """Return how many times what is explained rounding was seen to do to an output that is off by
-    so much; nothing of one that is narrow inside, or quantised.
+    """Return the measured effect of rounding as a multiple of the limit; 0 for low-precision or
+    quantized outputs.
     """
     known = compute_dtype(case.facts, name)
     is_wide = known is None or known in WIDE
@@ -168,19 +168,19 @@ def _measured_excess(
 
 
 def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
-    """Return what outputs that differ come to where no party computes anything wrong, and more than
-    what is seen to add up to it differs.
+    """Return the verdict if outputs differ by more than accumulated rounding although no backend
+    computes a node incorrectly.
     """
     worst = max(relative(case, name, each) for name, each in found.items())
-    if all(_is_usual(case, name, each) for name, each in found.items()):
+    if all(_is_compute_type_rounding(case, name, each) for name, each in found.items()):
         return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
-    made = _moved_outputs(case, known.feed)
+    made = _perturb_outputs(case, known.feed)
     for name, each in found.items():
         right = known.values.get(name)
         rounding = case.rounding(name, right, right)
         parts = [] if rounding is None else by_part(each, rounding)
         if rounding is None or any(
-            excess > BESIDE * _measured_excess(case, made, name, limits, excess)
+            excess > BESIDE * _rounding_excess(case, made, name, limits, excess)
             for _, limits, excess in parts
         ):
             return DiagnosisResult(
@@ -191,9 +191,9 @@ def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) 
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
 
 
-def _is_usual(case: Case, name: str, found: Deviation) -> bool:
-    """Return whether rounding to the type in which an output is computed explains a deviation that
-    is more than rounding to its own type does.
+def _is_compute_type_rounding(case: Case, name: str, found: Deviation) -> bool:
+    """Return whether rounding to the compute type explains a deviation beyond rounding to the
+    output's own type.
     """
     inside = precision_of(compute_dtype(case.facts, name) or "")
     own = precision_of(np.asarray(found.expected).dtype.name)
@@ -203,14 +203,14 @@ def _is_usual(case: Case, name: str, found: Deviation) -> bool:
 
 
 def relative(case: Case, output: str, found: Deviation) -> float:
-    """Return how far an output is off, relative to its size, or to that of what it could be."""
+    """Return the error of an output relative to its size, or to the size it could have."""
     nodes = case.model.nodes
     is_bounded = computing_op(nodes, producers(nodes), output) in BOUNDED
     return min(found.relative, found.largest) if is_bounded else found.relative
 
 
 def _amplifier(case: Case, known: Trace) -> Culprit | None:
-    """Return the node that makes the most of rounding."""
+    """Return the node that amplifies rounding most; None if there is none."""
     party = next((one for one in case.parties if one is not known.party), known.party)
     try:
         values = trace_tensors(case, party, known.feed).values

@@ -50,7 +50,7 @@ class CarefulParty:
         self._party = party
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
-        """Return what loads and runs a model; see the port."""
+        """Return a function that loads and runs a model; see the port."""
         return lambda feed: run_in_subprocess(
             lambda: self._party.load(model, plain=plain, without=without)(feed), self._party
         )
@@ -58,7 +58,7 @@ class CarefulParty:
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph that is really run; see the port."""
+        """Return the graph that is executed; see the port."""
         return run_in_subprocess(
             lambda: self._party.executed(model, without=without, level=level), self._party
         )
@@ -87,23 +87,23 @@ class WarmParty:
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
-        """How it runs models; see the port."""
+        """Return the settings of the backend; see the port."""
         settings: Mapping[str, Any] = self._ask(_plain_attribute, "settings")
         return settings
 
     @cached_property
     def lowers_to(self) -> str | None:
-        """In what it computes where that is not float32; see the port."""
+        """Return the compute type if it is not float32, else None; see the port."""
         lowers_to: str | None = self._ask(_plain_attribute, "lowers_to")
         return lowers_to
 
     @cached_property
     def lowered(self) -> Any:
-        """Which operators that applies to; see the port."""
+        """Return the operators that compute in it; see the port."""
         return self._ask(_plain_attribute, "lowered")
 
     def in_float32(self) -> WarmParty:
-        """Return the same party, computing in float32, in the same process."""
+        """Return the same backend in float32, in the same process."""
         return WarmParty(self._ask(_call_method, "in_float32", {}), self._process)
 
     def on_host(self) -> WarmParty | None:
@@ -118,7 +118,7 @@ class WarmParty:
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph that is really run; see the port."""
+        """Return the graph that is executed; see the port."""
         how = {"without": list(without), **({} if level is None else {"level": level})}
         return self._ask(_call_method, "executed", how, _evaluate(model))
 
@@ -128,11 +128,11 @@ class WarmParty:
         return options
 
     def start(self) -> None:
-        """Hand the party to the process; other methods do so when they first need it."""
+        """Send the backend to the process; other methods do so on first use."""
         self._kept()
 
     def limited(self, timeout: float) -> Any:
-        """Return a block in which each call is silent, and takes so many seconds at most."""
+        """Return a context in which each call is silent and has a time limit."""
         return self._process.limited(timeout, is_silent=True)
 
     def close(self) -> None:
@@ -205,8 +205,8 @@ def _evaluate(model: Any) -> Any:
 def isolate(
     parties: Sequence[SuspectedParty], *, uses_device: bool = False
 ) -> list[SuspectedParty]:
-    """Return parties whose crashes do no harm, those in processes that stay warm whose libraries do
-    not survive a fork.
+    """Return parties that survive a crash; those with libraries that cannot fork run in persistent
+    processes.
 
     Args:
         parties: the backends.
@@ -236,7 +236,7 @@ def _warm(party: Any) -> Any:
 
 
 def close(parties: Sequence[SuspectedParty]) -> None:
-    """End processes that hold memory of a device; those of other libraries stay warm."""
+    """Stop processes that hold device memory; others remain."""
     for party in parties:
         if isinstance(party, WarmParty) and party.uses_device:
             party.close()
@@ -248,7 +248,7 @@ def run_in_subprocess(
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
-    """Call a function where a crash does no harm, if the operating system has such a place.
+    """Call a function in a subprocess if the system can fork, and return its result.
 
     Args:
         function: what to call.
@@ -269,7 +269,7 @@ def run_in_subprocess(
 
 
 def load_carefully(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Compute:
-    """Load a model, which has run once where a crash of the party does no harm, if it may crash.
+    """Load a model; if the backend may crash, run it once in a subprocess before.
 
     Raises:
         BackendError: it refuses it, or crashes.
@@ -282,7 +282,7 @@ def load_carefully(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -
 
 
 def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> None:
-    """Let a party that may crash run a model where that does no harm; a `WarmParty` always does.
+    """Run a model in a subprocess if the backend may crash; a `WarmParty` always runs in one.
 
     Raises:
         BackendError: it refuses it, or crashes.
@@ -299,7 +299,9 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
 def filter_in_subprocess(
     guesses: Iterator[T], is_right: Callable[[T], bool], who: str | SuspectedParty
 ) -> Iterator[T]:
-    """Yield the guesses that are right; one at which the backend crashes is not."""
+    """Yield the correct guesses, tested in a subprocess; one that crashes the backend is not
+    correct.
+    """
     if isinstance(who, WarmParty):
         for guess in guesses:
             with who.limited(_LONGEST):

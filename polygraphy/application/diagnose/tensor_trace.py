@@ -54,11 +54,11 @@ class Trace:
 
     @property
     def held(self) -> MutableMapping[str, Any]:
-        """Return the values with what the model was fed with; what is put into it stays apart."""
+        """Return the values together with the inputs; additions stay separate from the trace."""
         return ChainMap({}, *(each for each in (self.feed, self.values)))  # type: ignore[arg-type]
 
     def sizes(self) -> dict[str, int]:
-        """Return how many bytes each tensor takes."""
+        """Return the size of each tensor in bytes."""
         known = (
             self.values.sizes if isinstance(self.values, _SpooledTensors) else _sizes(self.values)
         )
@@ -79,7 +79,7 @@ class _SpooledTensors(MutableMapping[str, Any]):
         self._tickets: dict[str, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
 
     def renamed(self, names: Mapping[str, str]) -> _SpooledTensors:
-        """Return some of the arrays, which stay where they are, by other names."""
+        """Return some arrays under other names, without copying."""
         made = _SpooledTensors(self._spool)
         for own, parts in ((self.sizes, made.sizes), (self._held, made._held)):
             parts.update({new: own[old] for new, old in names.items() if old in own})
@@ -137,8 +137,8 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
 
 
 def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
-    """Return the model with the branches of its If nodes in their place that it takes on all of
-    some data; those whose conditions no party can tell stay as they are.
+    """Return the model with the branches of If nodes inlined that it takes on all data; others
+    remain.
     """
     model = case.model
     while True:
@@ -149,8 +149,8 @@ def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
 
 
 def describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
-    """Say which branches of If nodes run on none of some data, and so were not compared; empty
-    where all of them do, or no party can tell.
+    """Return a sentence about If branches that never ran and so were not compared; empty if all
+    did, or it is unknown.
     """
     known = _conditions(case, case.whole, feeds)
     idle: dict[str, list[str]] = {}
@@ -162,9 +162,7 @@ def describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
 
 
 def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
-    """Return the conditions of If nodes that some party can tell, and that are the same on all of
-    some data.
-    """
+    """Return the known conditions of If nodes that are equal for all data."""
     known: dict[str, Any] = {}
     for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
         found = [_condition(case, model, name, feed) for feed in feeds]
@@ -174,7 +172,7 @@ def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str
 
 
 def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
-    """Return a tensor of one element; None where nobody can tell."""
+    """Return the value of a condition; None if no backend can compute it."""
     if name in feed:
         return feed[name]
     before = region_before(model.nodes, name, ())
@@ -189,8 +187,8 @@ def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
 def trace_repeatedly(
     case: Case, party: SuspectedParty, feed: Feed, times: int
 ) -> list[Mapping[str, Any]]:
-    """Compute every tensor of a model so many times in one session; nothing where that takes more
-    memory than there may be.
+    """Return all tensors of a model for several runs in one session; empty if they do not fit in
+    memory.
 
     Raises:
         BackendError: the party cannot.
@@ -202,9 +200,10 @@ def trace_repeatedly(
 
 
 def run_isolated_nodes(
-    case: Case, model: OpenModel, party: SuspectedParty, known: Trace
+    case: Case, model: OpenModel, party: SuspectedParty, trace: Trace
 ) -> Iterator[tuple[dict[str, Any], Callable[[], Mapping[str, Any]]]]:
-    """Run every node alone on the values of a trace, as many at a time as memory allows.
+    """Yield the results of every node run in isolation on traced values, as many at a time as
+    memory allows.
 
     Yields:
         By tensor what its node makes of them, and what computes what moving them by an ulp changes,
@@ -213,9 +212,9 @@ def run_isolated_nodes(
     Raises:
         BackendError: the party cannot run a model that is cut so.
     """
-    cut, names = model.apart(known.held, checked=model is not case.model)
-    held = known.held
-    for part in _isolated_parts(case, cut, names, known):
+    cut, names = model.apart(trace.held, checked=model is not case.model)
+    held = trace.held
+    for part in _split_nodes(case, cut, names, trace):
         compute = party.load(part, plain=True)
         feed = feed_part(part, held).feed
         values = compute(feed)
@@ -236,8 +235,8 @@ def _noise(
 
 
 def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
-    """Return an empty mapping for arrays: in memory where there is room for so many bytes with all
-    that is made of them, else in a file.
+    """Return an empty store for arrays: in memory if `nbytes` and what is computed from them fit,
+    else in a file.
 
     Args:
         case: what is diagnosed.
@@ -248,7 +247,7 @@ def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, A
 
 
 def rename_tensors(values: Values, names: Mapping[str, str]) -> Values:
-    """Return some of the tensors of a trace by other names: what they are called there, by each."""
+    """Return some tensors of a trace under other names."""
     if isinstance(values, _SpooledTensors):
         return values.renamed(names)
     return {new: values[old] for new, old in names.items() if old in values}
@@ -262,8 +261,8 @@ def _traced_windows(case: Case, feed: Feed) -> list[range]:
     return plan_windows(layers, case.memory // _TRACED, _sizes(feed), case.model.fixed())
 
 
-def _isolated_parts(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Any]:
-    """Yield models of nodes that are cut from each other, which together are all."""
+def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -> Iterator[Any]:
+    """Yield models of isolated nodes that together cover the whole model."""
     sizes = known.sizes()
     most = case.memory // _ISOLATED
     if 2 * sum(sizes.values()) <= most:

@@ -48,21 +48,21 @@ class Vote:
     off: Deviation | None = None
 
 
-def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
-    """Ask a third what some nodes make of the values of a trace."""
+def vote(case: Case, place: Place, party: SuspectedParty, trace: Trace) -> Vote:
+    """Return a third backend's vote on the result of some nodes for traced values."""
     try:
-        part = cut_part(case.model, place.region, known.held)
+        part = cut_part(case.model, place.region, trace.held)
         made = part.run(party, plain=True)[place.tensor]
     except (PolygraphyException, KeyError):
         return Vote()
-    for juror in _jurors(case, party, known):
+    for juror in _jurors(case, party, trace):
         try:
             right = part.run(juror, plain=True)[place.tensor]
         except (PolygraphyException, KeyError):
             continue
         words = _WORDS.get(juror.name, juror.name)
         ours, theirs = (
-            deviation(value, right, rtol=SMALL) for value in (known.values[place.tensor], made)
+            deviation(value, right, rtol=SMALL) for value in (trace.values[place.tensor], made)
         )
         if juror.name == _FORMULAS:
             is_reference = bool(ours) and ours.excess > theirs.excess / _FAR
@@ -70,7 +70,7 @@ def vote(case: Case, place: Place, party: SuspectedParty, known: Trace) -> Vote:
         if theirs and ours:
             continue  # It is a third opinion, which need not be right.
         return Vote(bool(theirs), bool(ours), words, ours)
-    return _ask_versions(case, place, party, known, part, made)
+    return _ask_versions(case, place, party, trace, part, made)
 
 
 def _ask_versions(
@@ -81,8 +81,8 @@ def _ask_versions(
     part: Part,
     made: Any,
 ) -> Vote:
-    """Ask other versions of a party what they make of a part of the model, given what the party
-    makes of it: one that makes something else of it computes in its own way.
+    """Return the vote of other versions of a backend on part of a model; versions with different
+    results count as independent.
     """
     expected = known.values[place.tensor]
     for version, environment in case.versions.get(party.name, {}).items():
@@ -97,7 +97,7 @@ def _ask_versions(
 
 
 def _jurors(case: Case, party: SuspectedParty, known: Trace) -> Iterator[SuspectedParty]:
-    """Yield who else can compute nodes, each in its own way."""
+    """Yield the backends that can compute nodes independently."""
     asked = {party.backend, known.party.backend}
     yield resolve(SuspectedParty, _FORMULAS)
     for other in case.parties:
@@ -113,8 +113,8 @@ def _jurors(case: Case, party: SuspectedParty, known: Trace) -> Iterator[Suspect
 def undecided_culprits(
     case: Case, places: Sequence[Place], party: SuspectedParty, known: Trace
 ) -> list[Culprit]:
-    """Return the nodes that a party and the reference compute otherwise, where nobody can tell who
-    is right.
+    """Return the nodes that a backend and the reference compute differently, with nothing to decide
+    who is correct.
     """
     culprits = []
     for place in places:
@@ -134,10 +134,10 @@ def undecided_culprits(
 def reference_culprits(
     case: Case, found: Sequence[tuple[Place, Vote]], party: SuspectedParty, known: Trace
 ) -> list[Culprit]:
-    """Return the nodes that the reference computes wrongly, proven by its outputs with what the
-    backend makes of them.
+    """Return the nodes that the reference computes incorrectly, proven by its outputs with the
+    backend's values.
     """
-    proven = _explained(case, [place.tensor for place, _ in found], party, known)
+    proven = _explains_outputs(case, [place.tensor for place, _ in found], party, known)
     name = known.party.name
     culprits = []
     for place, said in found:
@@ -157,8 +157,10 @@ def reference_culprits(
     return culprits
 
 
-def _explained(case: Case, tensors: Sequence[str], party: SuspectedParty, known: Trace) -> bool:
-    """Return whether the reference makes the outputs of a backend of what that made of some
+def _explains_outputs(
+    case: Case, tensors: Sequence[str], party: SuspectedParty, known: Trace
+) -> bool:
+    """Return whether the reference reproduces a backend's outputs from the backend's values of some
     tensors.
     """
     taken = set(tensors)

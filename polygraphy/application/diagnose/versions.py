@@ -34,7 +34,9 @@ from polygraphy.ports.diagnosing import (
 
 
 def against_versions(case: Case, request: Request) -> StepOutcome:
-    """Compare the only backend with its other versions, where nothing else is right."""
+    """Return the comparison of the only backend with its other versions, if there is no other
+    oracle.
+    """
     if request.elsewhere is None or not request.compares_versions_first(case):
         return Skip("something else is right, or there are no other versions")
     return request.elsewhere.compare(case, request.feeds)
@@ -78,7 +80,7 @@ class Elsewhere:
         path: str,
         errors: list[PolygraphyException],
     ) -> OtherEnvironment | None:
-        """Return an environment; None, which is said and kept, where it is broken."""
+        """Return an environment; None if it is broken, which is reported once."""
         try:
             return open_(path)
         except (*REFUSALS, FileError) as error:
@@ -104,7 +106,7 @@ class Elsewhere:
         return self._known
 
     def compare(self, case: Case, feeds: Sequence[Feed]) -> StepOutcome:
-        """Compare each backend of a case with its other versions."""
+        """Return the comparison of each backend with its other versions."""
         outcome: StepOutcome = Skip("no version differs")
         self._is_compared = True
         is_single = len(case.parties) == 1
@@ -156,8 +158,8 @@ class Elsewhere:
         return Skip("no version differs")
 
     def tried(self, case: Case, result: DiagnosisResult) -> DiagnosisResult:
-        """Run the whole model in other environments, and say which versions of the party at fault
-        are right; where nothing else was proven to help, that version is the remedy.
+        """Return the result with the correct versions of the backend at fault, from running the
+        model in other environments; such a version is the remedy if no other is verified.
 
         Args:
             case: what was diagnosed.
@@ -175,8 +177,8 @@ class Elsewhere:
     def complete(
         self, case: Case, result: DiagnosisResult, feeds: Sequence[Feed]
     ) -> DiagnosisResult:
-        """Return a result that answers whether other versions differ: where nothing else did, they
-        are compared now, and an environment that was not compared leaves the question open.
+        """Return a result that covers other versions: they are compared now if no other difference
+        was found; one that cannot run leaves the result open.
 
         Args:
             case: what was diagnosed.
@@ -215,7 +217,7 @@ def _run_versions(
         if known is None:
             said.append(steps.CANNOT_CHANGE_VERSION)
             return result
-        expected = case.expected if case.expected is not None else _right(case)
+        expected = case.expected if case.expected is not None else _correct_outputs(case)
         if not known or expected is None:
             said.append(steps.NO_ENVIRONMENT)
             return result
@@ -259,8 +261,8 @@ def _run_versions(
         return evolve(result, culprits=made)
 
 
-def _right(case: Case) -> Values | None:
-    """Return the outputs that are right on the data that show the fault."""
+def _correct_outputs(case: Case) -> Values | None:
+    """Return the correct outputs on the data that show the fault; None if unknown."""
     for party in (resolve(SuspectedParty, REFERENCE), *case.parties):
         with suppress(*REFUSALS):
             return party.load(case.model.proto, plain=True)(case.feed)

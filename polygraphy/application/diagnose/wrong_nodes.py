@@ -104,24 +104,24 @@ class IsolatedNodes:
 
 
 def compare_isolated_nodes(
-    case: Case, model: OpenModel, party: SuspectedParty, known: Trace
+    case: Case, model: OpenModel, party: SuspectedParty, trace: Trace
 ) -> IsolatedNodes:
-    """Compare what a party makes of every node alone with a trace.
+    """Return the comparison of each isolated node of a backend with a trace.
 
     Raises:
         BackendError: it cannot run a model that is cut so.
     """
     order = producers(case.model.nodes)
     wrong: dict[str, Deviation] = {}
-    values = tensor_store(case, sum(known.sizes().values()))
+    values = tensor_store(case, sum(trace.sizes().values()))
     compared: dict[str, TensorError] = {}
-    for made, noise_of_all in run_isolated_nodes(case, model, party, known):
+    for made, noise_of_all in run_isolated_nodes(case, model, party, trace):
         noise: Mapping[str, Any] = {}
         for name, value in made.items():
             if name not in order:
                 continue
             op = computing_op(case.model.nodes, order, name)
-            expected = known.values[name]
+            expected = trace.values[name]
             found, is_wrong = judge_tensor(value, expected, 0.0, op)
             if is_wrong:  # Where nothing is, what rounding does need not be known.
                 noise = noise or noise_of_all()
@@ -133,9 +133,7 @@ def compare_isolated_nodes(
 
 
 def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[Deviation, bool]:
-    """Return how far a tensor is off that an operator made, and whether that is more than what is
-    usual.
-    """
+    """Return the deviation of an operator's output, and whether it exceeds the usual."""
     if op in BOUNDED and is_float(expected):
         noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
     found = deviation(value, expected, noise)
@@ -143,14 +141,16 @@ def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[D
 
 
 def tensor_error(name: str, found: Deviation, is_wrong: bool) -> TensorError:
-    """Return how far a tensor is off, in a few numbers."""
+    """Return the error of a tensor as a summary."""
     return TensorError(name, found.largest, found.relative, found.excess, is_wrong)
 
 
 def cumulative_errors(
     case: Case, own: Values, expected: Values
 ) -> tuple[dict[str, TensorError], dict[str, Deviation]]:
-    """Return how far all tensors are off that a party makes of the inputs, and which are wrong."""
+    """Return the errors of all tensors computed from the inputs, and the deviations of incorrect
+    ones.
+    """
     errors: dict[str, TensorError] = {}
     wrong: dict[str, Deviation] = {}
     nodes = case.model.nodes
@@ -168,8 +168,7 @@ def cumulative_errors(
 def describe_first_error(
     case: Case, party: SuspectedParty, known: Trace, errors: Mapping[str, TensorError] | None = None
 ) -> str | None:
-    """Return the first tensor that a party makes otherwise of the inputs with nothing rewritten, in
-    words; None where there is none.
+    """Return a sentence about the first tensor that differs without rewrites; None if none does.
 
     Args:
         case: what is diagnosed.
@@ -189,7 +188,7 @@ def describe_first_error(
 
 
 def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
-    """Return the nodes that a party computes otherwise alone, with nothing rewritten."""
+    """Return the nodes that a backend computes differently in isolation, without rewrites."""
     nodes = case.model.nodes
     made_alone = compare_isolated_nodes(case, case.model, party, known)
     case.keep_errors(party.name, "isolated", made_alone.compared)
@@ -206,8 +205,8 @@ def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
 
 
 def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
-    """Return the nodes that a party computes otherwise in the graph that it really runs; those of a
-    large region more narrowly, where they are wrong with fewer rewrites, too.
+    """Return the nodes that differ in the executed graph; large regions are narrowed if they also
+    differ with fewer rewrites.
 
     Raises:
         BackendError: it cannot run that graph in parts.
@@ -231,14 +230,14 @@ def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place
 
 
 def _narrowest_place(place: Place, others: Sequence[Place]) -> Place:
-    """Return the smallest of some places that lies within one, or that."""
+    """Return the smallest place within `place`, or `place` itself."""
     within = [other for other in others if set(other.region) < set(place.region)]
     return min(within, key=lambda other: len(other.region), default=place)
 
 
 def recheck_place(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
-    """Return a place of one node as one that is wrong alone, too, where it is so now and then: a
-    kernel that reads memory which is not its own.
+    """Return a place as incorrect in isolation if its single node fails intermittently: a kernel
+    that reads foreign memory.
     """
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
         made = _compute_run(case, party, known, place.region, plain=True)
@@ -250,8 +249,8 @@ def recheck_place(case: Case, party: SuspectedParty, known: Trace, place: Place)
 def _compute_run(
     case: Case, party: SuspectedParty, known: Trace, run: Sequence[int], *, plain: bool
 ) -> tuple[Deviation, bool, Any] | None:
-    """Return how far off the last of some nodes is that a party runs and no others, whether that is
-    wrong, and what it makes; None where that is unknown.
+    """Return the deviation of the last of some consecutive nodes run together, whether it is
+    incorrect, and its value; None if unknown.
     """
     last = case.model.nodes[run[-1]]
     tensor = last.makes[0]
@@ -262,8 +261,8 @@ def _compute_run(
 
 
 def _shrink_place(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
-    """Return the fewest nodes of a place, one behind the other, that a party computes otherwise
-    where it runs no others; the place where it takes all of them.
+    """Return the fewest consecutive nodes of a place that a backend computes incorrectly in
+    isolation; the place if all are needed.
     """
     region = place.region
     for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
@@ -284,9 +283,8 @@ def _shrink_place(case: Case, party: SuspectedParty, known: Trace, place: Place)
 def _find_between_steps(
     case: Case, party: SuspectedParty, known: Trace, place: Place
 ) -> list[Place]:
-    """Return which nodes of a large region are wrong when it is run in parts, from one quantised
-    tensor to the next, as backends compute it: none where a step here and there is all there is,
-    which one after the other puts the region as far off as it is; else the region.
+    """Return the parts of a large region that are incorrect between quantized tensors; empty if
+    single steps explain everything, else the region.
     """
     nodes, makers = case.model.nodes, producers(case.model.nodes)
     ends = {
@@ -354,7 +352,7 @@ def _wrong_regions(
 
 
 def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
-    """Return whether a few elements landed on the other side of a step."""
+    """Return whether a few elements were rounded to the next quantization step."""
     if not any(node.jumps for node in nodes):
         return False
     is_chain = nodes[-1].op == "QuantizeLinear" and any(n.op not in _STEPPING for n in nodes)

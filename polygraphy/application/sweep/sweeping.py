@@ -52,6 +52,7 @@ from polygraphy.domain.sweep.outcome import (
     is_slower,
     mark_known_failures,
     row_of,
+    rows_before,
     state_of,
 )
 from polygraphy.domain.sweep.plan import (
@@ -366,7 +367,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     rows = [running.row(cell) for cell in chosen]
     if before is not None:
         rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
-    names = [one.cell.name for one in planned.cells]
+    names = [f"{one.cell.model} {label}" for one in planned.cells for label in one.cell.axes.labels]
     rows, notes = mark_known_failures(rows, failures, date.today().isoformat(), names)
     diagnoses = running.diagnosed(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
@@ -547,7 +548,8 @@ class _Sweep:
     ) -> list[Row]:
         """Return rows with the shortest times of cells that seem slower, which are run again."""
         made = list(rows)
-        slower = [at for at, row in enumerate(rows) if is_slower(row, before.get(row.name, {}))]
+        pairs = zip(rows, rows_before(rows, before))
+        slower = [at for at, (row, earlier) in enumerate(pairs) if is_slower(row, earlier or {})]
         for number in range(_CONFIRMATIONS):
             suffix = f".time{number + 1}"
             again = {at: evolve(self._planned.job(cells[at], suffix), exclusive=True)
@@ -584,13 +586,19 @@ class _Sweep:
 
     def row(self, cell: PlannedCell) -> Row:
         """Return the row of a cell."""
-        job = self._planned.job(cell)
+        job, axes = self._planned.job(cell), cell.cell.axes
         row = Row(
             cell.cell.name,
             cell.cell.model,
             cell.cell.label,
             cell.key,
             command=self._planned.shown(job),
+            runner=axes.runner,
+            precision=axes.precision,
+            shape=axes.shape,
+            seed=axes.seed,
+            environment=axes.environment,
+            labels=axes.labels,
         )
         records = self._records.get(cell.key)
         if records:

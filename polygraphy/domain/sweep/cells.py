@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import product
+from itertools import chain, combinations, product
 from typing import Any
 
 from attrs import field, frozen
@@ -33,6 +33,47 @@ class Asked:
 
 
 @frozen
+class Axes:
+    """The values of a cell on the axes of a plan; empty where the plan has no rows for an axis.
+
+    Attributes:
+        first: the axes on which it has the first value of the plan. A plan without these axes has
+            the same cell.
+    """
+
+    runner: str
+    precision: str = ""
+    shape: str = ""
+    seed: int | None = None
+    environment: str = ""
+    first: frozenset[str] = frozenset()
+
+    @property
+    def label(self) -> str:
+        """The values, with slashes between them."""
+        return self._label_without(())
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of this cell in plans that lack some of its axes, the own label first."""
+        optional = sorted(self.first)
+        chosen = chain.from_iterable(
+            combinations(optional, count) for count in range(len(optional) + 1)
+        )
+        return list(dict.fromkeys(map(self._label_without, chosen)))
+
+    def _label_without(self, axes: Collection[str]) -> str:
+        values = {
+            "runner": self.runner,
+            "precision": self.precision,
+            "shape": self.shape,
+            "seed": "" if self.seed is None else f"seed {self.seed}",
+            "environment": self.environment,
+        }
+        return "/".join(value for axis, value in values.items() if value and axis not in axes)
+
+
+@frozen
 class Cell:
     """One combination.
 
@@ -52,6 +93,7 @@ class Cell:
     runner: RunnerRow
     environment: EnvironmentRow | None
     asked: Asked
+    axes: Axes
 
     @property
     def name(self) -> str:
@@ -71,6 +113,7 @@ def cells_of(plan: Plan, models: Sequence[str]) -> list[Cell]:
 
 def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
     shapes = _applying(plan.shapes, model)
+    first_seed = plan.seeds[0]
     for shape, seed in product(shapes, plan.seeds):
         shaped = ("--input-shapes", *shape[1]) if shape[1] else ()
         for runner in plan.runners:
@@ -80,18 +123,30 @@ def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
             ]
             places: list[EnvironmentRow | None] = [*environments] or [None]
             for precision, environment in product(precisions, places):
-                names = [runner.name, precision[0], shape[0]]
-                names += [f"seed {seed}"] if len(plan.seeds) > 1 else []
-                names += [environment.name] if environment else []
+                is_first = {
+                    "precision": precision is precisions[0],
+                    "shape": shape is shapes[0],
+                    "seed": seed == first_seed,
+                    "environment": environment is places[0],
+                }
+                axes = Axes(
+                    runner.name,
+                    precision[0],
+                    shape[0],
+                    seed if plan.names_seeds else None,
+                    environment.name if environment else "",
+                    frozenset(axis for axis, first in is_first.items() if first),
+                )
                 party = (*runner.flags, *precision[1], *shaped)
                 yield Cell(
                     model,
-                    "/".join(filter(None, names)),
+                    axes.label,
                     (*party, *plan.flags),
                     party,
                     runner,
                     environment,
                     _reference_request(plan, model, shaped, seed),
+                    axes,
                 )
 
 

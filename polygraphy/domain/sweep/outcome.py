@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.domain.quantization.causes import PARAMETER_CAUSES
 from polygraphy.domain.sweep.cells import cells_meant
 from polygraphy.domain.sweep.plan import Known
+from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, join_words
 
 PASSED, FAILED, INCONCLUSIVE, FLAKY = "passed", "failed", "inconclusive", "flaky"
@@ -45,6 +46,9 @@ def essence(document: Mapping[str, Any]) -> dict[str, Any]:
         made["output"] = worst["name"]
         made["difference"] = worst["metrics"].get("max_absdiff")
         made["excess"] = worst["excess"]
+    failed = [row for row in rows if not row["passed"]]
+    if failed and all(row.get("is_rounding") for row in failed):
+        made["rounding"] = str((failed[0].get("rounding") or {}).get("dtype") or "")
     if times:
         made["inference"] = times[0]["median"]
     if document["culprits"]:
@@ -81,6 +85,10 @@ class Row:
         command: the command line that repeats it.
         report: the path of its verdict document, from the folder of the sweep on.
         attempts: the states of its repetitions, the first attempt included, if there were any.
+        runner: its value on that axis of the plan, as `precision`, `shape`, `seed` and
+            `environment` are; empty where the plan lacks the axis.
+        rounding: the data type whose rounding explains all differences; empty where it does not.
+        labels: its label, and those that it has in plans with fewer axes.
     """
 
     name: str
@@ -101,6 +109,18 @@ class Row:
     command: str = ""
     report: str = ""
     attempts: Sequence[str] = ()
+    runner: str = ""
+    precision: str = ""
+    shape: str = ""
+    seed: int | None = None
+    environment: str = ""
+    rounding: str = ""
+    labels: Sequence[str] = field(default=(), metadata={IN_DOCUMENT: False})
+
+    @property
+    def names(self) -> list[str]:
+        """Its name, and those that it has in plans with fewer axes."""
+        return [self.name, *(f"{self.model} {label}" for label in self.labels)]
 
     @property
     def failed(self) -> bool:
@@ -143,6 +163,7 @@ def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
         inference=found.get("inference"),
         seconds=first["seconds"],
         memory=first["memory"],
+        rounding=found.get("rounding", "") if state == FAILED else "",
         is_shared=first["shared"],
         attempts=[each for each, _ in states] if len(states) > 1 else (),
     )
@@ -160,18 +181,20 @@ def mark_known_failures(
         today: the day, as in ``2026-12-31``.
         names: those of all cells of the plan, where this sweep runs a part of them.
     """
-    names = [row.name for row in rows] if names is None else names
+    places: dict[str, set[int]] = {name: set() for name in names or ()}
+    for at, row in enumerate(rows):
+        for name in row.names:
+            places.setdefault(name, set()).add(at)
     made, notes = list(rows), []
     for one in known:
-        meant = cells_meant({*names, *(row.name for row in rows)}, one.cell)
+        meant = cells_meant(places.keys(), one.cell)
         if one.is_expired(today):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
         if not meant:
             notes.append(f"Known failure {one.cell!r} ({one.reason}) matches no cell.")
-        for at, row in enumerate(made):
-            if row.name not in meant:
-                continue
+        for at in sorted(set().union(*(places[name] for name in meant))):
+            row = made[at]
             if row.failed:
                 made[at] = evolve(row, known=one.reason)
             elif row.state == PASSED:
@@ -184,8 +207,25 @@ def compare_with_baseline(
     rows: Sequence[Row], baseline: Mapping[str, Mapping[str, Any]]
 ) -> list[Row]:
     """Return rows with what is new since a baseline: the rows of an earlier sweep, by name."""
-    return [evolve(row, changes=[*_changes(row, baseline.get(row.name)), *row.changes])
-            for row in rows]  # fmt: skip
+    earlier = rows_before(rows, baseline)
+    return [evolve(row, changes=[*_changes(row, before), *row.changes])
+            for row, before in zip(rows, earlier)]  # fmt: skip
+
+
+def rows_before(
+    rows: Sequence[Row], baseline: Mapping[str, Mapping[str, Any]]
+) -> list[Mapping[str, Any] | None]:
+    """Return, for each cell, its row in an earlier sweep; None for a new cell.
+
+    The same key is the same cell. If a model, a package or a flag changed, so did the key: then the
+    name decides, or a name that the cell has in a plan with fewer axes.
+    """
+    keys = {(before.get("model"), before.get("key")): before for before in baseline.values()}
+    return [
+        keys.get((row.model, row.key))
+        or next((baseline[name] for name in row.names if name in baseline), None)
+        for row in rows
+    ]
 
 
 def _changes(row: Row, before: Mapping[str, Any] | None) -> Iterator[str]:
@@ -253,19 +293,20 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
         rows: all cells.
         diagnoses: the records of diagnoses, by the key of a cell.
     """
-    found: dict[Any, list[Row]] = {}
-    first: dict[Any, Group] = {}
+    found: dict[str, list[Row]] = {}
+    first: dict[str, Group] = {}
     failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
     culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
                 for row in failed}  # fmt: skip
-    causes = {(row.model, _failure_reason(row)): culprits[row.key]
+    causes = {(row.model, _normalize(row.summary, row)): culprits[row.key]
               for row in failed if row.state == ERROR and culprits[row.key]}  # fmt: skip
     for row in failed:
-        said = (row.model, _failure_reason(row))
-        blamed = culprits[row.key] or (causes.get(said) if row.state == ERROR else None)
+        reason = (row.model, _normalize(row.summary, row))
+        blamed = culprits[row.key] or (causes.get(reason) if row.state == ERROR else None)
         group = _culprit_group(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
-        found.setdefault(group.cause, []).append(row)
-        first.setdefault(group.cause, group)
+        cause = group.cause if blamed else _normalize(group.cause, row)
+        found.setdefault(cause, []).append(row)
+        first.setdefault(cause, group)
     made = [evolve(first[cause], cells=[row.name for row in found[cause]]) for cause in found]
     return sorted(made, key=lambda group: (-len(group.cells), group.cause))
 
@@ -285,22 +326,39 @@ def _culprit_group(culprit: Mapping[str, Any]) -> Group:
 
 def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
     """Return the group of cells that say the same, but for names of models, and numbers."""
+    if row.state == FAILED and row.rounding:
+        return Group(f"{row.rounding} rounding explains the differences. The tolerance of the plan"
+                     " is too strict for this precision.", (), _TOLERANCE)  # fmt: skip
     if row.state == FAILED:
         if diagnosis is None:
             return Group("Outputs differ; not diagnosed (add --diagnose)", ())
-        state, said = state_of(diagnosis)
-        first = _NUMBER.sub("N", said.replace(row.model, "MODEL")).partition(". ")[0].rstrip(".")
+        state, text = state_of(diagnosis)
         has_ended = state in _JUDGED
         why = "and the diagnosis found no fault" if has_ended else "but their diagnosis failed"
-        return Group(f"Outputs differ, {why}: {first}", ())
+        first = text.partition(". ")[0].rstrip(".")
+        return Group(f"Outputs differ, {why}: {_shorten(first)}", ())
     if row.state in (HUNG, MEMORY):
         return Group({HUNG: "The time limit", MEMORY: "The memory limit"}[row.state], ())
-    return Group(f"{row.state}: {_failure_reason(row)[:_LONGEST]}", ())
+    return Group(f"{row.state}: {_shorten(row.summary)}", ())
 
 
-def _failure_reason(row: Row) -> str:
-    """Return why a cell fails, without its model and numbers."""
-    return _NUMBER.sub("N", row.summary.replace(row.model, "MODEL").partition("\n")[0])
+_TOLERANCE = 'flags = "--rtol auto --atol auto" in the plan'
+
+
+def _shorten(text: str) -> str:
+    """Return the first line of a text; of a long one the sentences, else the words, that fit."""
+    line = text.partition("\n")[0]
+    if len(line) <= _LONGEST:
+        return line
+    sentence, word = (line.rfind(end, 0, _LONGEST) for end in (". ", " "))
+    if sentence > 0:
+        return line[: sentence + 1]
+    return f"{line[: word if word > 0 else _LONGEST]} ..."
+
+
+def _normalize(text: str, row: Row) -> str:
+    """Return the first line of a text without the model of a cell, and without numbers."""
+    return _NUMBER.sub("N", text.partition("\n")[0].replace(row.model, "MODEL"))
 
 
 @frozen

@@ -80,7 +80,8 @@ class ReferenceRow:
 @frozen
 class Plan:
     """See above; `flags` belong to every cell, and `within` is the error that is accepted of a
-    quantized model when it is diagnosed with a float model as its reference.
+    quantized model when it is diagnosed with a float model as its reference. `names_seeds` says
+    whether the plan lists seeds: then names of cells contain them, however many there are.
     """
 
     models: Words
@@ -94,6 +95,7 @@ class Plan:
     flags: Words
     same_machine: bool
     within: float = 0.1
+    names_seeds: bool = False
 
 
 @frozen
@@ -210,6 +212,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
         flags,
         _truth("same_machine", data.get("same_machine", False)),
         float(within),
+        "seeds" in data,
     )
 
 

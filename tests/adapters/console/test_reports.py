@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 
-from polygraphy.adapters.console.reports import LogReports
+from polygraphy.adapters.console.reports import LogReports, sweep_lines
 from polygraphy.binding import resolve
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
 from polygraphy.domain.accuracy.inspection import DataReport, Detail, IterationReport, RunReport
 from polygraphy.domain.compare import L2Result, L2Threshold
 from polygraphy.domain.environment import Environment, Section
+from polygraphy.domain.sweep.outcome import Row as SweepRow
+from polygraphy.domain.sweep.outcome import SweepOutcome
 from polygraphy.ports.reporting import Reports
 
 DETAIL = Detail(statistics=True, histogram=True, values=True)
@@ -72,3 +75,24 @@ def test_verdicts_can_be_reported(reports: Reports, value: float | None) -> None
 def test_what_is_installed_can_be_reported(reports: Reports) -> None:
     reports.environment(Environment((Section("Packages", (("numpy", "2.0"),), ("Fine.",)),)))
     reports.environment(Environment(()))
+
+
+def test_a_sweep_shows_failures_first_and_fits_the_terminal() -> None:
+    models = [f"models/m{number:02}.onnx" for number in range(30)]
+    labels = ["onnxrt/fp32/small", "onnxrt/fp16/small", "openvino/fp32/large"]
+    rows = [
+        SweepRow(f"{model} {label}", model, label, "k", state="passed")
+        for model in models
+        for label in labels
+    ]
+    rows[-1] = evolve(rows[-1], state="failed")
+    rows[1] = evolve(rows[1], state="inconclusive")
+    for width in (60, 100):
+        lines = list(sweep_lines(SweepOutcome(rows), width))
+        assert max(map(len, lines)) <= width
+        bad, odd = ([at for at, line in enumerate(lines) if name in line]
+                    for name in (models[-1], models[0]))  # fmt: skip
+        assert len(bad) == len(odd) == 1
+        assert bad < odd
+        assert "FAILED" in lines[bad[0]]
+        assert "  28 models passed everywhere" in lines

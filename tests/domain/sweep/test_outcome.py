@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from polygraphy.domain.sweep.cells import cells_of
 from polygraphy.domain.sweep.outcome import (
     FAILURES,
     FASTER,
@@ -20,7 +21,7 @@ from polygraphy.domain.sweep.outcome import (
     mark_known_failures,
     row_of,
 )
-from polygraphy.domain.sweep.plan import Known
+from polygraphy.domain.sweep.plan import Known, plan_of
 
 ROW = Row("m a", "m", "a", "k")
 
@@ -168,8 +169,23 @@ def test_a_cell_that_says_what_another_of_its_model_says_has_its_cause() -> None
     groups = groups_of(rows, {"fp32": {"essence": {"culprits": [refusal]}}, **diagnoses})
     assert groups[0].cause == "Add '2': refusal (onnxrt)"
     assert [list(group.cells) for group in groups] == [
-        ["fp32", "fp16"], ["fails"], ["elsewhere"], ["other"],
+        ["fp32", "fp16"], ["fails"], ["other"], ["elsewhere"],
     ]  # fmt: skip
+    assert groups[2].cause == "error: m.onnx: no Mul(6)"
+
+
+def test_causes_are_shown_whole_and_rounding_is_a_cause() -> None:
+    first = f"{'word ' * 25}at 0x1f. " + "second " * 20
+    rows = [evolve(ROW, name=key, key=key, model=f"{key}.onnx", state="error",
+                   summary=text) for key, text in (("a", first), ("b", first.replace("1f", "2e")),
+                                                   ("c", "stuck " * 40))]  # fmt: skip
+    rounded = record(code=1, essence={"summary": "2 outputs differ.", "rounding": "float16"})
+    rows.append(evolve(row_of(ROW, [rounded]), name="d", key="d"))
+    groups = groups_of(rows, {})
+    assert [list(group.cells) for group in groups] == [["a", "b"], ["c"], ["d"]]
+    assert groups[0].cause == f"error: {'word ' * 25}at 0x1f."
+    assert groups[1].cause.endswith(" stuck ...")
+    assert groups[2].cause.startswith("float16 rounding explains the differences.")
 
 
 def test_failures_that_a_diagnosis_does_not_explain() -> None:
@@ -183,7 +199,7 @@ def test_failures_that_a_diagnosis_does_not_explain() -> None:
     groups = [(list(group.cells), group.cause) for group in groups_of(rows, diagnoses)]
     assert groups == [
         (["a", "b"], "Outputs differ, and the diagnosis found no fault: All outputs match in fp16"),
-        (["d"], "Outputs differ, but their diagnosis failed: Stopped after N s: the time limit"),
+        (["d"], "Outputs differ, but their diagnosis failed: Stopped after 600 s: the time limit"),
         (["c"], "Outputs differ; not diagnosed (add --diagnose)"),
     ]
 
@@ -198,3 +214,42 @@ def test_why_there_is_no_reference_is_a_group_of_cells() -> None:
     passed = evolve(ROW, name="m b", state="passed")
     [group] = groups_of([row, passed], {})
     assert (list(group.cells), group.cause) == (["m a"], f"no reference: {row.summary}")
+
+
+_SMALL = {
+    "models": ["*"],
+    "reference": "a",
+    "runners": {"a": "--onnxrt", "b": "--onnx"},
+    "precisions": {"fp32": "", "fp16": "--fp-to-fp16"},
+}
+_GROWN: dict[str, dict[str, Any]] = {
+    "seed": {"seeds": [1, 2]},
+    "shape": {"shapes": {"s": "x:[1]", "l": "x:[2]"}},
+    "precision": {"precisions": {"fp32": "", "fp16": "--fp-to-fp16", "bf16": "--fp-to-bf16"}},
+    "environment": {"environments": {"old": "o", "new": "n"}},
+}
+
+
+@pytest.mark.parametrize("keys_changed", [False, True])
+def test_nothing_old_is_new_when_an_axis_grows(keys_changed: bool) -> None:
+    def rows_of(plan: dict[str, Any], salt: str = "") -> list[Row]:
+        cells = cells_of(plan_of(plan), [f"m{number}.onnx" for number in range(50)])
+        return [
+            Row(cell.name, cell.model, cell.label, salt + cell.name, "failed",
+                labels=cell.axes.labels) for cell in cells
+        ]  # fmt: skip
+
+    plan: dict[str, Any] = _SMALL
+    before = rows_of(plan)
+    assert len(before) == 200
+    known = [Known(row.name, "Reason") for row in before]
+    for grown in _GROWN.values():
+        plan = {**plan, **grown}
+        baseline = {row.name: {"state": "failed", "key": row.key, "model": row.model}
+                    for row in before}  # fmt: skip
+        now = rows_of(plan, "other" * keys_changed)
+        fresh = sum(NEWLY_FAILING in row.changes for row in compare_with_baseline(now, baseline))
+        assert fresh == len(now) - len(before)
+        marked, notes = mark_known_failures(now, known, "2026-01-01")
+        assert (sum(bool(row.known) for row in marked), notes) == (200, [])
+        before = now

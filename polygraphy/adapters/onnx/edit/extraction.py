@@ -139,7 +139,7 @@ def complete_metadata(
         inputs = input_metadata(model)
     if outputs is None:
         outputs = {value.name: describe_value(value) for value in model.graph.output}
-    inputs, outputs = _match_known_names(model.graph, [inputs, outputs])
+    inputs, outputs = _match_known_names(model, [inputs, outputs])
     opened = OpenModel(model)
     full = _merge_metadata(inputs, opened.stated), _merge_metadata(outputs, opened.stated)
     if incomplete_tensors(*full, with_rank=True):
@@ -198,9 +198,10 @@ def incomplete_tensors(
 
 
 def _match_known_names(
-    graph: GraphProto, wanted: list[Mapping[str, MetadataTuple]]
+    model: ModelProto, wanted: list[Mapping[str, MetadataTuple]]
 ) -> list[dict[str, MetadataTuple]]:
     """Return requested tensors under the names that the graph has for them; see `match_name`."""
+    graph = model.graph
     known = {value.name for value in graph.input} | {value.name for value in graph.output}
     known.update(name for node in graph.node for name in node.output if name)
     known.update(tensor.name for tensor in graph.initializer)
@@ -210,7 +211,7 @@ def _match_known_names(
         for name, meta in names.items():
             known_name = match_name(name, known)
             if known_name is None:
-                refuse_inner_name(graph, name)
+                refuse_inner_name(graph, name, model.functions)
                 raise UnknownNameError("Tensor", name, sorted(known))
             found[-1][known_name] = meta
     if not wanted[1]:

@@ -85,7 +85,7 @@ class InsertNode(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         graph = model.graph
-        self._check_names(graph)
+        self._check_names(model)
         taken = taken_names(graph)
         made_outputs = {value.name for value in graph.output}
         inputs, outputs = list(self._inputs), []
@@ -115,14 +115,15 @@ class InsertNode(BaseLoader):
             model.opset_import.add(domain=self._domain, version=1)
         return model
 
-    def _check_names(self, graph: GraphProto) -> None:
+    def _check_names(self, model: ModelProto) -> None:
         """Raise if an output of the new node is an input or a weight of the model."""
+        graph = model.graph
         inputs = {value.name for value in graph.input}
         weights = weight_names(graph)
         known = inputs | weights | set(producers(graph))
         for name in (*self._inputs, *self._outputs):
             if name and name not in known:
-                refuse_inner_name(graph, name)
+                refuse_inner_name(graph, name, model.functions)
                 raise UnknownNameError("Tensor", name, sorted(known))
         for name in self._outputs:
             if name not in self._inputs and name in inputs | weights:

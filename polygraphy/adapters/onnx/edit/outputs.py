@@ -20,7 +20,12 @@ from polygraphy.adapters.onnx.storage.weights import (
     makes_new_model,
     own_model,
 )
-from polygraphy.adapters.onnx_common.messages import copy_of, graphs_of, weight_names
+from polygraphy.adapters.onnx_common.messages import (
+    copy_of,
+    graphs_of,
+    refuse_inner_name,
+    weight_names,
+)
 from polygraphy.binding import bound_function
 from polygraphy.domain.data.loading import ONLY_FIRST, describe_model, has_more
 from polygraphy.domain.data.synthesis import DataLoader
@@ -31,7 +36,7 @@ from polygraphy.logger import G_LOGGER
 from polygraphy.ports.editing import evaluate_constants
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, ValueInfoProto
+    from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
 
 modify_outputs: Callable[..., ModelProto]
@@ -82,7 +87,7 @@ class ModifyOutputs(BaseLoader):
                 left.
         """
         model = own_model(self._model) if self._copy else evaluate(self._model)
-        tensors = GraphTensors(model.graph)
+        tensors = GraphTensors(model.graph, model.functions)
         chosen = self._selected_outputs(tensors)
         types = _types_of(model, chosen)
         if self._marks_all:
@@ -112,7 +117,8 @@ class ModifyOutputs(BaseLoader):
 class GraphTensors:
     """The tensors of a graph by name, in the order in which they come to be."""
 
-    def __init__(self, graph: GraphProto) -> None:
+    def __init__(self, graph: GraphProto, functions: Iterable[FunctionProto] = ()) -> None:
+        self._functions = functions
         self.outputs = [value.name for value in graph.output]
         self.computed = [name for node in graph.node for name in node.output if name]
         self.order = list(dict.fromkeys([*(v.name for v in graph.input), *self.computed]))
@@ -153,6 +159,7 @@ class GraphTensors:
                         f" {node.name!r}, so it cannot be an output of the model.",
                         hint=f"Use outputs of that node: {', '.join(map(repr, node.output))}.",
                     )
+        refuse_inner_name(self._graph, name, self._functions)
 
     def outputs_by_type(self, types: Iterable[str]) -> set[str]:
         """Return the outputs of nodes of some types; UnknownNameError for a type without nodes."""

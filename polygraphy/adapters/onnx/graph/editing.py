@@ -20,7 +20,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     makes_new_model,
     skeleton,
 )
-from polygraphy.adapters.onnx_common.messages import graphs_of
+from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.logger import G_LOGGER
 
@@ -33,6 +33,10 @@ check_model: Callable[..., ModelProto]
 onnx = mod.lazy_import("onnx")
 
 _COPIED = 32 << 20  # Bytes of weights from which on a model is checked without them.
+_DISCOURAGED = {"GroupNormalization": "InstanceNormalization"}
+"""Operators that opset 18 introduced as deprecated, because opset 21 defines them with other
+inputs; and those with the same number of inputs, which the checker accepts in their place.
+"""
 _TOLERATED = ("No Op registered for", "No opset import for domain", "Field 'shape' of 'type'")
 """Complaints about operators of plugins, and about outputs of unknown rank: both can be run."""
 
@@ -122,10 +126,36 @@ def is_tolerated(problem: str) -> bool:
     return any(sign in problem for sign in _TOLERATED)
 
 
+def is_only_discouraged(problem: str) -> bool:
+    """Return whether the checker calls an operator deprecated that it never had in another form, so
+    that models with it are valid.
+    """
+    return any(f"registered for {op} is deprecated" in problem for op in _DISCOURAGED)
+
+
+def _without_discouraged(model: ModelProto) -> ModelProto:
+    """Return a model to check in which another operator with these inputs stands in."""
+    model = copy_of(model)
+    for node in (node for owner in (model.graph, *model.functions) for node in all_nodes(owner)):
+        if node.op_type in _DISCOURAGED and not node.domain:
+            node.op_type = _DISCOURAGED[node.op_type]
+            kept = [each for each in node.attribute if each.name == "epsilon"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+    return model
+
+
 def complaint(model: ModelProto) -> str:
     """Return what the checker has to say against a model, in one line; empty for nothing."""
+    problem = _checker_message(_checkable(model))
+    if is_only_discouraged(problem):
+        problem = _checker_message(_without_discouraged(_checkable(model)))
+    return problem
+
+
+def _checker_message(model: ModelProto) -> str:
     try:
-        onnx.checker.check_model(_checkable(model))
+        onnx.checker.check_model(model)
     except Exception as error:  # Its own class, and those of protobuf's implementations.
         return " ".join(str(error).split())
     return ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.graph.editing import is_only_discouraged
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import constant_tensor, is_constant
 from polygraphy.adapters.onnx.storage.elements import elements
@@ -398,6 +399,8 @@ def _check_node(node: NodeProto, context: Any) -> str | None:
         onnx_checker.check_node(node, context)
     except Exception as error:  # ValidationError; of malformed messages whatever protobuf raises.
         text = one_line(error)
+        if is_only_discouraged(text):
+            return None
         is_import = text.startswith("No opset import for domain")
         return None if is_import and is_foreign(node.domain) else text
     return None

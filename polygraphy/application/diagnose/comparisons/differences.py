@@ -138,13 +138,13 @@ def _optimize_alike(
     """
     best: tuple[ModelPair, Any, Pairing, list[Suspect]] | None = None
     for level in pair.party.levels:
-        executed = _executed_graph(pair.party, case.model.proto, level)
+        executed = _graph_after_rewrites(pair.party, case.model.proto, level)
         if executed is None:
             continue
         mine = graph_with_weights(executed)
         for reference in (
             pair.reference.proto,
-            _executed_graph(pair.party, pair.reference.proto, level),
+            _graph_after_rewrites(pair.party, pair.reference.proto, level),
         ):
             if reference is None:
                 continue
@@ -157,7 +157,7 @@ def _optimize_alike(
     return best
 
 
-def _executed_graph(party: SuspectedParty, model: Any, level: str) -> Any:
+def _graph_after_rewrites(party: SuspectedParty, model: Any, level: str) -> Any:
     """Return the graph that a backend executes at an optimization level; None if it refuses the
     model.
     """

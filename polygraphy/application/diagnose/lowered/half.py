@@ -413,7 +413,7 @@ class Trial:
         if kept is None:
             return HalfPrecision("inconclusive", before, before, **facts)
         if search.is_cut_short:
-            kept = self._needed_nodes(kept)
+            kept = self._drop_unneeded_nodes(kept)
         self._tolerance = self._usual.allowing(facts["allowance"])
         with self._step("counter-check") as said:
             made = (self._lowered.run(feed, kept) for feed in self.feeds)
@@ -477,7 +477,7 @@ class Trial:
         """Return whether the outputs are close enough, asking first the data that fail most."""
         return all(self._error(index, without).is_tolerable for index in self._order)
 
-    def _needed_nodes(self, kept: list[str]) -> list[str]:
+    def _drop_unneeded_nodes(self, kept: list[str]) -> list[str]:
         """Return a set of kept nodes without those that are neither at fault nor needed, after an
         interrupted search.
         """

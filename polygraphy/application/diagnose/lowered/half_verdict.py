@@ -316,7 +316,7 @@ def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> b
 def diagnose_half_model(
     case: Case, half: HalfModel, outputs: Sequence[Sequence[Values]], third: SuspectedParty
 ) -> StepOutcome:
-    """Find out what half precision loses of a model that is right in float32.
+    """Return the half-precision losses of a model that is correct in float32.
 
     Args:
         case: the model as it is.
@@ -356,15 +356,15 @@ def diagnose_half_model(
     culprits = [*half_culprits(found, remedy, proof)]
     if all(one.cause in ("nan", "rounding") for one in culprits):
         # What the weights have lost already is lost in float32 as well.
-        culprits = _lost_epsilons(case, Range.of(half.dtype)) or culprits
+        culprits = _find_lost_epsilons(case, Range.of(half.dtype)) or culprits
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
 def diagnose_saved_outputs(
     case: Case, half: HalfModel, saved: Values, values: Values, third: SuspectedParty
 ) -> StepOutcome:
-    """Find out whether half precision explains outputs that are not those that were saved. Not
-    whether it is rounding: that is asked before.
+    """Return whether half precision explains outputs that differ from saved ones. Rounding was
+    excluded before.
 
     Args:
         case: the model as it is.
@@ -395,9 +395,7 @@ def diagnose_saved_outputs(
 
 
 def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
-    """Return whether what half precision loses shows: backends that lose the same differ by
-    something else.
-    """
+    """Return whether the expected half-precision loss is visible in the backends' difference."""
     apart = 0.0
     for made in zip(*outputs):
         arrays = [
@@ -415,8 +413,8 @@ def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
 def _are_tolerable(
     exact: Sequence[Values], outputs: Sequence[Sequence[Values]], allowed: Tolerance
 ) -> bool:
-    """Return whether the outputs of each backend are near enough to the exact ones, and to those of
-    the first backend, which is what a comparison asks.
+    """Return whether each backend's outputs are within tolerance of the exact ones and of the first
+    backend's.
     """
     wide = [
         [{output: in_float(array) for output, array in values.items()} for values in made]
@@ -427,10 +425,8 @@ def _are_tolerable(
     )
 
 
-def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
-    """Return the nodes that add a number to keep another away from zero which half precision made
-    zero, or nearly.
-    """
+def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
+    """Return the nodes that add an epsilon which half precision rounds to zero, or nearly."""
     side = case.model.indexed_graph
     found = []
     for index, node in enumerate(side.nodes):
@@ -451,7 +447,7 @@ def _lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
 def _add_neighbors(
     nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
 ) -> list[str]:
-    """Return nodes with those that are so many steps away, of those that can be cast."""
+    """Return nodes with their castable neighbors up to `hops` steps away."""
     near = set(kept)
     places = [index for index, node in enumerate(nodes) if node.name in near]
     near |= {nodes[index].name for index in nodes_around(nodes, places, hops)}
@@ -459,7 +455,7 @@ def _add_neighbors(
 
 
 def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
-    """Return the party that computes in half precision, if one does."""
+    """Return the backend that computes in half precision; None if there is none."""
     for party in parties:
         if getattr(party, "lowers_to", None):
             return party  # type: ignore[return-value]
@@ -467,8 +463,8 @@ def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
 
 
 def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> StepOutcome:
-    """Find out whether a backend may compute a model in half precision; a skip where it is wrong in
-    float32 as well.
+    """Return whether a backend may compute a model in half precision; a skip if it is also
+    incorrect in float32.
     """
     entry = half_type(party.lowers_to or "")
     proto = case.model.proto
@@ -531,8 +527,8 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
 def _run_command(
     case: Case, party: LoweringParty, reference: SuspectedParty, nodes: Sequence[str]
 ) -> str:
-    """Return the command that runs some nodes in float32, or without any the model, and compares
-    the outputs with those of a reference, on the data on which that was tried.
+    """Return the command that runs some nodes (or the whole model) in float32 and compares with a
+    reference on the same data.
     """
     options = party.remedy(plain=not nodes, without=nodes)
     backends = [
@@ -545,7 +541,7 @@ def _run_command(
 def _conclude_kept_nodes(
     case: Case, party: LoweringParty, found: HalfPrecision, reference: SuspectedParty
 ) -> DiagnosisResult:
-    """Return what was found, with the remedy that was tried."""
+    """Return the result with its verified remedy."""
     if found.verdict == ILL_CONDITIONED:
         return DiagnosisResult(ILL_CONDITIONED, reason=reasons.INPUTS_ALONE)
     if found.verdict == AGREE:
@@ -562,7 +558,7 @@ def _conclude_kept_nodes(
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
-    """Return why no party is to blame, where that is so."""
+    """Return why no backend is at fault; empty if one is."""
     if found.verdict == AGREE:
         works = reasons.half_works(dtype)
         return join_statements(
@@ -605,7 +601,9 @@ def _headroom(found: HalfPrecision, dtype: str) -> str:
 
 
 def _describe_overflow(found: HalfPrecision, dtype: str) -> str:
-    """Return which tensors are beyond the range, such as masks, though outputs do not show it."""
+    """Return a sentence that lists tensors beyond the type's range (such as masks) without effect
+    on outputs.
+    """
     limits = Range.of(half_type(dtype))
     made = {result.name for loss in found.losses for result in loss.results}
     faults = [

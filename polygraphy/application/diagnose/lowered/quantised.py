@@ -85,8 +85,8 @@ class Quantised:
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
 
     def _twins(self) -> Iterator[tuple[QuantisedOperand, str, str]]:
-        """Yield operands, with the nodes of the reference that read them, and as what: nodes of the
-        same name where nothing else is known.
+        """Yield quantized inputs with the reference node that reads each, and the tensor name
+        there.
         """
         if not self._operands:
             return
@@ -109,15 +109,15 @@ class Quantised:
                 yield one, theirs.identity(places[one.node]), read
 
     def result(
-        self, feeds: Sequence[Feed], goals: Sequence[Values], made: Sequence[Values], number: int
+        self, feeds: Sequence[Feed], goals: Sequence[Values], outputs: Sequence[Values], number: int
     ) -> StepOutcome:
-        """Find the nodes whose quantising costs most of what outputs are off; a skip where the
-        models differ in more than that.
+        """Return the nodes whose quantization causes most of the output error; a skip if the models
+        differ in more than that.
 
         Args:
             feeds: the data, by the names of the reference.
             goals: the outputs that are right.
-            made: what the model makes of the data.
+            outputs: what the model makes of the data.
             number: the set of data on which outputs differ most.
 
         Raises:
@@ -126,16 +126,16 @@ class Quantised:
         case = self._case
         order = sorted(range(len(feeds)), key=lambda one: one != number)
         sets = [(feeds[one], goals[one]) for one in order]
-        most = self._apart(made[number], goals[number])
+        most = self._largest_difference(outputs[number], goals[number])
         with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
             alike = self._named(self._party.load(self.quantised())(feeds[number]))
-            apart = self._rms(alike, made[number])
+            apart = self._rms_difference(alike, outputs[number])
             notes.append(steps.quantized_alike(apart))
-        if apart > _BESIDE * self._rms(made[number], goals[number]):
+        if apart > _BESIDE * self._rms_difference(outputs[number], goals[number]):
             return Skip("the models differ in more than quantization")
         ranked = self._rank_nodes(feeds[number])
         limit = _LEFT * most
-        search = BoundedSearch(lambda some: self._off(some, sets, limit) <= limit)
+        search = BoundedSearch(lambda some: self._output_error(some, sets, limit) <= limit)
         names = sorted(self.places, key=lambda name: -ranked[name])
         with case.attempt(titles.FEWEST_UNQUANTIZED) as notes:
             kept = healing_passes(names, search, is_ranked=True)
@@ -149,15 +149,15 @@ class Quantised:
             worst = [(name, ranked[name]) for name in names[:_FEW]]
             reason = reasons.quantization_accumulates(most, len(kept), len(names), worst)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        after = self._off(kept, sets)
+        after = self._output_error(kept, sets)
         output = self._output_of(kept)
         facts = [evidence.quantization_cost(most, after, len(kept), len(names))]
         if output is None:
             facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept]
         else:
-            facts += self._describe_part(output, made[number], goals[number])
+            facts += self._describe_part(output, outputs[number], goals[number])
         note = (
-            remedies.quantize_without(self._asking(kept))
+            remedies.quantize_without(self._add_sharing_nodes(kept))
             if output is None
             else remedies.split_scale(output)
         )
@@ -168,7 +168,7 @@ class Quantised:
         return Found(DiagnosisResult(FAULT, [culprit]), case)
 
     def _output_of(self, kept: Sequence[str]) -> str | None:
-        """Return the output whose quantizing is all that is at fault; None if it is another."""
+        """Return the output whose own quantization is the only fault; None if it is not."""
         found = [one.name for one in self._operands if one.node in kept and one.position == OUTPUT]
         return found[0] if len(found) == len(kept) == 1 else None
 
@@ -183,9 +183,9 @@ class Quantised:
         nodes = self._case.model.nodes
         return [node.name for node in nodes if not reads.isdisjoint(node.makes)]
 
-    def _asking(self, kept: Sequence[str]) -> list[str]:
-        """Return some nodes with all that read or make the tensors that these read quantized: a
-        tensor stays in floating point only if nobody asks for it in integers.
+    def _add_sharing_nodes(self, kept: Sequence[str]) -> list[str]:
+        """Return nodes with all nodes that share their quantized tensors: a tensor stays in
+        floating point only if no node requires it quantized.
         """
         nodes = self._case.model.nodes
         quantized = {name for name, _ in self._pairs()}
@@ -203,7 +203,7 @@ class Quantised:
         ]
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield what each DequantizeLinear behind a QuantizeLinear makes, and of what."""
+        """Yield output and float input of each QuantizeLinear/DequantizeLinear pair."""
         nodes = self._case.model.nodes
         before = {node.makes[0]: node.reads[0] for node in nodes if node.op == "QuantizeLinear"}
         for node in nodes:
@@ -211,12 +211,12 @@ class Quantised:
                 yield node.makes[0], before[node.reads[0]]
 
     def _describe_part(self, output: str, values: Values, goals: Values) -> list[Fact]:
-        """Return in which part of an output the most is lost."""
+        """Return facts about the part of an output with the largest loss."""
         off = self._case.judged(output, values[output], goals[output])
         return [evidence.wrong_part(output, off)] if off.part else []
 
     def _rank_nodes(self, feed: Feed) -> dict[str, float]:
-        """Return by node what quantising loses of what it reads."""
+        """Return, by node, the loss from quantizing its inputs."""
         held = trace_tensors(self._case.of(self._reference), self._party, feed).held
         weights = {weight.name: weight for weight in self._graph.all_weights}
 
@@ -229,31 +229,31 @@ class Quantised:
         return found
 
     def quantised(self, without: Collection[str] = ()) -> Any:
-        """Return the reference, quantised as the model is but for some nodes."""
+        """Return the reference quantized like the model, except some nodes."""
         places = [
             place for node, held in self.places.items() if node not in without for place in held
         ]
         return requantize_model(self._reference.proto, self._model, places)
 
-    def _off(
+    def _output_error(
         self, without: Collection[str], sets: Sequence[tuple[Feed, Values]], limit: float = inf
     ) -> float:
-        """Return how far the reference, quantised as the model but for some nodes, is off, relative
-        to the size of outputs: at most, or on the first data on which it is by more than a limit.
+        """Return the largest relative output error of the reference quantized like the model except
+        some nodes; stops at the first input set above `limit`.
         """
         compute = self._party.load(self.quantised(without))
         off = 0.0
         for feed, goal in sets:
-            off = max(off, self._apart(self._named(compute(feed)), goal))
+            off = max(off, self._largest_difference(self._named(compute(feed)), goal))
             if off > limit:
                 break
         del compute
         release_memory()
         return off
 
-    def _rms(self, values: Values, others: Values) -> float:
-        """Return how far outputs are apart as a whole: a few elements may be decided for another
-        step.
+    def _rms_difference(self, values: Values, others: Values) -> float:
+        """Return the relative RMS difference of outputs, which tolerates a few elements rounded to
+        another step.
         """
         return max(
             (
@@ -264,7 +264,7 @@ class Quantised:
             default=0.0,
         )
 
-    def _apart(self, values: Values, others: Values) -> float:
-        """Return how far outputs are apart, relative to their size."""
+    def _largest_difference(self, values: Values, others: Values) -> float:
+        """Return the largest relative difference of outputs."""
         differing = self._case.differing(values, others)
         return max((one.relative for one in differing.values()), default=0.0)

@@ -50,7 +50,7 @@ def diagnose_in_float32_first(
     diagnose_rest: Callable[[Case], Found],
     data_loader: Any,
 ) -> Found:
-    """Diagnose in float32; if nothing is wrong there, judge what TF32 does.
+    """Return the diagnosis in float32 or, if nothing is wrong there, the effect of TF32.
 
     Args:
         case: the case, with parties that compute in TF32.
@@ -76,7 +76,7 @@ def diagnose_in_float32_first(
 
 
 def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:
-    """Compare a backend in TF32 with the same backend in float32, on the same data."""
+    """Return the result of comparing a backend in TF32 with itself in float32, on the same data."""
     lowered = party.lowered
     assert lowered is not None
     own = case.of(case.model, lowered)
@@ -144,7 +144,7 @@ def _culprits(
 
 
 def _command(case: Case, wide: SuspectedParty) -> str:
-    """Return the command line that runs the model in float32, beside the other parties."""
+    """Return the command that runs the model in float32 together with the other backends."""
     parties = [wide, *(party for party in case.parties if party is not wide)]
     backends = [(party.name, party.backend, party.options) for party in parties]
     return run_command(case.path, backends, case.data_options, is_auto=len(parties) > 1)
@@ -153,7 +153,9 @@ def _command(case: Case, wide: SuspectedParty) -> str:
 def _losses(
     case: Case, party: SuspectedParty, wide: SuspectedParty, feed: Feed
 ) -> list[tuple[int, str, Deviation]]:
-    """Return the nodes whose outputs differ by more than TF32 explains, each run by itself."""
+    """Return position, tensor and deviation of nodes that, run in isolation, differ by more than
+    TF32 explains.
+    """
     trace_in_float32 = trace_tensors(case, wide, feed)
     held = trace_in_float32.held
     operators = (case.facts.lowered.operators) if case.facts.lowered else ()
@@ -171,7 +173,7 @@ def _losses(
 def _loss(
     case: Case, index: int, tensor: str, party: SuspectedParty, held: Mapping[str, Any]
 ) -> Deviation | None:
-    """Return what TF32 changes in a node that runs by itself; None if that cannot be computed."""
+    """Return the change TF32 causes in one isolated node; None if that cannot be computed."""
     value = compute_part(case.model, [index], held, party, plain=False).get(tensor)
     expected: Any = held.get(tensor)
     if value is None or not is_float(expected) or value.shape != expected.shape:

@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.comparisons.saved_comparison import (
     SavedComparison,
     compare_saved,
 )
-from polygraphy.application.diagnose.golden_files import SavedRun, saved_results
+from polygraphy.application.diagnose.golden_files import SavedRun, load_saved_runs
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import (
     Found,
@@ -49,7 +49,7 @@ STEPS_ON_TENSORS: Sequence[Step[SavedComparison]] = (
 
 
 def against_golden(case: Case, request: Request) -> StepOutcome:
-    """Find out why a model does not give saved results, if such are given.
+    """Return why a model does not reproduce saved results; a skip if there are none.
 
     Raises:
         FileError: a file is missing or damaged.
@@ -57,14 +57,14 @@ def against_golden(case: Case, request: Request) -> StepOutcome:
     """
     if request.golden is None:
         return Skip("no saved results are given")
-    runs = saved_results(request.golden, len(request.feeds), case.budget)
+    runs = load_saved_runs(request.golden, len(request.feeds), case.budget)
     return against_results(case, runs, request.feeds, request.arbiter)
 
 
 def against_results(
     case: Case, runs: Sequence[SavedRun], feeds: Sequence[Feed], arbiter: SuspectedParty
 ) -> StepOutcome:
-    """Find out why a model does not give results.
+    """Return why a model does not reproduce results.
 
     Returns:
         What was found; a skip where the model gives them and several backends are compared.

@@ -46,7 +46,7 @@ Outputs = Sequence[tuple[str, Any]]
 
 
 def against_program(case: Case, request: Request) -> StepOutcome:
-    """Find out why a model and the program that it was exported from differ, if that is given.
+    """Return why a model differs from the program it was exported from; a skip if there is none.
 
     Returns:
         What was found; a skip where they do not differ, and several backends are compared.
@@ -96,7 +96,7 @@ def _compare(
     number: int,
     sets: Sequence[Values],
 ) -> tuple[Case, ProgramComparison]:
-    """Return the case on the set of data with a number, and how it differs from its program."""
+    """Return the case for one input set, and the comparison of the model with its program."""
     assert request.program is not None
     feed, program = request.feeds[number], opened[number]
     case = evolve(case, feed=feed)
@@ -122,8 +122,8 @@ def _explain_refusal(
     number: int,
     error: BackendError,
 ) -> StepOutcome:
-    """Find out whether the file is refused because it is not an export of the program, as where it
-    holds the sizes of another example.
+    """Return whether a model is refused because it is not an export of the program, for example
+    with sizes from another example.
 
     Args:
         case: the model.
@@ -163,7 +163,7 @@ def _own_names(own: Sequence[str], outputs: Outputs) -> list[str]:
 
 
 def _pair_outputs(case: Case, outputs: Outputs, own: Values) -> tuple[Mapping[str, str], list[str]]:
-    """Return the output of the model for each of the program, and which have none, in words.
+    """Return the model output for each program output, and notes on outputs without one.
 
     Args:
         case: the model.
@@ -192,7 +192,7 @@ def _pair_outputs(case: Case, outputs: Outputs, own: Values) -> tuple[Mapping[st
 
 
 def _notes(case: Case, program: OpenedProgram, values: Sequence[Values]) -> str:
-    """Return what else is to be known where all outputs match, in sentences."""
+    """Return notes for matching outputs, as sentences."""
     said = [*program.notes]
     inputs = case.model.inputs
     for name, dims in program.open_dimensions.items():

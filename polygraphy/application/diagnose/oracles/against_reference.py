@@ -54,7 +54,7 @@ STEPS: Sequence[Step[ModelComparison]] = (
 
 
 def against_reference(case: Case, request: Request) -> StepOutcome:
-    """Find out why a model and its reference differ, if one is given.
+    """Return why a model and its reference differ; a skip if there is no reference.
 
     Returns:
         What was found; a skip where the models compute the same, so that a backend is at fault.
@@ -73,25 +73,25 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     if pair.goal is not None and not is_quantised(pair.pairing):
         raise errors.goal_without_quantization()
     if pair.goal is not None:
-        _check_inputs(case, pair)
+        _check_input_names(case, pair)
     rounded = diagnose_rounded_weights(case, pair, request.feeds)
     return rounded or diagnose_pair(case, pair, request.feeds)
 
 
-def _check_inputs(case: Case, pair: ModelPair) -> None:
-    """Raise UsageError if the reference has inputs of other names or shapes."""
+def _check_input_names(case: Case, pair: ModelPair) -> None:
+    """Raise UsageError if the reference has inputs with other names or shapes."""
     asked = pair.reference.inputs
     for name, own in case.model.inputs.items():
         twin = pair.pairing.tensors.get(name, name)
         if twin not in asked:
             raise errors.reference_without_input(pair.path, name)
         shape, given = asked[twin].shape, own.shape
-        if shape is not None and given is not None and not _fit(shape, given):
+        if shape is not None and given is not None and not _are_compatible(shape, given):
             raise errors.reference_with_other_inputs(pair.path, twin, tuple(shape), tuple(given))
 
 
-def _fit(shape: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether two shapes may be the same; names of dimensions stand for any size."""
+def _are_compatible(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether two shapes are compatible; named dimensions match any size."""
     return len(shape) == len(other) and all(
         not (isinstance(a, int) and isinstance(b, int) and a != b and min(a, b) > 0)
         for a, b in zip(shape, other)
@@ -99,7 +99,7 @@ def _fit(shape: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:
-    """Compare two models, and take the steps if they differ."""
+    """Compare two models and run the steps if they differ."""
     comparison = _compare(case, pair, feeds)
     if not isinstance(comparison, ModelComparison):
         return comparison
@@ -111,7 +111,7 @@ def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOut
 
 
 def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelComparison | StepOutcome:
-    """Return how the outputs of two models differ; or what is known without asking why."""
+    """Return the differences between the outputs of two models, or the final outcome."""
     party, narrow = pair.party, pair.pairing.model.narrow
     with case.attempt("outputs") as notes:
         right = _run_reference(case, pair, feeds)
@@ -165,8 +165,8 @@ def _is_within_steps(
     values: Sequence[Values],
     expected: Sequence[Values],
 ) -> bool:
-    """Return whether rounding in the types of the model explains its outputs: what steps explain
-    must not be more than quantizing usually loses.
+    """Return whether quantization steps explain the output differences, and no more than
+    quantization usually loses.
     """
     if not rounding_explains(case, feeds, values, expected, by_steps=True):
         return False
@@ -196,7 +196,7 @@ def _run_reference(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> Oracle
 
 
 def _describe_left_out(case: Case, expected: Sequence[Values]) -> Iterator[str]:
-    """Yield which outputs only one of the models has, in words."""
+    """Yield notes on outputs that only one model has."""
     for names, model in (
         (set(case.model.outputs) - expected[0].keys(), "model"),
         (expected[0].keys() - set(case.model.outputs), "reference"),

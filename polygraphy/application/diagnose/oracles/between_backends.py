@@ -46,7 +46,7 @@ STEPS: Sequence[Step[BackendRuns]] = (
 
 
 def between_backends(case: Case, request: Request, unexplained: str = "") -> Found:
-    """Compare the backends with each other.
+    """Return the diagnosis from comparing the backends with each other.
 
     Args:
         case: what is diagnosed.
@@ -113,7 +113,7 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
 
 
 def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
-    """Compare what the first backend computes with what all others do."""
+    """Return the comparison of the first backend with all others."""
     first, *others = [*outputs.values()] or [()]
     comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in others]
     return reduce(Compared.worse, comparisons) if comparisons else Compared()

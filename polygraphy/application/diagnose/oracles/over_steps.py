@@ -96,9 +96,7 @@ def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithS
 
 
 def _with_states(own: Party, loader: StepLoader, right: StatePlan) -> Party:
-    """Return a party with the states of a reference that are not known of it, where both have
-    inputs and outputs of the same names.
-    """
+    """Return a party with additional states taken from a reference with the same interface."""
     known = {pair.output for pair in own.plan.pairs} | {pair.input for pair in own.plan.pairs}
     outputs = {tensor.name for tensor in own.plan.graph.outputs}
     more = [
@@ -116,7 +114,9 @@ def _with_states(own: Party, loader: StepLoader, right: StatePlan) -> Party:
 
 
 def _other_wires(own: Party, plan: StatePlan, right: StatePlan) -> list[Conflict]:
-    """Return the outputs that continue another input than in a reference of the same interface."""
+    """Return the outputs that continue a different input than in a reference with the same
+    interface.
+    """
     expected = {pair.output: pair.input for pair in right.pairs}
     makers = {name: node.name for node in own.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
@@ -198,14 +198,14 @@ def _compare(case: Case, states: ModelWithStates, right: Party) -> StepCompariso
 
 
 def _harmless_differences(judge: Judge) -> list[str]:
-    """Return what makes outputs differ without being a fault, in words."""
+    """Return notes on harmless differences."""
     feeds, plan = judge.own.feeds, judge.own.plan
     is_padded = any(padding(plan, feed) is not None for feed in feeds[:1])
     return [*judge.coarse, *([titles.HIDDEN_POSITIONS] if is_padded else [])]
 
 
 def _describe_steps(own: Party, beside: SideBySide) -> str:
-    """Return what came of the steps, in words: also of states that differ without effect."""
+    """Return a sentence about all steps, including states that differ without effect."""
     wrong = beside.first
     if wrong is None:
         return steps.all_steps_agree(len(own.feeds), beside.states)
@@ -215,8 +215,8 @@ def _describe_steps(own: Party, beside: SideBySide) -> str:
 def _first_on_equal_states(
     judge: Judge, wrong: FirstWrong, harmless: Sequence[str]
 ) -> tuple[int, list[str], list[dict[str, Any]]] | str:
-    """Return the first step that differs on the states of the party that is right, the outputs that
-    do, and the inputs of that step and some more; why not if there is none.
+    """Return the first step that differs on the reference's states, the differing outputs, and the
+    inputs of this and later steps; or why there is none.
     """
     own, right = judge.own, judge.right
     names = {**output_names(own, right), **state_names(own, right)}
@@ -247,14 +247,14 @@ def _first_on_equal_states(
 
 
 def _new_slots(own: Party, feed: Feed, values: Any, at: int) -> Any:
-    """Return what a step computed, of states the new slots."""
+    """Return the slots of states that a step wrote."""
     run = Run(own, lambda _: values)
     return run.memory.keep(own.feeds[at], feed, values, own.name)
 
 
 def _correcting_states(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list[str]:
-    """Return the states that correct the first wrong step if they alone are those of the other
-    party; empty where no single one does.
+    """Return the states that, copied from the other party, each correct the first incorrect step;
+    empty if none does.
     """
     own, right = judge.own, judge.right
     compute, names = wrong.own.compute, output_names(own, right)

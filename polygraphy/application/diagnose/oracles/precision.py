@@ -21,8 +21,8 @@ from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 def check_lowered_first(
     case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
 ) -> Found:
-    """Find out whether a backend may compute in half precision; where it is wrong in float32, too,
-    or refuses, diagnose it in float32.
+    """Return whether a backend may compute in half precision; if it is also incorrect in float32,
+    or refuses, the float32 diagnosis.
     """
     refused = None
     try:
@@ -43,8 +43,8 @@ def check_lowered_first(
 def check_lowered_last(
     case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
 ) -> Found:
-    """Compare with what is right in float32, where rounding hides nothing; unless something is
-    wrong there, find out whether the backend may compute in half precision.
+    """Return the float32 diagnosis or, if nothing is wrong there, whether the backend may compute
+    in half precision.
     """
     wide = lowering.in_float32()
     found = diagnose(_exchange(case, lowering, wide))
@@ -69,7 +69,7 @@ def check_lowered_last(
 def _describe_refusal(
     case: Case, wide: SuspectedParty, error: BackendError, data_loader: Any
 ) -> Found:
-    """Return what may be said where all agree in float32, and half precision is refused."""
+    """Return the result if all backends agree in float32, but half precision is refused."""
     if error.backend != wide.name:
         reason = reasons.agree_in_float32(error)
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
@@ -78,13 +78,13 @@ def _describe_refusal(
 
 
 def _allow(lowered: Found) -> Found:
-    """Return what may be said of a backend that was compared with float32."""
+    """Return the result of a backend that was compared with float32."""
     evidence = lowered.case.evidence
     evidence.compared("float32")
     return evolve(lowered, result=evidence.allowed(lowered.result))
 
 
 def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:
-    """Return a case with one backend in the place of another."""
+    """Return a case with one backend replaced by another."""
     case.unload()
     return evolve(case, parties=[other if each is party else each for each in case.parties])

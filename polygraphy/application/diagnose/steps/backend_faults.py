@@ -57,8 +57,8 @@ _MOST_VOTES = 8
 
 
 def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return where outputs begin to differ, or to be no numbers; where no backend computes a node
-    wrongly, what half precision does to the nodes that compute in it.
+    """Return where outputs start to differ or contain NaN; if no node is at fault, the effect of
+    half precision.
     """
     case = evolve(case, model=inline_branches(case, runs.request.feeds))
     found = take_steps((explain_by_nodes, explain_by_first_nan), case, runs)
@@ -69,11 +69,11 @@ def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return where the first NaN comes from."""
+    """Return the origin of the first NaN."""
     for number, feed in enumerate(runs.request.feeds):
         for index in runs.outputs:
             if runs.has_nan_on(case, index, number):
-                known = _trace(case, runs, feed)
+                known = _trace_tensors(case, runs, feed)
                 culprit = None if known is None else first_non_finite(case, known)
                 if culprit is not None:
                     return Found(DiagnosisResult(FAULT, [culprit]), case)
@@ -81,14 +81,14 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return the nodes that a backend computes wrongly, or what else explains the difference."""
+    """Return the nodes that a backend computes incorrectly, or another explanation."""
     if not runs.compared:
         return Skip("outputs do not differ")
     number, differing = runs.compared.number, runs.compared.found
     feed = runs.request.feeds[number]
     options = data_options(case.model, runs.request.data_loader, number, feed)
     case = evolve(case, feed=feed, data_options=options)
-    known = _trace(case, runs, feed)
+    known = _trace_tensors(case, runs, feed)
     if known is None:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_TENSORS), case)
     culprits: list[Culprit] = []
@@ -121,7 +121,7 @@ def _conclude(
     mistaken: Sequence[Culprit],
     unclear: Sequence[Culprit],
 ) -> DiagnosisResult:
-    """Return the verdict on the nodes that backends compute otherwise.
+    """Return the verdict on nodes that backends compute differently.
 
     Args:
         case: what is diagnosed.
@@ -144,13 +144,13 @@ def _conclude(
         return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
     result = diagnose_rounding(case, runs.compared.found, known)
     if result.verdict == INCONCLUSIVE and known.party is runs.request.arbiter:
-        plain = describe_plain_remedies(case, _right_outputs(case, runs, known), known.feed)
+        plain = describe_plain_remedies(case, _trace_outputs(case, runs, known), known.feed)
         return evolve(result, reason=join_statements(result.reason, plain))
     return result
 
 
-def _trace(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
-    """Compute all tensors in the arbiter, or where it cannot, in a backend."""
+def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
+    """Return all tensors computed by the arbiter or, if it cannot, by a backend."""
     with case.attempt(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:
@@ -163,30 +163,30 @@ def _trace(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     return None
 
 
-def _right_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
-    """Return the outputs of who computed all tensors: a backend where the arbiter cannot."""
+def _trace_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
+    """Return the outputs of the backend that computed all tensors."""
     is_plain = known.party is not runs.request.arbiter
     return case.loaded(known.party, plain=is_plain)(known.feed)
 
 
-def _right_pairs(case: Case, runs: BackendRuns, known: Trace) -> Iterator[tuple[Feed, Values]]:
-    """Yield all data with the outputs that are right, those first that show the fault."""
-    is_plain = known.party is not runs.request.arbiter
-    compute = case.loaded(known.party, plain=is_plain)
-    for feed in (known.feed, *(each for each in runs.request.feeds if each is not known.feed)):
+def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[Feed, Values]]:
+    """Yield input sets with the correct outputs, those that show the fault first."""
+    is_plain = trace.party is not runs.request.arbiter
+    compute = case.loaded(trace.party, plain=is_plain)
+    for feed in (trace.feed, *(each for each in runs.request.feeds if each is not trace.feed)):
         yield feed, compute(feed)
 
 
 def _find_places(
-    case: Case, party: SuspectedParty, known: Trace, differing: Mapping[str, Deviation]
+    case: Case, party: SuspectedParty, trace: Trace, differing: Mapping[str, Deviation]
 ) -> tuple[list[Place], list[tuple[Place, Vote]]]:
-    """Return where a party computes something else, and what a third says of the nodes that it
-    and the arbiter compute otherwise.
+    """Return the places where a backend differs from the arbiter, and the votes of a third backend
+    on them.
     """
     is_hidden = any(relative(case, name, off) > SMALL for name, off in differing.items())
     with case.attempt(f"marked, {party.name}") as notes:
         try:
-            first = describe_first_error(case, party, known)
+            first = describe_first_error(case, party, trace)
             if first is not None:
                 notes.append(steps.first_difference(first))
             elif is_hidden:
@@ -198,18 +198,18 @@ def _find_places(
     single: list[Place] = []
     with case.attempt(titles.node_by_node(party.name)) as notes:
         try:
-            single = wrong_nodes(case, party, known)
+            single = wrong_nodes(case, party, trace)
             notes.append(steps.wrong_nodes(len(single), len(case.model.nodes)))
         except REFUSALS as error:
             notes.append(steps.cannot_run_nodes(party.name, error))
     wrong = {index for place in single for index in place.region}
-    votes = [*zip(single, _ask_jurors(case, single, party, known))]
+    votes = [*zip(single, _ask_jurors(case, single, party, trace))]
     single = [place for place, opinion in votes if opinion.party]
     if not party.rewrites:
         return single, votes
     with case.attempt(titles.rewritten_graph(party.name)) as notes:
         try:
-            fused = wrong_regions(case, party, known)
+            fused = wrong_regions(case, party, trace)
             notes.append(steps.wrong_regions(len(fused)))
         except REFUSALS as error:
             fused = []
@@ -218,9 +218,9 @@ def _find_places(
 
 
 def _ask_jurors(
-    case: Case, places: Sequence[Place], party: SuspectedParty, known: Trace
+    case: Case, places: Sequence[Place], party: SuspectedParty, trace: Trace
 ) -> list[Vote]:
-    """Ask a third about the nodes that two compute otherwise."""
+    """Return the votes of a third backend on nodes that two compute differently."""
     if not places:
         return []
     with case.attempt(titles.THIRD_OPINION) as notes:
@@ -231,14 +231,14 @@ def _ask_jurors(
             if len(known_votes) >= _MOST_VOTES and _agree(known_votes):
                 opinion = known_votes[-1]
             else:
-                opinion = vote(case, place, party, known)
+                opinion = vote(case, place, party, trace)
                 known_votes.append(opinion)
             votes.append(opinion)
         for juror in dict.fromkeys(opinion.juror for opinion in votes if opinion.juror):
             own = [opinion for opinion in votes if opinion.juror == juror]
             wrong = {
                 party.name: sum(opinion.party for opinion in own),
-                known.party.name: sum(opinion.reference for opinion in own),
+                trace.party.name: sum(opinion.reference for opinion in own),
             }
             notes.append(steps.verdicts(juror, len(own), wrong))
         if undecided_nodes := sum(not opinion.juror for opinion in votes):
@@ -249,8 +249,8 @@ def _ask_jurors(
 def _undecided_result(
     candidates: Sequence[Culprit], wrong: Sequence[Culprit] = ()
 ) -> DiagnosisResult:
-    """Return that nothing decides who is right about some nodes; that others are wrong does not
-    explain the outputs.
+    """Return an "inconclusive" result: nothing decides which backend is correct for some nodes, and
+    the other faults do not explain the outputs.
     """
     names = [*dict.fromkeys(culprit.nodes[-1] for culprit in candidates[:4])]
     ops = [*dict.fromkeys(culprit.op for culprit in candidates[:4])]

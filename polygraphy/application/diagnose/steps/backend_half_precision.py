@@ -20,7 +20,7 @@ from polygraphy.ports.editing import open_model
 
 
 def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return what half precision does to a model most of which computes in it."""
+    """Return the effect of half precision on a model that mostly computes in it."""
     half = runs.half()
     if half is None or not half.is_whole:
         return Skip("most of the model does not compute in half precision")
@@ -28,7 +28,7 @@ def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return what half precision does to a model some of which computes in it."""
+    """Return the effect of half precision on a model that partly computes in it."""
     half = runs.half()
     if half is None or half.is_whole:
         return Skip("the model computes in half precision nowhere, or nearly everywhere")
@@ -50,7 +50,7 @@ def _explain(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
 
 
 def is_explained_by_precision(case: Case, runs: BackendRuns, *, by_steps: bool = False) -> bool:
-    """Return whether rounding explains how far all outputs are apart; see `rounding_explains`."""
+    """Return whether rounding explains the differences of all outputs; see `rounding_explains`."""
     if runs.has_nan or len(runs.outputs) < 2:
         return False
     first, *others = runs.outputs.values()

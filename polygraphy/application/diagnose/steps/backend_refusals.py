@@ -19,7 +19,9 @@ from polygraphy.domain.diagnosis.facts import join_statements
 
 
 def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Report that the arbiter refuses the model, which was only asked besides."""
+    """Return a report that the arbiter, which runs in addition to the backends, refuses the
+    model.
+    """
     last = len(case.parties) - 1
     if not runs.unexplained or last not in runs.refusals:
         return Skip("the arbiter was not asked besides, or runs the model")
@@ -28,9 +30,7 @@ def report_refusing_arbiter(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return which nodes are refused, and what is wrong where the backends differ that run the
-    model.
-    """
+    """Return the refused nodes, and the faults of the backends that run the model."""
     if not runs.refusals:
         return Skip("no backend refuses the model")
     request = runs.request

@@ -52,7 +52,7 @@ _READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
 
 
 def explain_by_file(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Say in what a file differs from a correct export of its program."""
+    """Return the differences of a file from a correct export of its program."""
     if comparison.again is None:
         return Skip("the program cannot be exported correctly")
     return _File(case, comparison, comparison.again).result()
@@ -70,7 +70,9 @@ class _File:
         self._pairs: dict[str, str] | None = None
 
     def result(self) -> StepOutcome:
-        """Compare node by node, and find out what the example decides."""
+        """Return the differences found node by node, and the constants that depend on the
+        example.
+        """
         if (trained := self._find_training()) is not None:
             return Found(DiagnosisResult(FAULT, [trained]), self._case)
         differences = compare_twins(self._model.graph, self._twin.graph)
@@ -121,8 +123,8 @@ class _File:
     def _find_example_changes(
         self, spots: Sequence[Spot], has_other_nodes: bool
     ) -> TwinDifferences:
-        """Return in what an export with another example differs from the correct one, for the first
-        example that decides a constant that the model has otherwise, or which nodes there are.
+        """Return the differences between a correct export and one with another example, for the
+        first example that changes a suspect constant or the nodes.
         """
         if not spots and not has_other_nodes:
             return TwinDifferences()
@@ -209,17 +211,16 @@ class _File:
         return self._culprit(changed, cause, [*facts, exported], remedy, MODEL_FILE, origin)
 
     def _is_statistics(self, weights: Sequence[Spot]) -> bool:
-        """Return whether running statistics of BatchNorm explain all weights that differ: they are
-        its mean and variance, or belong to a convolution that it is folded into, whose kernel is
-        scaled by channel.
+        """Return whether BatchNorm's running statistics explain all different weights: its mean and
+        variance, or a convolution they were folded into.
         """
         folds = any("batch_norm" in node.op for node in self._program.nodes)
         parameters = [*self._program.weights.values()]
         return folds and all(is_statistic(spot, parameters) for spot in weights)
 
     def _other_nodes(self, differences: TwinDifferences) -> tuple[list[Fact], list[Node], str]:
-        """Describe nodes that only one of both has: what they are, those of the model that are
-        at fault, and the line of the program.
+        """Return facts about nodes that only one model has, the faulty ones, and the line of the
+        program.
         """
         extra, missing = differences.extra, differences.missing
         facts, origin, nodes = [], "", [*extra, *differences.turned]
@@ -257,8 +258,8 @@ class _File:
         return computing_nodes(self._model.graph)[-1:]
 
     def _operation(self, position: int) -> tuple[str, str]:
-        """Return the operation of the program that became a node of the correct export, and its
-        line; both empty where they are not known.
+        """Return the program operation, and its line, of a node of the correct export; both empty
+        if unknown.
         """
         node = self._nodes[position]
         pairs = self._counterparts()
@@ -271,7 +272,7 @@ class _File:
         return "", str(node.origin or "")
 
     def _counterparts(self) -> dict[str, str]:
-        """Return by tensor of the correct export the operation that makes the same."""
+        """Return, by tensor of the correct export, the operation that computes it."""
         if self._pairs is None:
             apart = self._case.of(self._again.model)
             values = map(self._expected.get, self._case.model.outputs)
@@ -315,12 +316,12 @@ class _Renamed:
         return getattr(self._program, name)
 
     def run(self, feed: Feed, keep: Any = None) -> Any:
-        """Run it on the data of the model that was given."""
+        """Run the other model on the data of the given one, with renamed inputs."""
         return self._program.run(self._feed, keep)
 
 
 def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterator[Feed]:
-    """Yield examples with other sizes, where these may vary, and with other values."""
+    """Yield examples with other sizes of dynamic dimensions and other values."""
     if any(sizes.values()):
         larger = dict(feed)
         for name, axes in sizes.items():

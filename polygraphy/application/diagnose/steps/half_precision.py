@@ -33,7 +33,7 @@ _MUCH = 0.1
 
 
 def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Describe what half precision loses of the reference, or else what differs beside it."""
+    """Return the half-precision losses of the reference, or else the other differences."""
     pair = comparison.pair
     narrow = pair.pairing.model.narrow
     if narrow not in HALF:

@@ -11,7 +11,7 @@ from polygraphy.domain.diagnosis.words import titles
 
 
 def report_matching_outputs(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Report that outputs match, and which of them are constant, so that it says little."""
+    """Return a report of matching outputs, and of constant ones among them."""
     if len(runs.outputs) > 1:
         case.evidence.compared(titles.EACH_OTHER)
     if runs.compared or runs.has_nan:

@@ -41,9 +41,7 @@ _MOST_SEARCHES = 4
 
 
 def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return the differences between the models that explain their outputs, or the node that makes
-    NaN of finite values.
-    """
+    """Return the model differences that explain the outputs, or the node that creates NaN."""
     pair, feed, goal = comparison.pair, comparison.feed, comparison.goal
     differences = _find_on_all_data(case, comparison)
     case = evolve(case, repaired=differences.repaired)
@@ -69,8 +67,8 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
 
 
 def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
-    """Return the differences that explain the outputs on all data: they are searched on those that
-    differ most, and again with others on which they turn out not to suffice.
+    """Return the differences that explain the outputs on all data; if those of the worst input set
+    do not, the search repeats with others.
     """
     pair, feed, goal = comparison.pair, comparison.feed, comparison.goal
     for _ in range(_MOST_SEARCHES):
@@ -86,8 +84,8 @@ def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
 def _first_open_set(
     case: Case, comparison: ModelComparison, differences: Differences
 ) -> tuple[Feed, Values] | None:
-    """Return the first data on which outputs differ with these differences mended; None if there
-    are none, or these are not known.
+    """Return the first input set whose outputs differ after the differences are undone; None if
+    there is none, or the differences are unknown.
     """
     repaired = None if differences.repaired is None else differences.repaired()
     others = [
@@ -105,7 +103,7 @@ def _first_open_set(
 
 
 def _measure_layers(case: Case, comparison: ModelComparison) -> None:
-    """Measure how far each tensor is off, and what each node computes of right values alone."""
+    """Record the error of each tensor, and of each node run in isolation on correct inputs."""
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
     with case.attempt(titles.LAYER_BY_LAYER) as notes:
         try:
@@ -124,8 +122,8 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> None:
 
 
 def _is_cause(case: Case, broken: Culprit, culprits: Sequence[Culprit]) -> bool:
-    """Return whether a node that makes NaN of numbers is what is to be named: not where it, or
-    one far before it, differs from the reference.
+    """Return whether a node that creates NaN is the cause, not an earlier or its own difference
+    from the reference.
     """
     if not culprits:
         return True

@@ -26,7 +26,7 @@ from polygraphy.domain.errors import BackendError
 def explain_refusal(
     case: Case, pair: ModelPair, feeds: Sequence[Feed], expected: Values, error: BackendError
 ) -> StepOutcome:
-    """Return which differences make a backend refuse a model that runs its reference.
+    """Return the differences that make a backend refuse a model whose reference it runs.
 
     Args:
         case: the model.
@@ -59,8 +59,8 @@ def explain_refusal(
 def _describe_cast(
     case: Case, pair: ModelPair, feeds: Sequence[Feed], refusal: Fact
 ) -> Culprit | None:
-    """Return the culprit for a model in half precision that is refused, where its reference works
-    when it is cast; None where it is something else.
+    """Return the culprit for a refused half-precision model whose reference works after a cast;
+    else None.
     """
     narrow = str(pair.pairing.model.narrow)
     if narrow not in HALF:

@@ -19,8 +19,8 @@ _RUNS = 5
 
 
 def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return the first backend whose outputs differ from one run to the next. The arbiter computes
-    plain arithmetic slowly: beside other backends it is not run again.
+    """Return the first backend whose outputs differ between runs. With other backends present, the
+    slow arbiter is not repeated.
     """
     nodes = case.model.nodes
     for index, (first, *_) in runs.outputs.items():
@@ -46,8 +46,8 @@ def explain_by_nondeterminism(case: Case, runs: BackendRuns) -> StepOutcome:
 
 
 def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
-    """Return the first node that does not compute the same twice, as one that reads memory that
-    nobody wrote; none where handing out all tensors hides it, or they do not fit into memory.
+    """Return the first node with different results in two runs, such as one that reads
+    uninitialized memory; empty if marking all tensors hides it, or memory does not suffice.
     """
     try:
         first, *others = trace_repeatedly(case, party, case.feed, _RUNS) or [{}]

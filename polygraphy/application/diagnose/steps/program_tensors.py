@@ -80,7 +80,7 @@ def explain_by_program_outputs(case: Case, comparison: ProgramComparison) -> Ste
 
 
 def explain_by_program_tensors(case: Case, comparison: ProgramComparison) -> StepOutcome:
-    """Find the nodes that compute something else than the program, and say why."""
+    """Return the nodes that differ from the program, with causes."""
     return _ProgramTensors(case, comparison).result()
 
 
@@ -102,7 +102,7 @@ class _ProgramTensors:
             notes.append(self._found.notes())
 
     def result(self) -> StepOutcome:
-        """Find the nodes that compute something else than the program, and say why."""
+        """Return the nodes that differ from the program, with causes."""
         case, saved = self._case, self._found.saved
         side = case.model.indexed_graph
         self._check_relation(side)
@@ -123,7 +123,7 @@ class _ProgramTensors:
         return evolve(found, result=evolve(found.result, culprits=culprits))
 
     def _unite_culprits(self, culprits: Sequence[Culprit]) -> list[Culprit]:
-        """Return culprits of which those that read the same wrong weight are one."""
+        """Return culprits, merged if they read the same incorrect weight."""
         made = [*culprits]
         for names in dict.fromkeys(names for names, _ in self._blamed):
             same = [one for each, one in self._blamed if each == names]
@@ -134,8 +134,8 @@ class _ProgramTensors:
         return made
 
     def _check_relation(self, side: Side) -> None:
-        """Raise UsageError where nothing says that the model was made of the program: outputs were
-        paired in order.
+        """Raise UsageError if outputs were paired by order only, and nothing shows that the model
+        comes from the program.
         """
         program, found = self._program, self._found
         recorded = set(getattr(self._case.facts, "sources", {}).values())
@@ -155,42 +155,44 @@ class _ProgramTensors:
             raise errors.different_program(len(lost), len(sizes))
 
     def _explain_culprit(
-        self, one: Culprit, saved: Values, side: Side, proof: list[Fact]
+        self, culprit: Culprit, saved: Values, side: Side, proof: list[Fact]
     ) -> Culprit:
-        """Return a culprit with the operation that it was exported from, why, and who is right."""
+        """Return a culprit with its program operation, cause, and party at fault."""
         nodes = self._case.model.nodes
-        tensor = str(one.tensor)
+        tensor = str(culprit.tensor)
         if tensor not in saved:  # Only outputs could be compared.
-            return evolve(one, party=EXPORTER)
+            return evolve(culprit, party=EXPORTER)
         theirs = self._found.pairs.get(tensor, "")
         known = set(self._found.pairs.values())
         done = operations(self._program.nodes, theirs, known - {theirs})
         region = region_before(nodes, tensor, saved.keys() | self._feed.keys())
         value = self._compute_alone(region, tensor, saved)
-        facts = [*one.facts]
-        origin = one.origin
-        party, cause = EXPORTER, one.cause
+        facts = [*culprit.facts]
+        origin = culprit.origin
+        party, cause = EXPORTER, culprit.cause
         if done:
             first = next((each for each in done if each.op != "getitem"), done[0])
             ops = dict.fromkeys(nodes[i].op for i in region if nodes[i].op != "Constant")
             facts.insert(0, evidence.exported(first.op, [*ops], _other_operations(done, first)))
-            origin = nearest_origin(self._program.nodes, first) or one.origin
+            origin = nearest_origin(self._program.nodes, first) or culprit.origin
             party, said = self._judge_operations(done, region, tensor, value, saved)
             others = None
             if party == EXPORTER and value is not None:
-                others = self._other_weights(one, done, region, (value, saved[tensor]), side)
+                others = self._other_weights(culprit, done, region, (value, saved[tensor]), side)
             if others is not None:
                 said += self._prove_weights(others.values, side) or proof
-                return self._blame_weights(evolve(one, facts=facts, origin=origin), others, said)
+                return self._blame_weights(
+                    evolve(culprit, facts=facts, origin=origin), others, said
+                )
             facts += said
-        if party == EXPORTER and not (one.cause in _PROVEN and one.remedy.proven):
+        if party == EXPORTER and not (culprit.cause in _PROVEN and culprit.remedy.proven):
             parts = [nodes[index] for index in region]
             made = self._causes(done, parts, (value, saved[tensor]), side)
             # Folded weights are never those of the program: they are no cause where one is proven.
-            causes = (each for each in made if each[0] != "weight" or not one.remedy.proven)
+            causes = (each for each in made if each[0] != "weight" or not culprit.remedy.proven)
             cause, fact = next(causes, ("translation", None))
             facts += [] if fact is None else [fact]
-        return evolve(one, party=party, cause=cause, facts=[*facts, *proof], origin=origin)
+        return evolve(culprit, party=party, cause=cause, facts=[*facts, *proof], origin=origin)
 
     def _other_weights(
         self,
@@ -200,7 +202,9 @@ class _ProgramTensors:
         values: tuple[Any, Any],
         side: Side,
     ) -> OtherWeights | None:
-        """Return the weights that make all the difference, unless something surer is known."""
+        """Return the weights that explain the entire difference, unless a stronger explanation
+        exists; else None.
+        """
         tensor = str(one.tensor)
         held: Any = ChainMap({}, self._found.saved, self._feed, self._found.own)  # type: ignore[arg-type]
         try:
@@ -214,7 +218,7 @@ class _ProgramTensors:
         return None if is_other else others  # With the module's weight as it is, it is that.
 
     def _blame_weights(self, one: Culprit, others: OtherWeights, said: Sequence[Fact]) -> Culprit:
-        """Return a culprit whose weights are not those of the program."""
+        """Return the culprit whose weights differ from the program's."""
         nodes = [self._case.model.nodes[index] for index in others.readers]
         became, origin = one.facts[0], one.origin
         if others.operation is not None:
@@ -239,7 +243,7 @@ class _ProgramTensors:
         return culprit
 
     def _prove_weights(self, weights: Mapping[str, Any], side: Side) -> list[Fact]:
-        """Return that all outputs match with other weights; nothing where they do not."""
+        """Return a fact that all outputs match with other weights; empty if they do not."""
         try:
             whole = Part(self._case.model.proto, self._feed)
             made = change_weights(whole, side.nodes, weights).run(self._party, plain=True)
@@ -250,7 +254,9 @@ class _ProgramTensors:
     def _compute_alone(
         self, region: Sequence[int], tensor: str, saved: Values, who: Any = None
     ) -> Any:
-        """Return what nodes make of what the program computes; None where that cannot be run."""
+        """Return the result of isolated nodes on the program's values; None if they cannot
+        be run.
+        """
         held: Any = ChainMap({}, saved, self._feed, self._found.own)  # type: ignore[arg-type]
         return compute_part(self._case.model, region, held, who or self._party, [tensor]).get(
             tensor
@@ -264,7 +270,7 @@ class _ProgramTensors:
         value: Any,
         saved: Values,
     ) -> tuple[str, list[Fact]]:
-        """Return who is wrong by what operators compute alone in float64, and why."""
+        """Return the party at fault according to float64 formulas, and the reason."""
         facts: list[Fact] = []
         for node in done:
             is_right = self._is_right(node)
@@ -280,8 +286,8 @@ class _ProgramTensors:
         return EXPORTER, facts
 
     def _is_right(self, node: GraphNode) -> bool | None:
-        """Return whether an operation of the program made what it makes alone in float64; None
-        where it cannot be computed so.
+        """Return whether a program operation agrees with its float64 formula; None if there is no
+        formula.
         """
         theirs, feed = self._found.theirs, self._feed
         right = self._program.alone(node.name, theirs, feed)
@@ -313,7 +319,7 @@ class _ProgramTensors:
         values: tuple[Any, Any],
         side: Side,
     ) -> Iterator[tuple[str, Fact]]:
-        """Yield what the exporter may have done, the cause and the fact, the surest first.
+        """Yield causes of an exporter error with facts, the most certain first.
 
         Args:
             done: the operations of the program.
@@ -348,7 +354,7 @@ class _ProgramTensors:
     def _missing_weights(
         self, done: Sequence[GraphNode], nodes: Sequence[GraphNode], side: Side
     ) -> Iterator[tuple[str, Fact]]:
-        """Yield which weights of an operation the nodes do not have."""
+        """Yield cause and fact for weights of an operation that the nodes lack."""
         asked = [name for node in done for name in node.reads if name in self._program.weights]
         held = {
             name: np.asarray(side.weights[name].values)
@@ -365,7 +371,7 @@ class _ProgramTensors:
                 yield "weight", evidence.other_weight(sized[0], name, is_folded)
 
     def _add_remedies(self, culprits: Sequence[Culprit]) -> list[Culprit]:
-        """Return culprits with what helps: another export, if one is right, or else a change of the
+        """Return culprits with remedies: another export if one is correct, else a change to the
         model.
         """
         mine = [one for one in culprits if one.party == EXPORTER]
@@ -411,16 +417,16 @@ class _ProgramTensors:
         return "dynamo=True" if recorded else "dynamo=False"
 
     def _branch(self, one: Culprit) -> Fact | None:
-        """Return that Python decides whether an operation is done, if nothing else explains that
-        the model has another one.
+        """Return the fact that a Python branch decides about an operation, if nothing else explains
+        that it differs; else None.
         """
         theirs = self._found.pairs.get(str(one.tensor), "")
         asked = self._program.condition_of(theirs) if one.cause == "translation" and theirs else ""
         return evidence.decided_by_python(theirs, asked) if asked else None
 
     def _other_export(self) -> tuple[str, str]:
-        """Return the first other export that is right on the data, in words, and its command line;
-        empty where there is none.
+        """Return the name and command of the first other export that is correct on the data; empty
+        if there is none.
         """
         # That of the same exporter is wrong, as the file is.
         others = [other for other in self._program.exports() if other[0] != self._kind]
@@ -437,7 +443,7 @@ class _ProgramTensors:
         return "", ""
 
     def _right_export(self, make: Any) -> str:
-        """Return whether another export of the program is right, in a word or two."""
+        """Return a short note if another export is correct; empty if it is not."""
         try:
             opened = open_model(make(self._feed))
             names = dict(zip(opened.inputs, self._feed.values()))
@@ -458,7 +464,7 @@ def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def _find_frozen_numbers(
     nodes: Sequence[GraphNode], side: Side, value: Any, right: Any
 ) -> Iterator[tuple[str, Fact]]:
-    """Yield which numbers of its example the exporter may have put into the model."""
+    """Yield cause and fact for numbers of the example that the exporter may have frozen."""
     for node in nodes:
         for name in node.reads if node.op in _SHAPING else ():
             held = side.weights.get(name)
@@ -470,14 +476,12 @@ def _find_frozen_numbers(
 
 
 def _other_operations(done: Sequence[GraphNode], first: GraphNode) -> list[str]:
-    """Return what else an operation is exported with."""
+    """Return the other operators that an operation is exported to."""
     return [*dict.fromkeys(node.op for node in done if node.op not in ("getitem", first.op))]
 
 
 def _merge_culprits(culprits: Sequence[Culprit]) -> list[Culprit]:
-    """Return culprits without those of which the nodes are another's, or a part of them: several
-    results of one operation.
-    """
+    """Return culprits without those whose nodes belong to another culprit."""
     kept: list[Culprit] = []
     for one in sorted(culprits, key=lambda each: -len(each.nodes)):
         if not any(
@@ -493,8 +497,8 @@ def _blame(party: str, one: Culprit) -> Culprit:
 
 
 def _blame_file(culprits: Sequence[Culprit], again: ExportedAgain) -> list[Culprit]:
-    """Return culprits of which those that an exporter is blamed for are one, the file: exported
-    again, it is right.
+    """Return culprits, with those due to the exporter replaced by the file: a new export is
+    correct.
     """
     blamed = [one for one in culprits if one.party == EXPORTER and one.cause != "constant"]
     if not blamed:

@@ -22,7 +22,7 @@ USUAL_LOSS = 0.15
 
 
 def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return what quantizing does to a model, where that explains how far it is off."""
+    """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
     if not is_quantised(pair.pairing):
         return Skip("the model is not quantized")

@@ -26,8 +26,8 @@ _MOST = 8
 
 
 def explain_by_quantization_steps(case: Case, runs: BackendRuns) -> StepOutcome:
-    """Return whether codes that differ by one step explain how backends differ, or the nodes whose
-    codes differ by more.
+    """Return whether codes one step apart explain the backends' differences, or the nodes whose
+    codes differ more.
     """
     if runs.has_nan or not runs.compared or len(runs.outputs) < 2:
         return Skip("outputs do not differ, or are not finite")
@@ -103,7 +103,7 @@ class _CodeSearch:
         self.are_exact = not case.differing(self._values, self._plain)
 
     def compare(self, party: SuspectedParty) -> list[StepDifference]:
-        """Return the tensors at which a backend computes different codes from equal codes."""
+        """Return the tensors for which a backend computes different codes from equal codes."""
         made = party.load(self._split)(self._split_feed)
         self.has_float_differences |= bool(self._case.differing(made, self._values))
         models = self._case.model.proto, self._codes.marked()
@@ -114,8 +114,8 @@ class _CodeSearch:
     def culprit(
         self, party: SuspectedParty, one: StepDifference, runs: BackendRuns
     ) -> Culprit | None:
-        """Return the node of a difference of several steps, if a third backend can tell who is
-        wrong; None to search on.
+        """Return the node that differs by several steps, if a third backend can decide; None to
+        continue the search.
         """
         arbiter = runs.request.arbiter
         if arbiter.backend in (party.backend, self._first.backend):

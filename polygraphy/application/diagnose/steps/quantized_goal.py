@@ -71,8 +71,8 @@ _FEW = 8
 
 
 def reach_quantized_goal(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return what a quantized model needs to reach its goal; a skip if none is given, or the models
-    differ in more than quantization.
+    """Return the changes a quantized model needs to reach its goal; a skip without a goal, or if
+    the models differ in more than quantization.
     """
     if comparison.pair.goal is None:
         return Skip("no goal is given")
@@ -116,7 +116,7 @@ class _GoalSearch:
         self._runs = 0
 
     def outcome(self) -> StepOutcome:
-        """Go through the endings."""
+        """Return the outcome of the search for the goal."""
         case, goal = self._case, self._goal
         before = self._judge(self._comparison.values)
         with case.attempt("goal") as notes:
@@ -132,7 +132,7 @@ class _GoalSearch:
             return Skip("no site can be switched off")
         exact = self._judge(self._run(model.float_at_sites(range(len(model.sites)))), self._rms)
         if exact > max(_EXACT, 0.02 * self._judge(self._comparison.values, self._rms)):
-            return self._besides(model, exact)
+            return self._diagnose_float_model(model, exact)
         floor = self._judge(self._run(model.float_at_sites(range(len(model.sites)))))
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
@@ -145,8 +145,10 @@ class _GoalSearch:
             return Unexplained(why)
         return self._result(model, before)
 
-    def _besides(self, model: QuantizedModel, exact: float) -> StepOutcome:
-        """Diagnose the model in floating point, which differs from its reference as well."""
+    def _diagnose_float_model(self, model: QuantizedModel, exact: float) -> StepOutcome:
+        """Return the diagnosis of the floating-point model if it also differs from its
+        reference.
+        """
         pair = self._comparison.pair
         with self._case.attempt(titles.WITHOUT_QUANTIZATION) as notes:
             notes.append(words.differs_without_quantization(exact))
@@ -158,7 +160,7 @@ class _GoalSearch:
         case, goal = self._case, self._goal
         switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
-        powers = self._powers(switches, rules)
+        powers = self._site_powers(switches, rules)
         losses = self._losses(model)
         repair = self._repair(model, losses, powers, before)
         culprits: list[Culprit] = []
@@ -174,11 +176,13 @@ class _GoalSearch:
             model, before = repair.model, repair.after
             switches = self._switches(model)
             rules = rules_of(model.nodes, model.sites, model.producer)
-            powers = self._powers(switches, rules)
-        search, after = self._fewest(model, rules, switches, powers)
+            powers = self._site_powers(switches, rules)
+        search, after = self._search_fewest(model, rules, switches, powers)
         notes = words.search_notes(search, len(rules.candidates))
         if search.kept is None or len(search.kept) > max(_FEW, len(rules.candidates) // 2):
-            return Found(self._diffuse(model, search, rules, switches, before, culprits), case)
+            return Found(
+                self._diffuse_result(model, search, rules, switches, before, culprits), case
+            )
         kept = list(search.kept)
         cost = words.kept_nodes(goal.name, before, after, kept, len(rules.candidates), goal.within)
         facts = [cost, words.tried_sets(search.runs, search.proven, len(kept), search.is_cut_short)]
@@ -199,7 +203,7 @@ class _GoalSearch:
             if shared is not None and shared[0] > max(_SHARED, _SHARED_RATIO * shared[1]):
                 facts.append(words.shared_scale(model.sites[number].name, *shared))
         line = exclusion(model.producer, kept)
-        again = self._quantized_again(model, kept, before)
+        again = self._quantize_again(model, kept, before)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept[-1], "")
         note = words.keep_in_float(
@@ -214,11 +218,11 @@ class _GoalSearch:
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
-    def _quantized_again(
+    def _quantize_again(
         self, model: QuantizedModel, kept: Sequence[str], before: float
     ) -> float | None:
-        """Return the metric of what the quantizer makes without some nodes; None if it is not
-        installed, or makes another model than this one without the line.
+        """Return the metric after running the quantizer again without some nodes; None if it is not
+        installed, or does not reproduce this model.
         """
         reference = self._comparison.pair.reference.proto
         same = quantize_again(model.producer, reference, model.sites, [])
@@ -281,10 +285,8 @@ class _GoalSearch:
         release_memory()
         return values
 
-    def _powers(self, switches: _Switches, rules: Rules) -> list[float]:
-        """Return by site the square of what it loses by itself; sites that are switched together
-        count once.
-        """
+    def _site_powers(self, switches: _Switches, rules: Rules) -> list[float]:
+        """Return the squared loss of each site by itself; sites switched together count once."""
         groups: dict[tuple[str, ...], list[int]] = {}
         for number in range(len(rules.sites)):
             groups.setdefault(tuple(rules.askers(number)) or (f"//{number}",), []).append(number)
@@ -367,7 +369,7 @@ class _GoalSearch:
         culprits = []
         for number, loss in sorted(repair.sites.items()):
             site = model.sites[number]
-            nodes = _around(model, site.name)
+            nodes = _adjacent_nodes(model, site.name)
             facts = [
                 words.wrong_parameter(site, loss, causes[number]),
                 words.repair_effect(
@@ -392,17 +394,17 @@ class _GoalSearch:
 
     # Keep.
 
-    def _fewest(
+    def _search_fewest(
         self, model: QuantizedModel, rules: Rules, switches: _Switches, powers: Sequence[float]
     ) -> tuple[Search, float]:
-        """Return the fewest nodes, and what the backend computes without quantizing them."""
+        """Return the fewest nodes to exclude, and the metric that the backend then measures."""
         limit = self._goal.seconds
 
         def is_over() -> bool:
             return limit is not None and time.perf_counter() - self._start > limit
 
         within, checked = self._goal.within, 0
-        again = self._requantized_powers(model, switches, powers)
+        again = self._backend_weight_powers(model, switches, powers)
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
@@ -429,10 +431,10 @@ class _GoalSearch:
             notes.append(words.search_result(search, len(rules.candidates), after))
         return search, after
 
-    def _requantized_powers(
+    def _backend_weight_powers(
         self, model: QuantizedModel, switches: _Switches, powers: Sequence[float]
     ) -> dict[int, float]:
-        """Return what weights lose that the backend quantizes again, as the square."""
+        """Return the squared loss of weights that the backend quantizes again."""
         if not switches.requantizes:
             return {}
         found = {}
@@ -455,7 +457,7 @@ class _GoalSearch:
         own, other = (abs(self._judge(one.run(on)) - right) for one in (plain, again))
         return again if other < own else plain
 
-    def _diffuse(
+    def _diffuse_result(
         self,
         model: QuantizedModel,
         search: Search,
@@ -464,7 +466,7 @@ class _GoalSearch:
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
-        """Return that many nodes lose a little, and what would help."""
+        """Return the result that many nodes lose a little each, with possible remedies."""
         curve = curve_at(search, (1, 2, 4, 8))
         kinds = {site.kind for site in model.sites}
         weights = [n for n, site in enumerate(model.sites) if site.kind in ("weight", "bias")]
@@ -525,7 +527,7 @@ def _copy_outputs(outputs: Outputs) -> Outputs:
     )
 
 
-def _around(model: QuantizedModel, tensor: str) -> list[str]:
-    """Return the node that makes a tensor, or else those that read it."""
+def _adjacent_nodes(model: QuantizedModel, tensor: str) -> list[str]:
+    """Return the node that computes a tensor, or else the nodes that read it."""
     makers = [node.name for node in model.nodes if tensor in node.makes]
     return makers or [node.name for node in model.nodes if tensor in node.reads]

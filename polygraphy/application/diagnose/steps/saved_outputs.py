@@ -28,14 +28,14 @@ def explain_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome
 
 
 def explain_outputs_by_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return whether rounding explains the outputs, where no tensors before them are known."""
+    """Return whether rounding explains the outputs, if no intermediate tensors are known."""
     if comparison.fitted.inner:
         return Skip("tensors before the outputs are asked first")
     return explain_by_precision(case, comparison)
 
 
 def explain_by_nan(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the node that makes NaN which was not saved, and what it may have been."""
+    """Return the node that creates NaN absent from the saved results, and its possible changes."""
     broken = find_first_nan(case, comparison)
     if broken is None:
         return Skip("no node makes NaN that was not saved")
@@ -45,8 +45,8 @@ def explain_by_nan(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 
 def find_first_nan(case: Case, comparison: SavedComparison) -> Culprit | None:
-    """Return the node that makes NaN which was not saved; None where there is none, or where a
-    program tells what each node should compute.
+    """Return the first node that creates NaN absent from the saved results; None if there is none,
+    or if a program gives expected tensors.
     """
     if comparison.run.is_traced or not introduces_nan(comparison.outputs, comparison.saved):
         return None
@@ -54,7 +54,9 @@ def find_first_nan(case: Case, comparison: SavedComparison) -> Culprit | None:
 
 
 def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return what half precision does to a model that computes in it, if that explains it."""
+    """Return the effect of half precision on a model that computes in it, if that explains the
+    difference.
+    """
     half = find_half_model(case, [comparison.feed])
     if half is None or not half.is_whole:
         return Skip("the model does not compute in half precision")
@@ -63,7 +65,7 @@ def explain_by_half_precision(case: Case, comparison: SavedComparison) -> StepOu
 
 
 def explain_by_outputs_alone(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Find out why outputs differ, where nothing before them was saved."""
+    """Return why outputs differ, if no intermediate tensors were saved."""
     run = (comparison.feed, comparison.saved, comparison.outputs)
     answer = explain_outputs(case, run, comparison.compared.found, comparison.arbiter)
     fitted = comparison.fitted

@@ -64,8 +64,8 @@ _EXPONENTS = tuple(step / 2 for step in range(-16, 5))
 
 
 def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
-    """Return the nodes that do not compute what was saved from what was saved before them; where
-    one makes NaN that was not saved, that one.
+    """Return the nodes that do not reproduce saved tensors from saved inputs; the one that creates
+    NaN, if any.
     """
     broken = find_first_nan(case, comparison)
     answer = _SavedTensors(case, comparison).result()
@@ -76,9 +76,7 @@ def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 
 def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]:
-    """Return why a node makes NaN: what is known of it, or else where they are born, with what else
-    differs.
-    """
+    """Return the culprit with the origin of NaN, and the other differences."""
     same = [one for one in culprits if not set(one.nodes).isdisjoint(broken.nodes)]
     if not any(one.remedy.proven for one in same):
         return [with_reasons(broken, culprits)]
@@ -102,7 +100,7 @@ class _SavedTensors:
         self._coarse = max(map(epsilon_of, floats), default=0.0)
 
     def result(self) -> StepOutcome:
-        """Compute every node from what was saved, which says where they part."""
+        """Compute every node from saved values, and return where results diverge."""
         case, model, comparison = self._case, self._case.model, self._comparison
         feed, saved = comparison.feed, comparison.in_own_types()
         order = producers(model.nodes)
@@ -153,9 +151,9 @@ class _SavedTensors:
             culprits = [evolve(one, remedy=remedy) for one in culprits]
         return Found(DiagnosisResult(FAULT, culprits), case)
 
-    def _find_wrong_tensors(self, known: Trace) -> dict[str, tuple[Deviation, Any]] | None:
-        """Return the tensors that no party makes of what was saved, with what it makes; None where
-        nobody can compute the nodes alone.
+    def _find_wrong_tensors(self, trace: Trace) -> dict[str, tuple[Deviation, Any]] | None:
+        """Return the tensors that no backend reproduces from saved values, with deviation and
+        computed value; None if no node can be run in isolation.
         """
         case = self._case
         with case.attempt(titles.NODE_BY_NODE) as notes:
@@ -163,7 +161,7 @@ class _SavedTensors:
             self._computed = []
             for party in dict.fromkeys((self._third, self._party)):
                 try:
-                    made_alone = compare_isolated_nodes(case, case.model, party, known)
+                    made_alone = compare_isolated_nodes(case, case.model, party, trace)
                 except BackendError as error:
                     notes.append(steps.cannot_run_nodes(party.name, error))
                     continue
@@ -186,8 +184,8 @@ class _SavedTensors:
         return differing
 
     def _rounding(self, name: str) -> float:
-        """Return what rounding explains of a tensor that was saved in a coarser type, or of an
-        output that is cast to another type at the end.
+        """Return the rounding limit of a tensor saved in a less precise type, or an output with a
+        final cast.
         """
         epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
         return _STEPS * max(epsilon or 0.0, self._coarse)
@@ -203,26 +201,26 @@ class _SavedTensors:
         wrong: tuple[Deviation, Any],
         side: Side,
         index: int | None,
-        known: Trace,
+        trace: Trace,
     ) -> Culprit:
-        """Return what is known of nodes that make something else than was saved."""
+        """Return the culprit for nodes that do not reproduce saved tensors."""
         nodes = self._case.model.nodes
-        fed = fed_nodes(nodes, known.feed)
+        fed = fed_nodes(nodes, trace.feed)
         computing = [one for one in region if one in fed] or [
             one for one in region if nodes[one].op != "Constant"
         ]
         source = "program" if self._run.is_traced else "saved"
         facts = [evidence.wrong_from_saved(name, wrong[0], source, [*self._computed])]
-        if turned := self._inverted_condition(name, known):
+        if turned := self._find_inverted_condition(name, trace):
             facts.append(evidence.other_branch(turned, source))
             remedy = Remedy(None, True, remedies.invert_condition(turned))
             return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
-            variant = self._find_variant(name, region, side, index, known, wrong[1])
-            variant = variant or self._find_other_input(name, region, side, index, known)
+            variant = self._find_variant(name, region, side, index, trace, wrong[1])
+            variant = variant or self._find_other_input(name, region, side, index, trace)
             weight = (
-                None if variant else self._solve_weight(name, region, side, index, wrong[1], known)
+                None if variant else self._solve_weight(name, region, side, index, wrong[1], trace)
             )
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
@@ -231,14 +229,14 @@ class _SavedTensors:
             elif weight is not None:
                 cause, change, note = weight.cause, weight.change, remedies.PASS_REFERENCE
             else:
-                cause, change = guess_cause(side, index, wrong[1], known.values[name])
+                cause, change = guess_cause(side, index, wrong[1], trace.values[name])
                 if not self._run.is_traced:
                     note = remedies.PASS_REFERENCE
             facts.append(evidence.changed(change))
             if proven:
                 facts.append(evidence.undone_gives_expected(source=source))
         elif self._run.is_traced:
-            cause, said, one = self._find_changed_node(name, computing, region, side, known)
+            cause, said, one = self._find_changed_node(name, computing, region, side, trace)
             facts += said
             computing, proven = ([one], True) if one is not None else (computing, False)
         else:
@@ -254,10 +252,10 @@ class _SavedTensors:
         )
 
     def _find_changed_node(
-        self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, known: Trace
+        self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, trace: Trace
     ) -> tuple[str, list[Fact], int | None]:
-        """Return which of some nodes explains what they make, if it is another: the cause, what
-        shows it, and which it is, where that is proven.
+        """Return cause, facts and position of the changed node that explains the result; position
+        None if unproven.
         """
         positions = {self._first_output(side, index): index for index in range(len(side.nodes))}
         for one in computing if len(computing) <= _INSIDE else ():
@@ -266,7 +264,7 @@ class _SavedTensors:
             variant = (
                 None
                 if index is None
-                else self._find_variant(name, region, side, index, known, target=target)
+                else self._find_variant(name, region, side, index, trace, target=target)
             )
             if variant is not None:
                 self._changed.append(variant)
@@ -275,9 +273,9 @@ class _SavedTensors:
                 return variant.cause, [evidence.changed(variant.change), proof], one
         return "changed", [], None
 
-    def _inverted_condition(self, name: str, known: Trace) -> str:
-        """Return the If that makes a tensor as it was saved where its condition is the other; empty
-        where there is none.
+    def _find_inverted_condition(self, name: str, known: Trace) -> str:
+        """Return the If whose inverted condition reproduces the saved tensor; empty if there is
+        none.
         """
         whole, held = self._case.whole, known.held
         index = producers(whole.nodes).get(name)
@@ -295,7 +293,7 @@ class _SavedTensors:
         return whole.nodes[index].name if matches_expected(made, known.values[name]) else ""
 
     def _load(self, part: Part) -> Compute:
-        """Return what computes a part of the model, by a party that has its operators."""
+        """Return a function that computes a part of the model, on a backend that supports it."""
         try:
             return part.load(self._third)
         except BackendError:
@@ -310,8 +308,8 @@ class _SavedTensors:
         made: Any,
         known: Trace,
     ) -> Variant | None:
-        """Return another weight with which the node makes what was saved; which it was is not
-        known, because others may do the same.
+        """Return the variant with a weight solved so that the node reproduces the saved tensor;
+        None if there is none. Other weights may do the same.
         """
         try:
             part = cut_part(self._case.model, region, known.held, [name])
@@ -337,7 +335,7 @@ class _SavedTensors:
         made: Any = None,
         target: str = "",
     ) -> Variant | None:
-        """Return what a node may have been, if that makes what was saved.
+        """Return the variant of a node that reproduces the saved tensor; None if there is none.
 
         Args:
             name: what the nodes make.
@@ -382,7 +380,9 @@ class _SavedTensors:
     def _solve_number(
         made: Callable[[float], Variant], compute: Callable[[Variant], Any], goal: Any
     ) -> Variant | None:
-        """Return the variant whose number, found by golden section, makes what was saved."""
+        """Return the variant whose number, found by golden-section search, reproduces the saved
+        tensor; None if there is none.
+        """
 
         def error(number: float) -> float:
             return mean_square_error(compute(made(number)), goal)
@@ -393,8 +393,8 @@ class _SavedTensors:
     def _find_other_input(
         self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
     ) -> Variant | None:
-        """Return that a node reads another tensor than it should, if one that was saved makes what
-        was saved; first of those that the model does not have.
+        """Return the variant that reads another saved tensor and reproduces the result, unused
+        tensors first; None if there is none.
         """
         held = known.held
         try:
@@ -434,8 +434,8 @@ class _SavedTensors:
         wrong: Mapping[str, tuple[Deviation, Any]],
         feed: Feed,
     ) -> bool:
-        """Return whether everything that reads the inputs differs, and all over: what a node loses
-        has another look than what other data change.
+        """Return whether all nodes that read inputs differ everywhere: other data, not a node's
+        error.
         """
         nodes = self._case.model.nodes
         readers = {i for i, node in enumerate(nodes) if set(node.reads) & feed.keys()}
@@ -453,8 +453,8 @@ def _is_relevant(made: Deviation, rounding: float) -> bool:
     return made.relative > max(1e-5, rounding) or not np.isfinite(made.relative)
 
 
-def _is_related(one: Any, other: Any) -> bool:
-    """Return whether two arrays go together, or are the same in many places."""
-    if np.shape(one) != np.shape(other) or np.size(one) < 2:
+def _is_related(array: Any, reference: Any) -> bool:
+    """Return whether two arrays are correlated or equal in many elements."""
+    if np.shape(array) != np.shape(reference) or np.size(array) < 2:
         return False
-    return is_partly_equal(one, other) or correlation(one, other) > _STRONGLY
+    return is_partly_equal(array, reference) or correlation(array, reference) > _STRONGLY

@@ -105,7 +105,7 @@ class Disagreement:
 
 
 def find_obstacle(case: Case, party: Party) -> str:
-    """Return why the inputs of a model cannot be given at once; empty where they can."""
+    """Return why the inputs cannot be given in a single step; empty if they can."""
     plan = party.plan
     if plan.roles.judged is None:
         return reasons.NO_PREFILL_STREAM
@@ -120,7 +120,7 @@ def find_obstacle(case: Case, party: Party) -> str:
 
 
 def _mixes_positions(plan: StatePlan) -> bool:
-    """Return whether positions of a chunk may see each other: by attention, or a mean over them."""
+    """Return whether positions of a chunk affect each other, through attention or a mean."""
     nodes = [node for inner in plan.graph.walk() for node in inner.nodes]
     weights = {name for node in nodes if node.op == "Softmax" for name in node.outputs}
     products = ("MatMul", "Einsum", "Gemm")
@@ -131,8 +131,8 @@ def _mixes_positions(plan: StatePlan) -> bool:
 
 
 def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
-    """Compare all inputs at once with step by step, then the same with padding if the model has a
-    mask.
+    """Return the culprit, if any, from comparing all inputs at once with step by step (also with
+    padding), and a note.
 
     Returns:
         What is wrong, None for nothing; and what came of it in words.
@@ -160,8 +160,8 @@ def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
 
 
 def _supports_padding(case: Case, padded: Party) -> bool:
-    """Return whether a model computes the same from a padded text as from the text alone, with all
-    inputs at once: then it has to do so step by step.
+    """Return whether a model computes the same for padded and unpadded text at once, as it then
+    must step by step.
     """
     plan, last, judged = padded.plan, len(padded.feeds) - 1, padded.plan.roles.judged or ""
     compute, judge = padded.load(), Judge.between(case, padded, padded)
@@ -175,8 +175,8 @@ def _supports_padding(case: Case, padded: Party) -> bool:
 
 
 def find_disagreement(case: Case, party: Party) -> Disagreement | str | None:
-    """Return the first step whose judged output differs from all inputs at once; None if all agree,
-    and a reason if they cannot be compared.
+    """Return the first step whose output differs from all inputs at once; None if all agree, or a
+    reason if they cannot be compared.
 
     Raises:
         BackendError: a step fails.
@@ -230,7 +230,9 @@ def _disagreement(case: Case, party: Party, checked: Collection[int]) -> Disagre
 
 
 def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, int] | None:
-    """Return the first state that differs from the one of all inputs at once."""
+    """Return the name and axis of the first state that differs from that of all inputs at once;
+    None if there is none.
+    """
     step = run.who.feeds[at].step
     end = step.start + step.length
     for pair in run.who.plan.pairs:
@@ -254,7 +256,7 @@ def _culprit(
         facts.append(evidence.only_with_padding())
     if found.state is not None:
         facts.append(evidence.state_left_wrong(*found.state))
-    place = _locate(case, party, found)
+    place = _locate_node(case, party, found)
     if place is None:
         tensor = found.state[0] if found.state else found.output
         cause = "state" if found.state else "step"
@@ -274,9 +276,9 @@ class _Place:
     is_state: bool = False
 
 
-def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
-    """Return the node whose output differs first in a step from the one with all inputs at once;
-    None where no tensor can be compared.
+def _locate_node(case: Case, party: Party, found: Disagreement) -> _Place | None:
+    """Return the first node whose output in a step differs from that with all inputs at once; None
+    if no tensor is comparable.
     """
     backend = party.party
     tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
@@ -302,7 +304,7 @@ def _locate(case: Case, party: Party, found: Disagreement) -> _Place | None:
     place = search.first(whole, stepwise, last_part)
     if place is None:
         return None
-    return search.handed_on(place, found.feeds[1], before, stepwise, whole) or place
+    return search.find_wrong_state(place, found.feeds[1], before, stepwise, whole) or place
 
 
 class _Search:
@@ -333,9 +335,7 @@ class _Search:
         return off if off.excess > _MORE or off.broken else None
 
     def first(self, whole: Values, other: Values, part: Any) -> _Place | None:
-        """Return the first place at which a trace differs from the part of another that is about
-        the same positions.
-        """
+        """Return the first place where a trace differs from the same positions of another."""
         for node in self.nodes:
             for name in node.makes:
                 if name not in self.fresh or not is_float(other.get(name)):
@@ -343,7 +343,7 @@ class _Search:
                 off = self._off(name, whole, other, part)
                 if off is None:
                     continue
-                back = self._decided_by(node, whole, other, part)
+                back = self._find_deciding_node(node, whole, other, part)
                 if back is not None:
                     return _place(*back, self.at)
                 return _place(node, name, off, self.at)
@@ -356,11 +356,11 @@ class _Search:
         expected = part(value, longer)
         return None if expected is None else self.differs(value, expected)
 
-    def _decided_by(
+    def _find_deciding_node(
         self, node: GraphNode, whole: Values, other: Values, part: Any
     ) -> tuple[GraphNode, str, Deviation] | None:
-        """Return the node that computes whole numbers or flags, such as positions or a mask, that
-        are why another one differs.
+        """Return the node that computes integers or booleans, such as positions or a mask, that
+        cause the difference of another node.
         """
         found = None
         for _ in range(_DEPTH):
@@ -387,10 +387,11 @@ class _Search:
         off = self._off(name, whole, other, part)
         return None if off is None else (maker, name, off)
 
-    def handed_on(
+    def find_wrong_state(
         self, place: _Place, feed: Feed, before: Values, stepwise: Values, whole: Values
     ) -> _Place | None:
-        """Return the output that hands a wrong state on, if that is why a node differs.
+        """Return the output that passes on an incorrect state, if that explains a node's
+        difference; else None.
 
         Args:
             place: the node, which reads a state.
@@ -401,7 +402,7 @@ class _Search:
         """
         node = self.makers[place.tensor]
         for pair in self._states_of(node):
-            way = [*self._way(pair.output)]
+            way = [*self._path_to_state(pair.output)]
             carrier = next((one for one in way if _op(one[0]) in _CARRIERS), None)
             changed = [one for one in way if _op(one[0]) not in _MOVES | _CARRIERS]
             if carrier is None:
@@ -430,9 +431,9 @@ class _Search:
             elif name in self.makers and name not in self.fresh:
                 queue += self.makers[name].reads
 
-    def _way(self, output: str) -> Iterator[tuple[GraphNode, str]]:
-        """Yield the nodes from an output back to the one that makes the next state, with their
-        outputs.
+    def _path_to_state(self, output: str) -> Iterator[tuple[GraphNode, str]]:
+        """Yield the nodes, with outputs, from an output back to the node that computes the next
+        state.
         """
         name = output
         for _ in range(_DEPTH):
@@ -448,7 +449,7 @@ class _Search:
             name = operands[0]
 
     def _carries_on(self, name: str, before: Values, stepwise: Values) -> bool:
-        """Return whether a tensor holds what it held in the step before, and new slots."""
+        """Return whether a tensor has its content of the previous step plus new slots."""
         old, new = before.get(name), stepwise.get(name)
         if old is None or new is None:
             return True
@@ -467,9 +468,7 @@ class _Search:
         return 1.0 / capacity
 
     def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole: Values) -> bool:
-        """Return whether a state holds something else than a tensor held in the positions before,
-        and no other state holds that.
-        """
+        """Return whether a state, and no other, differs from a tensor's previous content."""
         value, longer = feed[pair.input], whole[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.differs(value, expected) is None:
@@ -494,8 +493,8 @@ def _op(node: GraphNode) -> str:
 
 
 def explain_wires(case: Case, party: Party) -> Mapping[str, Any] | None:
-    """Return the step, position and output at which a model whose outputs are wired wrongly first
-    differs from itself; None if that does not show.
+    """Return step, position and output where a model with wrongly wired outputs first disagrees
+    with itself; None if this has no effect.
     """
     if find_obstacle(case, party):
         return None
