@@ -34,6 +34,7 @@ from polygraphy.domain.tensors.precision import (
     epsilon_of,
     is_exact,
     is_float,
+    is_float_code,
     precision_of,
 )
 
@@ -630,7 +631,7 @@ def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
     """Return an array whose numbers are moved by so many epsilons of themselves, up or down; others
     as they are.
     """
-    if not is_float(array):
+    if not is_float(array) or is_float_code(array):
         return array
     rng = np.random.default_rng(seed)
     flat = array.reshape(-1)

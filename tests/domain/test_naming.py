@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polygraphy.domain.errors import UnknownNameError
-from polygraphy.domain.tensors.naming import is_pattern, match_name, matching, typeable
+from polygraphy.domain.tensors.naming import format_time, is_pattern, match_name, matching, typeable
 from tests.support.examples import scaled
 
 names = st.text("ab[]*?", min_size=1, max_size=4)
@@ -76,3 +76,8 @@ def test_a_shell_reads_what_is_shown_of_a_command(words: list[str]) -> None:
         line = "given() { printf '%s\\0' . \"$@\"; }; given " + shown
         done = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
         assert done.stdout.decode().split("\0")[1:-1] == words
+
+
+def test_times_are_in_milliseconds_or_seconds() -> None:
+    shown = {0.0486: "48.6 ms", 0.9996: "1 s", 1.58: "1.58 s", 999.6: "1,000 s", 2e-7: "0.0002 ms"}
+    assert {seconds: format_time(seconds) for seconds in shown} == shown

@@ -22,6 +22,7 @@ TRT = "trt-runner-N0-11/24/26-13:24:12"
         ([(ORT, "a/gold.json"), (TRT, "a/gold.json")], ["gold.json: onnxrt", "gold.json: trt"]),
         ([(ORT, "a/gold.json"), (ORT, "b/gold.json")], ["a/gold.json", "b/gold.json"]),
         ([(ORT, "g.json"), (NEXT, "g.json")], ["g.json: onnxrt", "g.json: onnxrt (2)"]),
+        ([(TRT.replace("trt", "pyt"), "")], ["torch"]),
         ([("mine", ""), (f"{TRT} (b.json)", "")], ["mine", "b.json"]),
     ],
 )

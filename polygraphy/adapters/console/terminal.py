@@ -12,7 +12,7 @@ from polygraphy.adapters.console.screen import columns, wrap_text
 from polygraphy.binding import bound_function
 from polygraphy.domain.report.document import with_nodes
 from polygraphy.domain.results.results import without_runner
-from polygraphy.domain.tensors.naming import count_text, one_line, typeable
+from polygraphy.domain.tensors.naming import count_text, format_time, one_line, typeable
 from polygraphy.logger.severity import INFO
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Terminal:
             yield f"{'Inputs':{_LABEL}}{seed}{_tensors(fed.inputs)}", INFO
         for note in dict.fromkeys(map(brief_note, self._recorder.notes)) if notes else ():
             yield from note_lines(note)
-        timed = [f"{party.name} {party.times.mean * 1000:.3g} ms"
+        timed = [f"{party.name} {format_time(party.times.mean)}"
                  f"{' (includes loading)' * party.times.includes_loading}"
                  for party in parties if party.times]  # fmt: skip
         if timed:

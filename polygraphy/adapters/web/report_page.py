@@ -54,7 +54,7 @@ from polygraphy.domain.report.summary import (
 )
 from polygraphy.domain.states.comparing import step_table, steps_in_words
 from polygraphy.domain.sweep.outcome import FAILURES
-from polygraphy.domain.tensors.naming import shorten_text
+from polygraphy.domain.tensors.naming import format_time, shorten_text
 
 _MOST_NODES = 36
 _WIDTH, _HEIGHT = 176, 56
@@ -263,6 +263,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
     )
     environment.filters.update(
         brief=_brief,
+        time=format_time,
         shape=_shape,
         words=_words,
         short=partial(shorten_text, most=60),

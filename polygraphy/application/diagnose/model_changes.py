@@ -23,7 +23,7 @@ from polygraphy.domain.diagnosis.borrowed import (
 )
 from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, is_quantised
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantised
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers
 from polygraphy.domain.diagnosis.variants import Variant, integers, matches_expected, variants
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
@@ -71,11 +71,13 @@ class Explanation:
         node: the position of the node in the model.
         variant: what it was before.
         places: what that makes right.
+        others: the positions of nodes of which a change does the same.
     """
 
     node: int
     variant: Variant
     places: Sequence[Parting]
+    others: Sequence[int] = ()
 
 
 def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
@@ -176,6 +178,65 @@ class Change:
                         return Explanation(index, variant, self._places)
         return None
 
+    def choose_node(self, reason: Explanation) -> Explanation:
+        """Return an explanation with the nodes of which a change does the same, such as one of two
+        Transpose nodes in a row. If one of these is then like more of the other nodes of the model
+        than all others, that one is the explanation.
+        """
+        node = self._case.model.nodes[reason.node]
+        if node.op not in MOVING or reason.variant.cause != "attribute":
+            return reason
+        near = self._neighbors(reason.node)
+        found = [(reason.node, reason.variant)]
+        for index in near:
+            position = self._position(index)
+            tried = self._usual_variants(index, position) if position is not None else iter(())
+            found += [(index, variant) for variant in tried][:1]
+        if len(found) == 1:
+            return reason
+        counts = [self._count_alike(index, variant) for index, variant in found]
+        most = max(counts)
+        if counts.count(most) == 1:
+            index, variant = found[counts.index(most)]
+            return Explanation(index, variant, reason.places)
+        return evolve(reason, others=[index for index, _ in found[1:]])
+
+    def _neighbors(self, index: int) -> list[int]:
+        """Return the nodes of the same operator that only move the same numbers before or after
+        one.
+        """
+        nodes = self._case.model.nodes
+        waiting, near = [index], {index}
+        while waiting:
+            one = waiting.pop()
+            for other in self._nodes:
+                is_next = {*nodes[one].makes} & {*nodes[other].reads}
+                is_next = is_next or {*nodes[other].makes} & {*nodes[one].reads}
+                if is_next and other not in near and nodes[other].op in MOVING:
+                    near.add(other)
+                    waiting.append(other)
+        return sorted(one for one in near if one != index and nodes[one].op == nodes[index].op)
+
+    def _count_alike(self, index: int, variant: Variant) -> int:
+        """Return how many nodes of the model have the operator and attributes of a variant, and
+        read what the same kind of node makes.
+        """
+        position = self._position(index)
+        assert position is not None
+        own = self._kind(variant.node)
+        return sum(
+            self._kind(node) == own
+            for other, node in enumerate(self._side.nodes)
+            if other != position
+        )
+
+    def _kind(self, node: Any) -> tuple[Any, ...]:
+        """Return the operator and attributes of a node, and the operator that its input is from."""
+        maker = self._side.producer.get(node.inputs[0]) if node.inputs else None
+        before = "" if maker is None else self._side.nodes[maker].op
+        texts = sorted((one.name, attribute_text(one)) for one in node.attributes)
+        return node.op, before, tuple(texts)
+
     def _position(self, index: int) -> int | None:
         """Return the position of a node, not counting constants."""
         return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
@@ -237,7 +298,7 @@ class Change:
 
     def _is_right(self, made: Values) -> bool:
         return all(
-            name in made and matches_expected(made[name], goal)
+            name in made and matches_expected(_in_shape(made[name], goal), goal)
             for name, goal in self._goals.items()
         )
 
@@ -353,6 +414,13 @@ class Change:
             yield from ((name, values[name], is_there) for name in alike[:_CANDIDATES])
 
 
+def _in_shape(value: Any, goal: Any) -> Any:
+    """Return an array in the shape of a goal, which was taken in that of what is wrong."""
+    if np.size(value) == np.size(goal) and np.shape(value) != np.shape(goal):
+        return np.reshape(value, np.shape(goal))
+    return value
+
+
 def _output_name(variant: Variant) -> str:
     return next(filter(None, variant.node.outputs))
 
@@ -410,8 +478,10 @@ def find_changes(
                 made += inside if is_inside else [unexplained]
                 is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
                 continue
+            reason = change.choose_node(reason)
             reasons.append(reason)
             made.append(_changed_culprit(case, reason))
+            is_open |= bool(reason.others)
         notes.append(steps.explained_changes(len(reasons), len(made), is_late))
     is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
     is_whole = reasons and len(reasons) == len(made)
@@ -431,9 +501,13 @@ def _changed_culprit(case: Case, reason: Explanation) -> Culprit:
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))
+    others = [case.model.nodes[index].name for index in reason.others]
+    facts = [evidence.changed(variant.change), proof]
+    if others:
+        facts.append(evidence.change_elsewhere(others))
     return Culprit(
-        [node.name], node.makes[0], MODEL, variant.cause,
-        facts=[evidence.changed(variant.change), proof], remedy=remedy, op=node.op,
+        [node.name, *others], node.makes[0], MODEL, variant.cause,
+        facts=facts, remedy=remedy, op=node.op,
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from polygraphy.domain.diagnosis.regions import (
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import FLIPS, NOISE, Deviation, deviation, move_by_epsilons, spread
-from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
@@ -59,6 +59,8 @@ SMALL = 1e-4
 """What a node errs by for good reasons, such as an exponential that is approximated, relative to
 the element and to the size of all that it makes.
 """
+_CODES = 1.01
+"""Steps between two codes that rounding does."""
 _OF_ONE = 4.0
 """Epsilons of 1 by which an approximation of a function is off whose values lie below that."""
 _VARIANCE, _DIVISOR = ("BatchNormalization", 4), ("Div", 1)
@@ -117,15 +119,20 @@ def compare_isolated_nodes(
     compared: dict[str, TensorError] = {}
     for made, noise_of_all in run_isolated_nodes(case, model, party, trace):
         noise: Mapping[str, Any] = {}
-        for name, value in made.items():
+        for name, array in made.items():
             if name not in order:
                 continue
             op = computing_op(case.model.nodes, order, name)
-            expected = trace.values[name]
-            found, is_wrong = judge_tensor(value, expected, 0.0, op)
+            value, expected, step = array, trace.values[name], 0.0
+            if is_float_code(expected) and is_float_code(value):
+                # Rounding moves a code to the next one at most.
+                step = _CODES * epsilon_of(expected.dtype)
+                value, expected = value.astype(np.float32), expected.astype(np.float32)
+            steps_of_codes = step * np.abs(expected) / NOISE if step else 0.0
+            found, is_wrong = judge_tensor(value, expected, steps_of_codes, op)
             if is_wrong:  # Where nothing is, what rounding does need not be known.
                 noise = noise or noise_of_all()
-                found, is_wrong = judge_tensor(value, expected, noise[name], op)
+                found, is_wrong = judge_tensor(value, expected, noise[name] + steps_of_codes, op)
             compared[name] = tensor_error(name, found, is_wrong)
             if is_wrong:
                 wrong[name], values[name] = found, value

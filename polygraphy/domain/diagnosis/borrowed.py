@@ -32,6 +32,8 @@ _COARSE = frozenset(
      "LessOrEqual", "NonZero", "Shape", "Size"}
 )  # fmt: skip
 """Operators whose results are the same for many inputs."""
+_PARTIAL = frozenset({"Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split", "TopK"})
+"""Operators that read a part of a tensor: an equal part does not show that the rest is equal."""
 ALIKE = 1e-4
 """What rounding adds up to until a tensor is made, relative to an element and the usual size."""
 _SPREAD = 20
@@ -304,7 +306,10 @@ class Borders:
             index = waiting.pop()
             if index not in found:
                 found.add(index)
-                reads = self._nodes[index].reads if self._nodes[index].op not in _COARSE else ()
+                node = self._nodes[index]
+                is_part = node.op in _PARTIAL and any(name not in tensors for name in node.makes)
+                is_part |= node.op in _PARTIAL and len(node.makes) == 1
+                reads = () if is_part or node.op in _COARSE else node.reads
                 waiting += [self._makers[name] for name in reads if name in self._makers]
         return {index for index in found if not self._is_partly(self._nodes[index], tensors)}
 

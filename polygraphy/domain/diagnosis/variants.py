@@ -155,6 +155,8 @@ _BOUNDS = 256
 """The longest axis of which all starts and ends are tried."""
 _TABLES = frozenset({"Gather", "GatherElements", "GatherND", "Where", "Compress"})
 """Operators whose first input is looked up, whatever it is."""
+_TREES = ("nodes_", "tree_roots", "target_", "class_", "leaf_")
+"""Attributes that hold the branches of trees: with other integers a tree may never end."""
 _RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
@@ -418,6 +420,8 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
             shaped = other.reshape(array.shape).astype(array.dtype)
             yield Variant("weight", change, node, {name: shaped})
     for one in node.attributes:
+        if node.op.startswith("TreeEnsemble") and one.name.startswith(_TREES):
+            continue
         is_known = one.name in (*_SWITCHES.get(node.op, ()), "keepdims", "to", "perm", "dtype")
         if is_known or one.kind not in ("int", "ints"):
             continue

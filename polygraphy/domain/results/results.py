@@ -542,6 +542,10 @@ def distinct(name: str, other: str) -> tuple[str, str]:
     return name, other if name != other else f"{other} (2)"
 
 
+_FRAMEWORKS = {"pyt": "torch"}
+"""Names of runners that NVIDIA's files have, and the names of their flags here."""
+
+
 def short_names(names: Iterable[str]) -> list[str]:
     """Return what runners are called where there is little room, or where names should be the same
     in the next run: ``onnxrt``, and ``onnxrt (2)`` for the next of the same kind.
@@ -553,6 +557,7 @@ def short_names(names: Iterable[str]) -> list[str]:
         kind = origin[1] if origin else kind_of_runner(name)
         if kind != name and origin is None:  # The user did not choose the name.
             kind = kind.removesuffix("-runner")
+            kind = _FRAMEWORKS.get(kind, kind)
         counts[kind] = counts.get(kind, 0) + 1
         short.append(kind if counts[kind] == 1 else f"{kind} ({counts[kind]})")
     return short

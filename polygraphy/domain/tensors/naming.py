@@ -139,6 +139,17 @@ def _escape_word(word: str) -> str:
     return f"\"$(printf -- '{text}')\"" if is_printed else f"$'{text}'"
 
 
+def format_time(seconds: float) -> str:
+    """Return a time in milliseconds or, from one second on, in seconds: `48.6 ms`, `1.58 s`."""
+    if seconds < _SECOND:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < _LONG else f"{seconds:,.0f} s"
+
+
+_SECOND, _LONG = 0.9995, 999.5
+"""Seconds, from which on three digits are 1 s and 1,000 s."""
+
+
 def count_text(count: int, noun: str) -> str:
     """Return a number of things in words: ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -69,6 +69,10 @@ def precision_of(dtype: str) -> Precision | None:
     return PRECISIONS.get(_ALIASES.get(name, name))
 
 
+_NARROW = 2.0**-6
+"""The epsilon from which a type has fewer than 16 bits."""
+
+
 @lru_cache(maxsize=256)
 def epsilon_of(dtype: Any) -> float:
     """Return the epsilon of a data type; zero for integers, flags and text."""
@@ -82,6 +86,13 @@ def is_float(array: Any) -> bool:
     the 8-bit types.
     """
     return isinstance(array, np.ndarray) and epsilon_of(array.dtype) > 0
+
+
+def is_float_code(array: Any) -> bool:
+    """Return whether an array holds numbers of fewer than 16 bits: codes that a model quantizes to,
+    which are known exactly.
+    """
+    return is_float(array) and epsilon_of(array.dtype) >= _NARROW
 
 
 def is_exact(dtype: str) -> bool:

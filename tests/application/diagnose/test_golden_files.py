@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -184,3 +185,24 @@ def test_what_an_optional_value_holds_is_no_tensor_to_begin_at(
     saved = {**saved, "held": saved["third"], "is": np.array(True)}
     kept, _ = found(behind(network(scale)), tmp_path, saved)
     assert [culprit["nodes"] for culprit in kept.culprits] == ([["second"]] if scale > 1 else [])
+
+
+def test_another_scale_of_float8_is_named(tmp_path: Path) -> None:
+    """Between two of its codes lies more than what is wrong with most models."""
+    [culprit] = found(narrow(0.05), tmp_path, outputs(narrow(0.02), "h", "q", "back"))[0].culprits
+    assert (culprit["nodes"], culprit["cause"]) == (["quantize"], "quantisation")
+
+
+def narrow(scale: float) -> onnx.ModelProto:
+    """A tensor that is stored in float8."""
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["h"], "first"),
+        helper.make_node("QuantizeLinear", ["h", "s", "z"], ["q"], "quantize"),
+        helper.make_node("DequantizeLinear", ["q", "t", "z"], ["back"], "dequantize"),
+        helper.make_node("Identity", ["back"], ["y"], "last"),
+    ]
+    weights = {"s": np.float32(scale), "t": np.float32(0.02)}
+    weights["z"] = np.zeros((), ml_dtypes.float8_e4m3fn)
+    shape = [*FEED["x"].shape]
+    ends = [value("x", shape)], [value("y", shape)]
+    return make("narrow", nodes, *ends, weights=weights, opset=19, ir_version=9)

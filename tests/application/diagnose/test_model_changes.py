@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import helper
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
+from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.choosing_models import WIDTH, choosing
 from tests.support.diagnosis.diagnosis_cases import Kept
@@ -203,3 +205,43 @@ def scanning(op: str) -> onnx.ModelProto:
     return make(
         "scanning", nodes, [value("x", [2, WIDTH])], [value("y", [2, WIDTH])], weights=weights
     )
+
+
+@pytest.mark.parametrize("first", [[[1, 0, 2], [0, 2, 1]], [[2, 1, 0], [1, 0, 2]]])
+def test_of_two_transposes_in_a_row_the_one_that_is_unlike_other_layers_is_named(
+    first: list[list[int]],
+) -> None:
+    """A change of either is right; where no other layer has one of them, that is said."""
+    kept, reason = Kept(), ""
+    reference = turning([[[1, 2, 0]], [[1, 2, 0]]])
+    model = turning([first, [[1, 0, 2], [2, 0, 1]]])
+    with bind(Findings, kept):
+        try:
+            diagnose(model, [OnnxrtParty()], reference=reference)
+        except InconclusiveError as error:
+            reason = str(error)
+    [culprit] = kept.culprits
+    if first[0] == [1, 0, 2]:
+        assert (culprit["nodes"], culprit["cause"]) == (["turn 1.1"], "attribute")
+    else:
+        assert {*culprit["nodes"]} == {"turn 1.0", "turn 1.1"}
+        assert "a change of any of them explains it" in reason
+
+
+def turning(layers: Sequence[Sequence[Sequence[int]]]) -> onnx.ModelProto:
+    """Layers of a product, an activation, and the transposes of each."""
+    random, read, nodes = np.random.RandomState(4), "x", []
+    weights = {}
+    for layer, perms in enumerate(layers):
+        weights[f"w{layer}"] = random.randn(WIDTH, WIDTH).astype(np.float32)
+        nodes.append(helper.make_node("MatMul", [read, f"w{layer}"], [f"m{layer}"], f"m{layer}"))
+        read = f"m{layer}"
+        for number, perm in enumerate(perms):
+            made = f"{'t' if number else 'u'}{layer}{len(perms)}"
+            name = f"turn {layer}.{number}"
+            nodes.append(helper.make_node("Transpose", [read], [made], name, perm=perm))
+            read = made
+        nodes.append(helper.make_node("Tanh", [read], [f"y{layer}"], f"tanh{layer}"))
+        read = f"y{layer}"
+    shape = [WIDTH, WIDTH, WIDTH]
+    return make("turning", nodes, [value("x", shape)], [value(read, shape)], weights=weights)

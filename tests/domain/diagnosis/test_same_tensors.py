@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.borrowed import SameTensors, is_close
+from polygraphy.domain.diagnosis.borrowed import Borders, SameTensors, is_close
+from polygraphy.domain.diagnosis.regions import GraphNode
 
 
 def test_a_mask_does_not_hide_what_differs_beside_it() -> None:
@@ -23,3 +24,14 @@ def test_a_tensor_that_was_moved_is_only_the_one_of_its_name() -> None:
     assert known.of("mine", array, (), is_moved=True) is None
     assert known.of("mine", array, {"other"}) is None
     assert known.of("mine", np.zeros_like(array), ()) is None
+
+
+def test_an_equal_part_of_a_tensor_does_not_show_that_its_maker_is_right() -> None:
+    nodes = [
+        GraphNode("prelu", "PRelu", ("x", "slope"), ("all",)),
+        GraphNode("slice", "Slice", ("all", "from", "to"), ("part",)),
+        GraphNode("relu", "Relu", ("all",), ("rest",)),
+    ]
+    values = {name: np.arange(4, dtype=np.float32) for name in ("all", "part", "rest")}
+    assert Borders(nodes, nodes, values).makers_of(["part"]) == {1}
+    assert Borders(nodes, nodes, values).makers_of(["rest"]) == {0, 2}

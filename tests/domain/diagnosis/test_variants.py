@@ -7,7 +7,12 @@ import pytest
 from attrs import evolve
 
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.variants import guess_cause, matches_expected, variants
+from polygraphy.domain.diagnosis.variants import (
+    guess_cause,
+    integers,
+    matches_expected,
+    variants,
+)
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
 
@@ -173,3 +178,11 @@ def test_a_weight_that_a_node_with_graphs_reads_is_not_blamed() -> None:
     node = Node("s", "Scan", "", ("w", "x"), ("y",), (Attribute("body", "graph", body),))
     cause, said = guess_cause(side(node, w=np.ones(2)), 0, np.ones(2), np.zeros(2))
     assert (cause, said) == ("changed", changes.other_subgraph("Scan"))
+
+
+def test_the_branches_of_a_tree_are_not_tried_with_others_because_it_may_never_end():
+    branches = numbers(nodes_truenodeids=(1, 0, 0), target_nodeids=(1, 2), n_targets=1)
+    node = Node("n", "TreeEnsembleRegressor", "ai.onnx.ml", ("x",), ("y",), branches)
+    tried = list(integers(side(node), 0))
+    assert tried
+    assert {one.node.attributes[-1].name for one in tried} == {"n_targets"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 from attrs import evolve
@@ -55,7 +56,8 @@ def find_differences(
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
             return proven  # They say what was changed, where values only say between what.
-        if parting.is_open or len(by_values) > len(culprits):
+        is_proven = all(culprit.remedy.proven for culprit in by_values)
+        if (parting.is_open and not is_proven) or len(by_values) > len(culprits):
             return proven
     if by_values:
         return evolve(parting, repaired=parting.repaired or proven.repaired)
@@ -87,6 +89,7 @@ def prove_differences(
         if needed is None:
             notes.append(steps.NOT_EXPLAINED)
             return Differences()
+        needed = _without_pairs(needed, test)
         notes.append(steps.explaining(len(needed), len(differing)))
     repaired = None
     if pairing is pair.pairing:
@@ -98,6 +101,20 @@ def prove_differences(
     side = pair.pairing.model
     culprits = [_describe_difference(side, suspect, len(needed)) for suspect in needed]
     return Differences(culprits, repaired)
+
+
+def _without_pairs(
+    needed: list[Suspect], test: Callable[[Sequence[Suspect]], Outcome]
+) -> list[Suspect]:
+    """Return some differences without pairs that say the same together: two nodes of which only
+    both are equal to what the reference has, so that neither can be left out alone.
+    """
+    pairs = list(combinations(needed, 2)) if 2 < len(needed) <= FEW_DIFFERENCES else []
+    for pair in pairs:
+        rest = [one for one in needed if one not in pair]
+        if rest and all(one in needed for one in pair) and test(rest) is Outcome.GOOD:
+            needed = rest
+    return needed
 
 
 def add_copy_command(

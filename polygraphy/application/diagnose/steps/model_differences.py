@@ -61,7 +61,8 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if differences.is_open and broken is None:
         names = {name for culprit in culprits for name in culprit.nodes}
-        reason = reasons.not_narrowed_down(len(names))
+        is_any = all(culprit.remedy.proven for culprit in culprits)
+        reason = (reasons.any_of_nodes if is_any else reasons.not_narrowed_down)(len(names))
         return Found(DiagnosisResult(INCONCLUSIVE, culprits, reason=reason), case)
     return Found(DiagnosisResult(FAULT, merge_same_nodes(culprits)), case)
 

@@ -49,7 +49,7 @@ from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedi
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
 from polygraphy.domain.search.numbers import nearest_number
-from polygraphy.domain.tensors.precision import epsilon_of, is_float
+from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
 _CANDIDATES = 64
@@ -96,7 +96,12 @@ class _SavedTensors:
         self._lost: Values = {}
         self._changed: list[Variant] = []
         self._computed: list[str] = []
-        floats = [array.dtype for array in comparison.saved.values() if is_float(array)]
+        # Codes are what the model rounds to, not what results were saved in.
+        floats = [
+            array.dtype
+            for array in comparison.saved.values()
+            if is_float(array) and not is_float_code(array)
+        ]
         self._coarse = max(map(epsilon_of, floats), default=0.0)
 
     def result(self) -> StepOutcome:

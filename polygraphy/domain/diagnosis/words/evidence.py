@@ -136,6 +136,11 @@ def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
 
 
 @fact
+def change_elsewhere(nodes: Sequence[str]) -> str:
+    return f"A change of {some_of(nodes)} instead does the same."
+
+
+@fact
 def undone_matches_outputs() -> str:
     return "Without this change, all outputs match."
 

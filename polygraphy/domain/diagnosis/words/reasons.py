@@ -347,6 +347,13 @@ def not_narrowed_down(count: int) -> str:
 
 
 @statement
+def any_of_nodes(count: int) -> str:
+    return (
+        f"The fault is in one of {count_text(count, 'node')}: a change of any of them explains it."
+    )
+
+
+@statement
 def quantization_shows(relative: float, tensor: str) -> str:
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The first visible"
