@@ -15,12 +15,14 @@ from polygraphy.adapters.console.numbers import (
     percentiles,
     statistics,
 )
+from polygraphy.adapters.console.profiles import profile_lines
 from polygraphy.adapters.console.screen import (
     columns,
     is_abridged,
     log,
     only_in_file,
     say,
+    show,
     wrap_text,
 )
 from polygraphy.adapters.console.tables import Column, draw_table
@@ -45,6 +47,7 @@ from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.domain.checks.capability import SupportReport
+    from polygraphy.domain.profiling.table import ProfileTable
     from polygraphy.domain.tactics import Algorithm, TacticReplay
 
 
@@ -82,12 +85,17 @@ class LogReports:
 
     def environment(self, environment: Environment) -> None:
         """Write about what is installed on this machine."""
-        G_LOGGER.info("\n".join(_environment_lines(environment)))
+        log("\n".join(_environment_lines(environment)))
+        show(_environment_answer(environment))
 
     def sweep(self, outcome: SweepOutcome) -> None:
         """Write the matrix of a sweep, and the causes of failures."""
 
         say("\n".join(sweep_lines(outcome, columns())))
+
+    def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
+        """Write the times of nodes."""
+        say("\n".join(profile_lines(table, sort, rows, columns())))
 
     def replay(self, replay: TacticReplay) -> None:
         G_LOGGER.info(str(replay) or "The replay contains no layers.")
@@ -280,6 +288,19 @@ def _environment_lines(environment: Environment) -> Iterator[str]:
         width = max((len(name) for name, _ in section.facts), default=0)
         yield from (f"{name:{width}} | {fact}" for name, fact in section.facts)
         yield from section.remarks
+
+
+def _environment_answer(environment: Environment) -> Iterator[str]:
+    """Yield what is installed as a table for each section, without the bars of the log."""
+    yield from (*wrap_text(environment.summary, 2), "")
+    for section in environment.sections:
+        width = max((len(name) for name, _ in section.facts), default=0)
+        yield section.title
+        for name, fact in section.facts:
+            yield from wrap_text(f"  {name:{width}}  {one_line(fact)}", width + 4)
+        for remark in section.remarks:
+            yield from wrap_text(f"  {remark}", 4)
+        yield ""
 
 
 def _choice(algorithm: Algorithm | None) -> str:

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Union, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 from attrs import Factory, define
 
@@ -39,6 +39,9 @@ from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Runner, RunnerExtras, call_isolated
 from polygraphy.termination import count_interrupts
+
+if TYPE_CHECKING:
+    from polygraphy.application.run.profiling import ProfileNodes
 
 Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
 Run = tuple[str, "IterationResult | None"]
@@ -142,6 +145,7 @@ class _RunnerState:
     uses_device: bool = False
     includes_loading: bool = False
     memory: StateMemory = Factory(StateMemory)
+    profiling: ProfileNodes | None = None
     _parts: dict[int, tuple[InputAdapter, Facts]] = Factory(dict)
     _roughly: dict[tuple[int, str], Callable[[Feed], Sequence[Mapping[str, Any]]]] = Factory(dict)
     _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
@@ -149,6 +153,8 @@ class _RunnerState:
     def infer(self, feed: Feed) -> IterationResult:
         fed = self.memory.complete(feed)
         fit, facts = self.part_of(fed)
+        if self.profiling is not None:
+            self.profiling.note_feed(self.runner, fit(fed))
         outputs = self.runner.infer(fit(fed), check_inputs=False)
         runtime = self.runner.last_inference_time()
         if runtime is not None:
@@ -235,6 +241,7 @@ def stream(
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
     save_input_blob_path: str | None = None,
+    profiling: ProfileNodes | None = None,
 ) -> Iterator[RunResults]:
     """Run all runners side by side, one iteration at a time: only one iteration is in memory.
 
@@ -249,6 +256,7 @@ def stream(
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+        profiling: measures the nodes of the runners after the last iteration.
 
     Yields:
         One RunResults per iteration, with one iteration of each runner.
@@ -265,7 +273,7 @@ def stream(
         with ExitStack() as active:
             states = [_activate_runner(active, runner, console) for runner in runners]
             for state in states:
-                state.is_streaming = True
+                state.is_streaming, state.profiling = True, profiling
             feeds.describe_model_inputs(runners, may_be_none=True)
             if feeds.none_wanted:
                 feeds.tell_none()
@@ -290,6 +298,8 @@ def stream(
                         raise
                     return
                 del results  # Nothing of this iteration is held while the next one runs.
+            if profiling is not None:
+                profiling.measure()
     # The last results are handed over when memory is released and files are complete.
     for state in states:
         state.report_completion(console)
@@ -306,6 +316,7 @@ def run_sequentially(
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
     save_input_blob_path: str | None = None,
+    profiling: ProfileNodes | None = None,
 ) -> RunResults:
     """Run one runner after the other on all data, and keep all results.
 
@@ -321,6 +332,7 @@ def run_sequentially(
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+        profiling: measures the nodes of each runner at the end of its turn.
 
     Raises:
         UsageError: there are no data.
@@ -344,7 +356,7 @@ def run_sequentially(
                     for event, facts in events:
                         getattr(console, event)(*facts)
                 else:
-                    made = _one_turn(runner, feeds, cached, console, warm_up)
+                    made = _one_turn(runner, feeds, cached, console, warm_up, profiling)
             except BackendError as error:
                 if not isolated:
                     raise
@@ -420,12 +432,18 @@ def _run_isolated(
 
 
 def _one_turn(
-    runner: Runner, feeds: Feeds, cached: list[Feed], console: Console, warm_up: int
+    runner: Runner,
+    feeds: Feeds,
+    cached: list[Feed],
+    console: Console,
+    warm_up: int,
+    profiling: ProfileNodes | None = None,
 ) -> _Turn:
     """Run one runner on all data, which the first turn takes from the data loader."""
     fresh: list[Feed] = []
     with ExitStack() as active:
         state = _activate_runner(active, runner, console)
+        state.profiling = profiling
         if not cached:
             feeds.describe_model_inputs([runner], may_be_none=True)
             fresh = feeds.all_copied()
@@ -440,6 +458,8 @@ def _one_turn(
             step = _one_iteration([state], feed, console, is_first=index == 0)
             iterations += step[0][1]
             done()
+        if profiling is not None and data:
+            profiling.measure()
     if data:
         state.report_completion(console)
     return _Turn(iterations, fresh)

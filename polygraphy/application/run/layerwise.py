@@ -130,6 +130,11 @@ class WithUnmarked:
         self._marked.name = name
 
     @property
+    def unmarked_runner(self) -> Runner:
+        """The runner of the model as it is."""
+        return self._unmarked
+
+    @property
     def is_active(self) -> bool:
         """Whether both are active."""
         return self._marked.is_active and self._unmarked.is_active
