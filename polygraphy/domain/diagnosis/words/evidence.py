@@ -38,9 +38,7 @@ def wrong_in_graph(tensor: str, deviation: Deviation, elements: int, party: str)
 
 @fact
 def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Sequence[str]) -> str:
-    """Return the sentence about a tensor that differs from its saved value; source is ``program``
-    if the inputs come from a program.
-    """
+    """Return a sentence about a tensor that differs; `source` is that of the inputs."""
     inputs = "the program's values" if source == "program" else "its saved inputs"
     return (
         f"Computed from {inputs}, {tensor!r} {deviation.in_words()}"
@@ -127,9 +125,7 @@ def changed(change: Fact) -> str:
 
 @fact
 def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
-    """Return a sentence: undone changes give the expected outputs; source is ``saved``, ``program``
-    or ``reference``.
-    """
+    """Return a sentence; source is ``saved``, ``program`` or ``reference``."""
     values = {"saved": "the saved values", "program": "the program's values"}
     makes = "the node computes" if count == 1 else "these nodes compute"
     return f"Without this change, {makes} {values.get(source, 'the values of the reference')}."
@@ -280,9 +276,7 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refused(party: str, message: str, because: bool = False) -> str:
-    """Return a sentence about a backend that does not run the model; `because`: an earlier wrong
-    value is the reason.
-    """
+    """Return a sentence; `because`: an earlier wrong value is the reason."""
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 
@@ -292,9 +286,7 @@ _SIGNATURE = re.compile(r"\((\S+?)(?: of opset \d+ on .*?\)|, opset \d+\) on .*?
 
 
 def _without_signature(message: str) -> str:
-    """Return a message without the types of inputs, which can be longer than a line and hide the
-    reason.
-    """
+    """Return a message without input types, which hide the reason."""
     return _SIGNATURE.sub(r"(\1)", message, count=1)
 
 
@@ -422,9 +414,7 @@ def weight_is_not(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Return a sentence about a weight that differs from the program's; actual is the program
-    weight it equals, relation how it was changed.
-    """
+    """Return a sentence; actual is the program weight it equals, relation how it was changed."""
     known = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {known}" if known else ""
     return (
