@@ -13,29 +13,39 @@ from polygraphy.binding import Unbound
 __all__ = ["resolve"]
 
 _ADAPTERS: dict[str, dict[str, str]] = {
+    "polygraphy.domain.accuracy.accuracy": {
+        "verdicts_html": "polygraphy.adapters.web.notebook:verdicts_html",
+    },
     "polygraphy.domain.asked": {
         "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
         "class_folders": "polygraphy.adapters.files.formats.pictures:class_folders",
         "command_line": "polygraphy.cli.command_line:command_line",
         "data_frame": "polygraphy.adapters.pandas:data_frame",
-        "diagnosis_html": "polygraphy.adapters.web.notebook:diagnosis_html",
         "holds_blobs": "polygraphy.adapters.files.formats.blobs:holds_blobs",
         "holds_pictures": "polygraphy.adapters.files.formats.pictures:holds_pictures",
         "iterate_blobs": "polygraphy.adapters.files.formats.blobs:iterate_blobs",
         "iterate_pictures": "polygraphy.adapters.files.formats.pictures:iterate_pictures",
-        "model_html": "polygraphy.adapters.web.notebook:model_html",
         "Plots": "polygraphy.adapters.plots:MatplotlibPlots",
         "read_config": "polygraphy.adapters.files.small.tokens:read_config",
-        "read_graph": "polygraphy.adapters.onnx.describe.reading:read_graph",
         "read_tokens": "polygraphy.adapters.files.small.tokens:read_tokens",
-        "results_html": "polygraphy.adapters.web.notebook:results_html",
         "ResultStore": "polygraphy.adapters.files.store.store:FileResultStore",
         "sample_files": "polygraphy.adapters.files.formats.pictures:sample_files",
         "Tensors/torch": "polygraphy.adapters.torch.arrays:TorchTensors",
-        "verdicts_html": "polygraphy.adapters.web.notebook:verdicts_html",
     },
     "polygraphy.domain.compare.measures": {
         "PerceptualDistance": "polygraphy.adapters.lpips:LpipsDistance",
+    },
+    "polygraphy.domain.diagnosis.culprit": {
+        "diagnosis_html": "polygraphy.adapters.web.notebook:diagnosis_html",
+    },
+    "polygraphy.domain.model.description": {
+        "model_html": "polygraphy.adapters.web.notebook:model_html",
+    },
+    "polygraphy.domain.results.results": {
+        "results_html": "polygraphy.adapters.web.notebook:results_html",
+    },
+    "polygraphy.domain.states.loading": {
+        "read_graph": "polygraphy.adapters.onnx.describe.reading:read_graph",
     },
     "polygraphy.domain.tensors.datatype": {
         "DataTypeConverter/onnx": "polygraphy.adapters.onnx.storage.weights:OnnxDataTypes",

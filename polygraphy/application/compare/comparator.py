@@ -97,7 +97,7 @@ class Comparator:
             BackendError: a backend could not load or run a model.
         """
         from polygraphy.application.run import inference
-        from polygraphy.application.run.feeding import assumptions_noted
+        from polygraphy.application.run.feeding import explain_assumptions
 
         data = _resolve_data(data_loader)
         saving = {
@@ -108,7 +108,7 @@ class Comparator:
         if profiling is not None and use_subprocess:
             raise UsageError("Runners with their own processes cannot be profiled.")
         if not streaming:
-            with assumptions_noted(data):
+            with explain_assumptions(data):
                 return inference.run_sequentially(
                     runners,
                     data,
@@ -183,7 +183,7 @@ class Comparator:
 
     @staticmethod
     def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
-        """Return the pairs that are compared unless others are given: each run with the next."""
+        """Return the default pairs to compare: each run with the next."""
         from polygraphy.application.compare.accuracy import default_comparisons
 
         return default_comparisons(len(run_results))
@@ -308,7 +308,7 @@ class Comparator:
 
 
 def _resolve_data(data_loader: Any) -> Any:
-    """Return the data that a data loader stands for."""
+    """Return the data for a data loader, which may be a loader, a function or None."""
     if data_loader is None:
         from polygraphy.domain.data.synthesis import DataLoader
 
@@ -317,10 +317,10 @@ def _resolve_data(data_loader: Any) -> Any:
 
 
 def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
-    """Yield results; an error says which shapes of the data were chosen here."""
-    from polygraphy.application.run.feeding import assumptions_noted
+    """Yield results; errors list the shapes that were chosen for the data."""
+    from polygraphy.application.run.feeding import explain_assumptions
 
-    with assumptions_noted(data_loader):
+    with explain_assumptions(data_loader):
         yield from results
 
 

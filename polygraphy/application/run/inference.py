@@ -51,8 +51,8 @@ Step = list[Run]
 
 
 def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
-    """Yield, per iteration, the name and the outputs of every run; None where a run has ended
-    before the others. Closing it closes the streams that it reads.
+    """Yield, by iteration, name and outputs of every run; None for runs that have ended. Closing it
+    closes its sources.
 
     Runs are identified by position. Names in later iterations may be of runners of other processes.
 
@@ -74,9 +74,7 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
 
 
 def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> Step | None:
-    """Take the next iteration of every lane; `known` remembers the names in lanes that have
-    ended.
-    """
+    """Return the next iteration of every lane; `known` holds the names in lanes that have ended."""
     parts = [next(lane, None) for lane in lanes]
     if parts.count(None) == len(parts):
         return None
@@ -100,7 +98,7 @@ def _kinds(names: Sequence[str]) -> list[str]:
 
 
 def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
-    """Yield the iterations of one source side by side, to the end of its longest run."""
+    """Yield the iterations of one source in parallel, to the end of its longest run."""
     if isinstance(source, RunResults):
         for index in range(max((len(iterations) for _, iterations in source), default=0)):
             yield [(name, its[index] if index < len(its) else None) for name, its in source]
@@ -170,7 +168,7 @@ class _RunnerState:
         if isinstance(feed, StepFeed):
             made.step = feed.step
         if self.is_streaming:
-            made.rough = partial(self._rough, fed, facts)
+            made.rough = partial(self._perturb, fed, facts)
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
             made.unmarked = self._copy_outputs(unmarked)
@@ -188,10 +186,8 @@ class _RunnerState:
             self._parts[id(runner)] = InputAdapter(runner, resolve(Console)), facts_of(runner)
         return self._parts[id(runner)]
 
-    def _rough(self, feed: Feed, facts: Facts, dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs as rounding to a data type may move them; nothing where that is
-        not known.
-        """
+    def _perturb(self, feed: Feed, facts: Facts, dtype: str) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs perturbed by rounding to a data type; empty if unknown."""
         source, narrow = getattr(facts, "source", None), self._roughly.get((id(facts), dtype))
         if self._moved is None or self._moved[0] is not feed or self._moved[1] != dtype:
             self._moved = feed, dtype, []
@@ -211,15 +207,15 @@ class _RunnerState:
         return {name: self.keep(array) for name, array in outputs.items()}
 
     def warm_up(self, feed: Feed, times: int) -> None:
-        """Run some times, and forget what was measured."""
+        """Run several times without recording measurements."""
         for _ in range(times):
             self.infer(feed)
         self.runtimes = array("d")
         self.device_times.clear()
 
     def load_device(self, feed: Feed, iterations: int | None) -> None:
-        """Let a device load libraries and kernels before the first iteration is timed, unless it is
-        the only one.
+        """Run once before timing, so that the device loads libraries and kernels; not for a single
+        iteration.
         """
         if self.uses_device and iterations != 1:
             self.warm_up(feed, 1)
@@ -243,7 +239,7 @@ def stream(
     save_input_blob_path: str | None = None,
     profiling: ProfileNodes | None = None,
 ) -> Iterator[RunResults]:
-    """Run all runners side by side, one iteration at a time: only one iteration is in memory.
+    """Yield the outputs of all runners, one iteration at a time, to limit memory.
 
     Nothing happens before the first result is asked for. Runners are active from then until the
     last iteration has run.
@@ -318,7 +314,7 @@ def run_sequentially(
     save_input_blob_path: str | None = None,
     profiling: ProfileNodes | None = None,
 ) -> RunResults:
-    """Run one runner after the other on all data, and keep all results.
+    """Return the results of all runners, run one after another on all data.
 
     Args:
         runners: each is activated, fed and deactivated before the next one starts.
@@ -410,8 +406,8 @@ class _Recording:
 def _record_turn(
     runner: Runner, feeds: Feeds, cached: list[Feed], warm_up: int
 ) -> tuple[_Turn, _Events]:
-    """Run one runner as `_one_turn` does; return also what happened, for the console of the parent
-    process, which knows already that the runner is activated.
+    """Run one runner like `_one_turn`; return its results and events for the console of the parent
+    process.
     """
     recording = _Recording()
     console = cast("Console", recording)
@@ -439,7 +435,7 @@ def _one_turn(
     warm_up: int,
     profiling: ProfileNodes | None = None,
 ) -> _Turn:
-    """Run one runner on all data, which the first turn takes from the data loader."""
+    """Return the results of one runner on all data; the first turn reads them from the loader."""
     fresh: list[Feed] = []
     with ExitStack() as active:
         state = _activate_runner(active, runner, console)
@@ -478,7 +474,9 @@ def _activate_runner(active: ExitStack, runner: Runner, console: Console) -> _Ru
 
 
 def copy_function(runner: Runner) -> Callable[[Any], Any]:
-    """Return what is done to an output that is kept: nothing where outputs are the caller's own."""
+    """Return the function that copies kept outputs; it copies nothing if outputs belong to the
+    caller.
+    """
     return _as_is if promises(runner, "outputs_are_fresh") else own_copy
 
 
@@ -516,7 +514,7 @@ def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], 
 def feed_writer(
     saving: ExitStack, path: str | None, blob_path: str | None
 ) -> Callable[[Feed], None]:
-    """Open what feed dictionaries are saved by, of which there may be none, one or two."""
+    """Return a function that saves feed dictionaries to zero, one or two files."""
     save_whole = _writer(saving, path, dict)
     if blob_path is None:
         return save_whole
