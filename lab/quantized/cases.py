@@ -195,6 +195,8 @@ def unlike_cases(
                     continue
                 model = onnx.load(str(path))
                 healthy = value_of(host, onnx.load(str(folder / f"{stem}-{kind}.onnx")))
+                if value_of(host, model) <= max(2 * healthy, 0.03):
+                    continue  # As for other faults: it must at least double what is lost.
                 yield Case(
                     f"{stem}-{kind}-unlike",
                     host,

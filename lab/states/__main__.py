@@ -1,6 +1,6 @@
 """Measure `polygraphy diagnose --steps`.
 
-    python -m states [--only TEXT] [--folder FOLDER]
+    python -m states [--only TEXT] [--folder FOLDER] [--seed NUMBER]
 
 In the folder `lab`. Of models with a planted fault, the first wrong step and the node or state have
 to be named; of healthy models nothing may be blamed. The truth is computed without a cache.
@@ -25,8 +25,10 @@ from polygraphy.comparator import StepLoader
 from polygraphy.domain.states.memory import StateMemory
 from polygraphy.json import save_json
 
-from . import decoders, streams
+from . import streams
 from .cases import PADS, Case, healthy, planted
+from .specs import SHIFT
+from .truth import truth
 
 
 def first_wrong_step(case: Case) -> int | None:
@@ -35,13 +37,14 @@ def first_wrong_step(case: Case) -> int | None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        case.model.SerializeToString(), options, ["CPUExecutionProvider"]
-    )
-    names = [each.name for each in session.get_outputs()]
+    sessions = [
+        onnxruntime.InferenceSession(each.SerializeToString(), options, ["CPUExecutionProvider"])
+        for each in (case.model, case.first or case.model)
+    ]
     count = int(case.options.split()[1])
     right_pairs = StepLoader(case.reference or case.model).plan.pairs if case.kind else ()
-    loader = StepLoader(case.model, steps=count, states=_states(case, right_pairs))
+    states = None if case.first is not None else _states(case, right_pairs)
+    loader = StepLoader(case.model, steps=count, states=states, first_model=case.first)
     if data is not None:
         loader = StepLoader(
             case.model,
@@ -53,11 +56,13 @@ def first_wrong_step(case: Case) -> int | None:
     for feed in loader:
         fed = memory.complete(feed)
         try:
+            session = sessions[feed.step.index == 0]
+            names = [each.name for each in session.get_outputs()]
             values = dict(zip(names, session.run(None, dict(fed))))
         except Exception:  # ONNX Runtime raises anything; a step that fails is wrong.
             return feed.step.index
         memory.keep(feed, fed, values, "session")
-        outputs.append(values[names[0]][-1])
+        outputs.append(values["logits" if "logits" in values else names[0]][-1])
         whole.append(dict(fed))
     right = _truth(case, whole, data)
     size, start = float(np.sqrt(np.mean(right**2))), 0
@@ -86,7 +91,7 @@ def _truth(case: Case, feeds: list[dict[str, Any]], data: Any) -> Any:
     tokens = np.concatenate([feed["input_ids"][-1] for feed in feeds])
     encoded = feeds[0].get("encoder_hidden_states")
     pads = PADS if data is not None else 0
-    return decoders.truth(case.spec, tokens, None if encoded is None else encoded[0], pads)
+    return truth(case.spec, tokens, None if encoded is None else encoded[0], pads)
 
 
 class Suite:
@@ -158,6 +163,9 @@ class Suite:
     def _diagnosed(self, case: Case) -> tuple[int, dict[str, Any], str]:
         onnx.save(case.model, str(self.folder / "m.onnx"))
         words = f"{self.folder}/m.onnx --onnxrt {case.options}"
+        if case.first is not None:
+            onnx.save(case.first, str(self.folder / "first.onnx"))
+            words += f" --first-model {self.folder}/first.onnx"
         if case.reference is not None:
             onnx.save(case.reference, str(self.folder / "right.onnx"))
             words += f" --reference {self.folder}/right.onnx"
@@ -198,7 +206,9 @@ def main() -> int:
         "--only", default="", help="part of the name of a case, or healthy, or planted"
     )
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0, help="added to the seeds of all weights")
     given = parser.parse_args()
+    SHIFT.seed = given.seed
     folder = given.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(folder)

@@ -11,7 +11,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from . import decoders, streams
-from .decoders import Spec
+from .specs import DIM, WORDS, Spec
+from .two_files import split
 
 PLAIN = {
     "mha": Spec(),
@@ -90,6 +91,14 @@ STREAMS: dict[str, tuple[str, ...]] = {
     "head weight": ("GRU", "conv"),
     "reverse": ("GRU",),
 }
+TWO_FILES: dict[str, tuple[str, ...]] = {
+    "position": ("merged",),
+    "branch weight": ("merged", "cached encoder"),
+    "missing scale": ("merged",),
+    "swapped encoder": ("cached encoder",),
+    "cache scaled": ("merged",),
+}
+"""Faults of decoders whose prompt is another file."""
 WRONG_BOTH_WAYS = ("head weight", "reverse")
 
 
@@ -106,6 +115,7 @@ class Case:
         spec: the decoder, or the kind of a stream.
         options: further words of the command line.
         data: inputs of each step; None for generated ones.
+        first: the model of the first step; None for the same.
         shown_by: the same that show the fault, which the command line is not given.
     """
 
@@ -118,6 +128,7 @@ class Case:
     options: str = "--steps 10"
     data: list[dict[str, Any]] | None = None
     shown_by: list[dict[str, Any]] | None = None
+    first: onnx.ModelProto | None = None
 
 
 def planted() -> Iterator[Case]:
@@ -141,6 +152,21 @@ def planted() -> Iterator[Case]:
                     data=data,
                     shown_by=shown_by,
                 )
+    for fault, hosts in TWO_FILES.items():
+        for host in hosts:
+            spec = PLAIN[host]
+            model, first, wrong = split(spec, fault)
+            for right in (None, decoders.decoder(spec)[0]):
+                way = "alone" if right is None else "beside"
+                yield Case(
+                    f"{way}: {fault}, two files, {host}",
+                    fault,
+                    model,
+                    right,
+                    wrong,
+                    spec,
+                    first=first,
+                )
     for fault, kinds in STREAMS.items():
         for kind in kinds:
             for nameless in (False, True):
@@ -158,6 +184,9 @@ def healthy() -> Iterator[Case]:
         yield Case(f"alone: {host}", "", decoders.decoder(spec)[0], spec=spec)
     for kind in streams.KINDS:
         yield Case(f"alone: {kind}", "", streams.stream(kind)[0], spec=kind, options="--steps 5")
+    for host in ("merged", "cached encoder"):
+        model, first, _ = split(PLAIN[host])
+        yield Case(f"alone: two files, {host}", "", model, spec=PLAIN[host], first=first)
     pairs = {
         "fp16 cache": (Spec(cache_type="float16"), Spec()),
         "fp16 cache, slots": (Spec(cache_type="float16", cache="scatter"), Spec()),
@@ -240,7 +269,7 @@ PADS = 3
 def padded(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
     """Return steps of a batch of two, of which the second text has pads on the left."""
     draw = np.random.default_rng(5)
-    tokens = draw.integers(0, decoders.WORDS, (2, prompt + steps - 1))
+    tokens = draw.integers(0, WORDS, (2, prompt + steps - 1))
     mask = np.ones((2, prompt + steps - 1), np.int64)
     mask[1, :PADS] = 0
     places = np.maximum(np.cumsum(mask, 1) - 1, 0)
@@ -256,7 +285,7 @@ def padded(spec: Spec, steps: int = 8, prompt: int = 6) -> list[dict[str, Any]]:
             feed["cache_position"] = np.arange(past, end)
         if at == 0:
             old = spec.slots if spec.cache != "grow" else 0
-            shape = (2, spec.kv_heads, old, decoders.DIM)
+            shape = (2, spec.kv_heads, old, DIM)
             for layer in range(spec.layers):
                 for part in ("key", "value"):
                     feed[f"past_key_values.{layer}.{part}"] = np.zeros(shape, spec.cache_type)

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from .specs import SHIFT
+
 BANDS, SIZE, CONTEXT = 6, 8, 4
 KINDS = ("LSTM", "GRU", "RNN", "conv", "conv_lstm")
 
@@ -19,7 +21,7 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 def weights_of(kind: str, seed: int = 0) -> dict[str, Array]:
     """Return the weights of two layers."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(seed + SHIFT.seed)
 
     def matrix(*shape: int) -> Array:
         return (draw.standard_normal(shape) * 1.4 / shape[-1] ** 0.5).astype("f")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from .decoders import Spec, decoder
+from .decoders import decoder
+from .specs import Spec
 
 
 def split(spec: Spec, fault: str = "") -> tuple[onnx.ModelProto, onnx.ModelProto, set[str]]:

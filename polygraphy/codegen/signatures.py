@@ -253,7 +253,7 @@ SIGNATURES = {
         "save_culprit": None, "issue": None, "environments": None, "memory_budget": None,
         "within": None, "metric": None, "save": None, "budget": None}),
     "diagnose_half": Signature("polygraphy.diagnose", {"model": ..., "dtype": "fp16",
-        "data_loader": None, "rtol": None, "atol": None, "parties": ()}),
+        "data_loader": None, "rtol": None, "atol": None, "parties": (), "environments": None}),
     "doctor": Signature("polygraphy.doctor", {}),
     "draw_model": Signature("polygraphy.inspect", {"path": ..., "output": None, "port": 8000,
         "weights": False, "model_type": None, "display_as": None, "external_data_dir": None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import frozen
 
 
@@ -19,3 +21,15 @@ class Environment:
     """What is known, in sections."""
 
     sections: tuple[Section, ...]
+
+    @property
+    def summary(self) -> str:
+        """Which backends are installed, in a sentence."""
+        backends = [each for each in self.sections if each.title == "Backends"]
+        return describe_installed(fact for each in backends for fact in each.facts)
+
+
+def describe_installed(backends: Iterable[tuple[str, str]]) -> str:
+    """Return a sentence with the backends that are installed, given their names and versions."""
+    names = [name for name, version in backends if version != "not installed"]
+    return f"Installed: {', '.join(names)}." if names else "No backend is installed."

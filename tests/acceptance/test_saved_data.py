@@ -416,7 +416,14 @@ def test_convert_to_a_folder_and_back(polygraphy: Run) -> None:
 def test_doctor_names_versions_providers_and_variables(polygraphy: Run) -> None:
     import onnxruntime
 
-    done = polygraphy("polygraphy doctor", env={"POLYGRAPHY_AUTOINSTALL_DEPS": "0"})
+    shown = polygraphy("polygraphy doctor")
+    assert shown.code == 0
+    assert shown.lines[0].startswith("Installed: ONNX Runtime")
+    assert f"  onnxruntime {onnxruntime.__version__}" in shown.out
+    assert not {"[I]", " | ", "PASSED"} & {*shown.out.split(), *re.findall(r" \| ", shown.out)}
+    done = polygraphy(
+        "polygraphy doctor --log-format legacy", env={"POLYGRAPHY_AUTOINSTALL_DEPS": "0"}
+    )
     assert done.code == 0
     assert done.lines[0] == "[I] ==== Environment ===="
     assert re.search(rf"numpy +\| {re.escape(np.__version__)}", done.out)

@@ -277,6 +277,26 @@ def test_a_wrong_model_of_the_first_step_is_named(
     assert "The model of the first step is wrong" in done.out
 
 
+def test_the_state_that_corrects_the_step_by_itself_is_named(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    model = decoder()
+    node = next(each for each in model.graph.node if each.name == "n_present.0.value")
+    node.op_type = "Mul"
+    node.input.append("times")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(1.5, "f"), "times"))
+    onnx.save(model, "wrong.onnx")
+    done = polygraphy(
+        "polygraphy diagnose wrong.onnx --onnxrt --steps 4 --reference right.onnx --report r.json"
+    )
+    assert done.code == 1
+    [culprit] = json.loads((folder / "r.json").read_text())["culprits"]
+    assert culprit["nodes"] == ["n_present.0.value"]
+    facts = {fact["kind"]: fact for fact in culprit["facts"]}
+    assert facts["first_wrong_step"]["step"] == 1
+    assert facts["exchanged_states"]["states"] == ["past.0.value"]
+
+
 def test_page_markdown_junit_and_notebook_show_the_table_of_the_terminal(
     folder: Path, polygraphy: Callable[..., Any]
 ) -> None:

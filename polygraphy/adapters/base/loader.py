@@ -107,7 +107,8 @@ class InvokeFromScript(BaseLoader):
         """The script and the name, as options have them."""
         return f"{self._path}:{self._name}"
 
-    def _load(self) -> Any:
+    def symbol(self) -> Any:
+        """Return the symbol; of a class, an instance."""
         if not self._loaded:
             symbol = mod.import_from_script(self._path, self._name)
             if isinstance(symbol, type):
@@ -118,7 +119,7 @@ class InvokeFromScript(BaseLoader):
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """Call the symbol with the same arguments; UsageError when it takes others."""
-        target = self._load()
+        target = self.symbol()
         if not kwargs:
             check_signature(target, "function", *(f"a {type(each).__name__}" for each in args))
         return target(*args, **kwargs)
@@ -130,4 +131,4 @@ class InvokeFromScript(BaseLoader):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._load(), name)
+        return getattr(self.symbol(), name)

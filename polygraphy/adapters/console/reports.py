@@ -21,6 +21,7 @@ from polygraphy.adapters.console.screen import (
     log,
     only_in_file,
     say,
+    show,
     wrap_text,
 )
 from polygraphy.adapters.console.tables import Column, draw_table
@@ -82,7 +83,8 @@ class LogReports:
 
     def environment(self, environment: Environment) -> None:
         """Write about what is installed on this machine."""
-        G_LOGGER.info("\n".join(_environment_lines(environment)))
+        log("\n".join(_environment_lines(environment)))
+        show(_environment_answer(environment))
 
     def sweep(self, outcome: SweepOutcome) -> None:
         """Write the matrix of a sweep, and the causes of failures."""
@@ -280,6 +282,19 @@ def _environment_lines(environment: Environment) -> Iterator[str]:
         width = max((len(name) for name, _ in section.facts), default=0)
         yield from (f"{name:{width}} | {fact}" for name, fact in section.facts)
         yield from section.remarks
+
+
+def _environment_answer(environment: Environment) -> Iterator[str]:
+    """Yield what is installed as a table for each section, without the bars of the log."""
+    yield from (*wrap_text(environment.summary, 2), "")
+    for section in environment.sections:
+        width = max((len(name) for name, _ in section.facts), default=0)
+        yield section.title
+        for name, fact in section.facts:
+            yield from wrap_text(f"  {name:{width}}  {one_line(fact)}", width + 4)
+        for remark in section.remarks:
+            yield from wrap_text(f"  {remark}", 4)
+        yield ""
 
 
 def _choice(algorithm: Algorithm | None) -> str:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from polygraphy.logger.sinks import Line
 
 
+_LISTS = ("doctor",)
+"""Commands that list facts: there is nothing to pass."""
+_WITHOUT_BANNER = ("convert", *_LISTS)
+"""Commands that show answers, and log no command line before."""
+
+
 class RunView:
     """The `Console` of a program, and its `Findings`."""
 
@@ -75,15 +81,19 @@ class RunView:
         if banner:
             self._aside(tell)
 
+    def _name(self) -> str:
+        """Return the name of the command; empty for a program of the user."""
+        program, _, words = self._command.partition(" ")
+        return words.partition(" ")[0] if program == "polygraphy" else ""
+
     def _form(self) -> str:
         """Return how the console shows the log, before anything is known of the program."""
         from polygraphy.adapters.console.screen import ANSWERS, EVERYTHING, WAITING, WARNINGS
 
-        program, _, words = self._command.partition(" ")
-        name = words.partition(" ")[0]
-        if program != "polygraphy" or name == "run":
+        name = self._name()
+        if name in ("", "run"):
             return WAITING if _level() < G_LOGGER.START else WARNINGS
-        return ANSWERS if self._banner or name == "convert" else EVERYTHING
+        return ANSWERS if self._banner or name in _WITHOUT_BANNER else EVERYTHING
 
     def close(self, tell: Callable[[], object], code: int, seconds: float) -> None:
         """End.
@@ -105,7 +115,8 @@ class RunView:
                 tell()
             else:
                 self._aside(tell)
-        if screen is not None and screen.form != EVERYTHING:
+        is_list = code == 0 and self._name() in _LISTS
+        if screen is not None and screen.form != EVERYTHING and not is_list:
             self._show(code, seconds)
 
     def explains_failure(self) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import BaseLoader
+from polygraphy.adapters.base.loader import BaseLoader, InvokeFromScript, evaluate
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import user_frame
 from polygraphy.domain.errors import (
@@ -326,6 +326,39 @@ Program = Union[Exported, Module]
 def is_model(value: Any) -> bool:
     """Return whether a value is a model of PyTorch, and not a function that loads one."""
     return isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
+
+
+def get_model(loader: Any) -> Any:
+    """Return a model, or what a loader returns. A script may also name a model itself.
+
+    Raises:
+        UsageError: a script names a class of networks: its weights would be random.
+        BackendError: the loader raised an exception.
+    """
+    if is_model(loader):
+        return loader
+    with translate_errors("get"):
+        if isinstance(loader, InvokeFromScript):
+            target = loader.symbol()
+            if is_model(target):
+                if loader.script.endswith(f":{type(target).__name__}"):
+                    raise UsageError(_about_class(loader, type(target)))
+                return target
+        return evaluate(loader)
+
+
+def _about_class(loader: InvokeFromScript, kind: type) -> str:
+    module = sys.modules.get(kind.__module__)
+    functions = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == kind.__module__ and name[0] != "_"
+    ]
+    known = f" Functions there: {', '.join(functions)}." if functions else ""
+    return (
+        f"{loader.script} is a class: its weights are random. Name a function that returns the"
+        f" trained module.{known}"
+    )
 
 
 def program_of(model: Any) -> Program:

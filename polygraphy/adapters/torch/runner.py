@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polygraphy import constants, mod
-from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.precision import compute_precision
 from polygraphy.adapters.torch.program import (
     Program,
+    get_model,
     is_model,
     program_of,
     release_cached_memory,
@@ -106,11 +107,7 @@ class PytRunner(BaseRunner):
     def activate_impl(self) -> None:
         """Get the model, move it to the device, and switch it to inference."""
         _use_one_thread_after_a_fork()
-        if is_model(self._model):
-            loaded = self._model
-        else:
-            with translate_errors("get"):
-                loaded = evaluate(self._model)
+        loaded = get_model(self._model)
         model, metadata, names = _parts(loaded)
         program = program_of(model)
         inputs = self._input_metadata or metadata or program.inputs()

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from polygraphy import mod
-from polygraphy.adapters.base.loader import Deferred, evaluate
+from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import describe_condition
 from polygraphy.adapters.torch.precision import computing_in_float32
@@ -22,7 +22,7 @@ from polygraphy.adapters.torch.program import (
     Module,
     Program,
     TorchFromPath,
-    is_model,
+    get_model,
     program_of,
     release_cached_memory,
     silence,
@@ -76,12 +76,8 @@ class TorchProgram:
     def open(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Open it for data, once for each of their shapes; see the port."""
         if self._model is None:
-            if is_model(self._given):
-                self._model = self._given
-            else:
-                with translate_errors("get"):
-                    made = evaluate(self._given)
-                self._model = made[0] if isinstance(made, tuple) else made
+            made = get_model(self._given)
+            self._model = made[0] if isinstance(made, tuple) else made
             if self._device is not None:
                 program = program_of(self._model)
                 with translate_errors("start"):

@@ -244,6 +244,7 @@ def diagnose_half(
     rtol: float | None = None,
     atol: float | None = None,
     parties: Sequence[SuspectedParty] = (),
+    environments: str | Sequence[str] | None = None,
 ) -> bool:
     """Return whether a float32 model works in half precision, and report the nodes that must stay
     in float32, verified on the whole model.
@@ -256,6 +257,8 @@ def diagnose_half(
         atol: the same absolutely.
         parties: backends in which it is tried as well, where it works with rounding at every
             operator.
+        environments: interpreters, or folders of virtual environments, with other versions of these
+            backends, which run the cast model as well.
 
     Returns:
         Whether it would work.
@@ -266,6 +269,9 @@ def diagnose_half(
         BackendError: the reference evaluator cannot run the model.
         InconclusiveError: it does not work, and no node is to blame.
     """
+    others = [environments] if isinstance(environments, str) else [*(environments or ())]
+    if others and not parties:
+        raise errors.environments_without_backend()
     parties = isolate(parties)
     reports = resolve(DiagnosisReports)
     opened = open_model(model)
@@ -282,6 +288,10 @@ def diagnose_half(
         found = diagnose_cast(trial.result(), case.path, dtype)
         if found.verdict == AGREE and parties:
             found = _check_backends(case, trial, found, dtype)
+        if others:
+            narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
+            narrow = evolve(narrow, feed=trial.feeds[0])
+            found = Elsewhere(case, others).complete(narrow, found, trial.feeds)
     finally:
         close(parties)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)

@@ -80,7 +80,7 @@ def render_half(values: Values, dtype: str) -> Program:
         ([MemoryOptions], "nodes are computed one at a time, and unused tensors are released"),
     ]
     for groups, why in reasons:
-        warn_idle(flags_given(values, groups), f", because {why}")
+        warn_idle(flags_given(values, groups, besides=["--environments"]), f", because {why}")
     diagnosed = values[CheckedModelOptions]
     data = data_of(values[DataOptions], diagnosed.input_shapes)
     return Program(

@@ -231,7 +231,7 @@ class HandoverOptions(Options):
         reads="Environment",
         help="Interpreters, or folders of virtual environments, with other versions of the"
         " backend at fault, to find the versions that are correct. Nothing is installed.",
-        feeds="diagnose.environments",
+        feeds=("diagnose.environments", "diagnose_half.environments"),
     )
 
 

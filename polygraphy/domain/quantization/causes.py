@@ -95,6 +95,8 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
         return SIGN
     if is_similar and shift > 0.02 * steps:
         return ZERO_POINT
+    if loss.replaces_relu and least >= 0 and low < -0.02 * (high - low):
+        return ZERO_POINT  # Negative numbers can be stored that a Relu made zero.
     if loss.cut > _CUT:
         return CLIPPED if factor < 1 or not shift else ZERO_POINT
     return WIDE

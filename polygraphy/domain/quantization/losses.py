@@ -39,6 +39,7 @@ class SiteLoss:
         best: the scheme that loses least; None if there is none.
         shared: of a weight with one scale, what its worst channel loses, and what it would lose
             with a scale for each channel; None if that is not known.
+        replaces_relu: whether the smallest code stands for what a Relu cut off.
     """
 
     loss: float
@@ -48,6 +49,7 @@ class SiteLoss:
     channel: int | None = None
     best: Scheme | None = field(default=None, repr=False)
     shared: tuple[float, float] | None = None
+    replaces_relu: bool = False
 
     @property
     def ratio(self) -> float:

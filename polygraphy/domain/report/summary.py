@@ -12,6 +12,7 @@ from attrs import frozen
 from polygraphy.domain.accuracy.output_rows import is_coarse, row_in_words, uniform_in_words
 from polygraphy.domain.accuracy.summarizing import failure_sentence, pass_sentence, worst_row
 from polygraphy.domain.asked import command_line
+from polygraphy.domain.environment import describe_installed
 from polygraphy.domain.report.document import Document, Problem
 from polygraphy.domain.results.results import short_names
 from polygraphy.domain.states.comparing import step_table, steps_in_words
@@ -182,11 +183,7 @@ def _uses(facts: Mapping[str, Any]) -> str:
 
 def _installed_sentence(facts: Mapping[str, Any]) -> str:
     backends = [each for each in facts["sections"] if each["title"] == "Backends"]
-    names = [name for each in backends for name, found in each["facts"] if found != _ABSENT]
-    return f"Installed: {', '.join(names)}." if names else "No backend is installed."
-
-
-_ABSENT = "not installed"
+    return describe_installed(fact for each in backends for fact in each["facts"])
 
 
 def _sentence(text: Any) -> str:

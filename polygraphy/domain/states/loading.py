@@ -461,6 +461,8 @@ class StepLoader:
                 is_last=index == len(lengths) - 1,
                 axis=plan.roles.axis,
                 pairs=plan.pairs,
+                inputs=[*current.inputs],
+                outputs=[tensor.name for tensor in plan.graph.outputs],
                 hidden=hidden,
             )
             names = {} if plan.first is None or index else plan.first.outputs

@@ -27,6 +27,8 @@ class StepFacts:
         is_last: whether no step follows.
         axis: the axis of positions of outputs that are no states.
         pairs: the states, of which axes of positions are known.
+        inputs: all inputs of the ONNX model, in order.
+        outputs: all outputs of the ONNX model, in order.
         hidden: which positions the mask hides from all others, [batch, positions]; None for none.
     """
 
@@ -39,6 +41,8 @@ class StepFacts:
     is_last: bool = False
     axis: int = 1
     pairs: Sequence[StatePair] = ()
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
     hidden: Any = field(default=None, eq=False)
 
     def positions_of(self, name: str, value: Any) -> tuple[int | None, int]:
@@ -83,10 +87,15 @@ class StepFeed(dict[str, Any]):
         return StepFeed(arrays, self.step, self.pairs, self.names)
 
     def rename_outputs(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what the model of this step computed, by the names of later steps."""
-        if not self.names:
-            return outputs
-        return {self.names.get(name, name): array for name, array in outputs.items()}
+        """Return the outputs of a step with the names of later steps. Those of a program that has
+        other names come in the order of the ONNX model.
+        """
+        if self.names:
+            return {self.names.get(name, name): array for name, array in outputs.items()}
+        is_missing = any(name not in outputs for name in self.step.states)
+        if is_missing and len(outputs) == len(self.step.outputs):
+            return dict(zip(self.step.outputs, outputs.values()))
+        return outputs
 
     def __reduce__(self) -> Any:
         return StepFeed, (dict(self), self.step, self.pairs, dict(self.names))
@@ -104,7 +113,10 @@ class StateMemory:
             return feed
         if feed.step.index == 0:
             self.states = {}
-        return {**self.states, **feed}
+        fed = {**self.states, **feed}
+        # A program whose inputs have other names takes them in the order of the ONNX model.
+        ordered = {name: fed[name] for name in feed.step.inputs if name in fed}
+        return {**ordered, **fed}
 
     def keep(
         self, feed: Mapping[str, Any], fed: Mapping[str, Any], outputs: Mapping[str, Any], who: str

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 from polygraphy import constants  # noqa: E402
 from polygraphy.adapters.torch.precision import compute_precision  # noqa: E402
+from polygraphy.backend.common import InvokeFromScript  # noqa: E402
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # noqa: E402
 from polygraphy.backend.pyt import PytRunner, TorchFromPath, torch_from_path  # noqa: E402
 from polygraphy.binding import bind  # noqa: E402
@@ -459,3 +460,15 @@ def test_what_pytorch_computes_in_tf32_on_a_gpu_is_known(form: str) -> None:
             assert compute_precision(model, gpu) is None
     with bind(computes_in_tf32, lambda gpu=0: False):
         assert compute_precision(model, gpu) is None
+
+
+def test_a_class_of_networks_is_not_a_loader_and_a_module_is_a_model(tmp_path: Path) -> None:
+    script = tmp_path / "net.py"
+    script.write_text(
+        "from torch.nn import Linear\nclass Net(Linear):\n    def __init__(self):\n"
+        "        super().__init__(2, 2)\ndef load_model():\n    return Net()\nmodel = load_model()\n"
+    )
+    with pytest.raises(UsageError, match=r"net.py:Net is a class.*Functions there: load_model\."):
+        PytRunner(InvokeFromScript(str(script), "Net")).activate()
+    with PytRunner(InvokeFromScript(str(script), "model")) as runner:
+        assert list(runner.get_input_metadata()) == ["input"]

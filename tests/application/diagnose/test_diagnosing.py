@@ -12,7 +12,7 @@ import pytest
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.binding import bind
-from polygraphy.diagnose import diagnose
+from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
@@ -268,6 +268,19 @@ def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept
     with bind(open_environment, elsewhere, "wrong"):
         assert not diagnose(changed, parties, reference=network(), environments=["1.4.0"])
     assert elsewhere.runs
+
+
+def test_other_versions_run_the_model_in_half_precision() -> None:
+    elsewhere, parties = Elsewhere(), [WrongRewriter(guilty=())]
+    with (
+        bind(open_environment, elsewhere, "wrong"),
+        pytest.raises(InconclusiveError, match=r"wrong 1.2.0 and 1.1.0 give different results"),
+    ):
+        diagnose_half(network(), parties=parties, environments=["1.1.0"])
+    with bind(open_environment, elsewhere, "wrong"):
+        assert diagnose_half(network(()), parties=parties, environments=["1.4.0"])
+    with pytest.raises(UsageError, match="--environments has no backend"):
+        diagnose_half(network(()), environments=["1.4.0"])
 
 
 def test_environments_of_which_none_can_be_used_are_refused_before_anything_is_compared() -> None:

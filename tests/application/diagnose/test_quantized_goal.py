@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import combinations
@@ -235,6 +236,30 @@ def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) 
 def test_a_target_that_float_misses_is_reported() -> None:
     kept = found(quantised(), within=-1.0, metric="rms")
     assert kept.verdict == "inconclusive"
+
+
+def test_a_transposed_weight_of_a_gemm_is_measured() -> None:
+    draw = np.random.default_rng(0)
+    weight = draw.normal(size=(6, 4)).astype(np.float32)
+    gemm = helper.make_node("Gemm", ["x", "w", "b"], ["y"], "gemm", transB=1)
+    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [3, 4]), ("y", [3, 6]))]
+    weights = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(weight[:, 0], "b")]
+    graph = helper.make_graph([gemm], "g", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    quantized = _quantize_dynamically(model)
+    [site] = open_quantized(quantized, [model]).sites
+    assert site.exact is not None and site.values is not None
+    assert np.allclose(site.exact, weight.T)
+    assert np.abs(site.values - site.exact).max() < 0.05
+
+
+def _quantize_dynamically(model: onnx.ModelProto) -> onnx.ModelProto:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/q.onnx"
+        quantize_dynamic(model, path, weight_type=QuantType.QUInt8)
+        return onnx.load(path)
 
 
 def test_blocks_whose_halves_are_exchanged_are_named() -> None:

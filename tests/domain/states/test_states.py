@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +307,7 @@ def test_a_state_that_only_the_first_step_computes_stays() -> None:
     values = {"logits": key, "present_0_key": key, "present_0_encoder_key": key[:, :3]}
     memory.keep(feeds[0], memory.complete(feeds[0]), values, "runner")
     fed = memory.complete(feeds[1])
-    assert [*fed] == ["past_0_key", "past_0_encoder_key", "input_ids"]
+    assert [*fed] == ["input_ids", "past_0_key", "past_0_encoder_key"]
     memory.keep(feeds[1], fed, {"logits": key, "present_0_key": key}, "runner")
     assert memory.complete(feeds[2])["past_0_encoder_key"].shape == (1, 3, 4)
 
@@ -320,3 +321,70 @@ def test_a_model_that_cannot_run_the_first_step_is_refused() -> None:
     wide.graph.output[1].type.tensor_type.elem_type = TensorProto.FLOAT16
     with pytest.raises(UsageError, match=r"output 'present\.0\.key' is float16"):
         first_plan(decoder(), wide)
+
+
+def test_a_program_with_other_names_takes_and_returns_states_in_the_order_of_the_model() -> None:
+    feeds = list(StepLoader(decoder(), steps=2))
+    arrays = [np.zeros((1, 4, 8), "f") + at for at in range(3)]
+    values = dict(zip(("linear", "cat", "cat_1"), arrays))
+    memory, names = StateMemory(), ["logits", "present.0.key", "present.0.value"]
+    renamed = feeds[0].rename_outputs(values)
+    assert list(renamed) == names
+    memory.keep(feeds[0], memory.complete(feeds[0]), renamed, "program")
+    fed = memory.complete(feeds[1])
+    assert list(fed) == ["input_ids", "position_ids", "past.0.key", "past.0.value"]
+    assert fed["past.0.value"] is arrays[2]
+    assert feeds[0].rename_outputs({"logits": 1}) == {"logits": 1}
+
+
+def _builder_config(**names: str) -> dict[str, Any]:
+    """Return a `genai_config.json` as the model builder of ONNX Runtime GenAI writes it."""
+    side = {"past": "inputs", "present": "outputs"}
+    decoder: dict[str, Any] = {
+        "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+        "filename": "model.onnx",
+        "inputs": {"input_ids": "input_ids", "attention_mask": "attention_mask"},
+        "outputs": {"logits": "logits"},
+        "num_hidden_layers": 2,
+    }
+    for key, pattern in names.items():
+        decoder[side[key.partition("_")[0]]][key] = pattern
+    model = {"context_length": 24, "decoder": decoder, "type": "qwen3_5", "vocab_size": 32}
+    return {"model": model, "search": {"past_present_share_buffer": True}}
+
+
+def test_the_configuration_of_the_model_builder_pairs_all_its_kinds_of_states() -> None:
+    kinds = {
+        "key": "past_key_values.%d.key",
+        "conv": "past.%d.conv",
+        "recurrent": "past.%d.recurrent",
+    }
+    config = _builder_config(
+        **{f"past_{kind}_names": pattern for kind, pattern in kinds.items()},
+        **{f"present_{kind}_names": f"present.%d.{kind}" for kind in kinds},
+    )
+    inputs = ["past.0.conv", "past.0.recurrent", "past_key_values.1.key"]
+    outputs = ["present.0.conv", "present.0.recurrent", "present.1.key"]
+    assert pairs_by_config(config, ["logits", *outputs], ["input_ids", *inputs]) == dict(
+        zip(outputs, inputs)
+    )
+
+
+def test_a_configuration_beside_the_model_contradicts_crossed_outputs(tmp_path: Path) -> None:
+    names = {
+        "present.0.key": "m0",
+        "present.0.value": "n0",
+        "past.0.key": "g0",
+        "past.0.value": "j0",
+    }
+    config = _builder_config(
+        past_key_names="g%d", past_value_names="j%d",
+        present_key_names="m%d", present_value_names="n%d",
+    )  # fmt: skip
+    (tmp_path / "genai_config.json").write_text(json.dumps(config))
+    for fault, expected in (("", []), ("crossed", [("m0", "g0"), ("n0", "j0")])):
+        path = str(tmp_path / "model.onnx")
+        onnx.save(decoder(fault=fault, names=names), path)
+        conflicts = StepLoader(path).plan.conflicts
+        assert [(each.output, each.expected) for each in conflicts] == expected
+        assert {each.source for each in conflicts} <= {"genai_config.json"}

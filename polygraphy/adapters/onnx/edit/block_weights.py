@@ -65,6 +65,9 @@ def _integer_weight(
     zeros = numpy.zeros(scale.shape) if zero is None else zero.astype(numpy.float64)
     zeros = numpy.broadcast_to(zeros.reshape(-1) if scale.ndim else zeros.reshape(()), scale.shape)
     scheme = Scheme(codes.dtype.name, scale.astype(numpy.float64), zeros, axis)
+    if exact is not None and exact.ndim == 2:  # ONNX Runtime makes a MatMul of Gemm.
+        is_turned = stem.endswith("_Transposed") or exact.shape != codes.shape
+        exact = exact.T if is_turned and exact.T.shape == codes.shape else exact
     return scheme, codes.astype(numpy.float64), exact, None
 
 

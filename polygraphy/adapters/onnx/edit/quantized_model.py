@@ -252,6 +252,9 @@ class QuantizedModel:
         """
         copy: ModelProto = copy_of(self._model)
         changed = QuantizedModel(copy, self._references)
+        # Corrected biases were added to the model, and sorting may have changed the order of sites.
+        numbers = {site.name: number for number, site in enumerate(changed.sites)}
+        schemes = {numbers[self.sites[number].name]: one for number, one in schemes.items()}
         for number, scheme in schemes.items():
             changed._set_scheme(number, scheme)
         changed._update_biases(set(schemes))

@@ -16,6 +16,13 @@ def no_backend() -> UsageError:
     return UsageError("No backend runs the model.", hint="Add one, such as --onnxrt.")
 
 
+def environments_without_backend() -> UsageError:
+    return UsageError(
+        "--environments has no backend whose versions it could compare.",
+        hint="Add one, such as --onnxrt.",
+    )
+
+
 def several_references() -> UsageError:
     return UsageError(
         "A reference, saved results and a program cannot be combined.", hint="Choose one."
