@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         inspect_outputs,
         inspect_sparsity,
     )
+    from polygraphy.application.profile_inspection import inspect_profile
 
 __all__ = [
     "compare_models",
@@ -33,6 +34,7 @@ __all__ = [
     "inspect_data",
     "inspect_model",
     "inspect_outputs",
+    "inspect_profile",
     "inspect_sparsity",
     "inspect_tactics",
 ]
@@ -50,6 +52,7 @@ __getattr__ = deferred_names(
         "inspect_data": "polygraphy.application.inspection",
         "inspect_model": "polygraphy.application.models.model_inspection",
         "inspect_outputs": "polygraphy.application.models.model_inspection",
+        "inspect_profile": "polygraphy.application.profile_inspection",
         "inspect_sparsity": "polygraphy.application.models.model_inspection",
         "inspect_tactics": "polygraphy.application.inspection",
     },

@@ -13,29 +13,39 @@ from polygraphy.binding import Unbound
 __all__ = ["resolve"]
 
 _ADAPTERS: dict[str, dict[str, str]] = {
+    "polygraphy.domain.accuracy.accuracy": {
+        "verdicts_html": "polygraphy.adapters.web.notebook:verdicts_html",
+    },
     "polygraphy.domain.asked": {
         "blob_writer": "polygraphy.adapters.files.formats.blobs:blob_writer",
         "class_folders": "polygraphy.adapters.files.formats.pictures:class_folders",
         "command_line": "polygraphy.cli.command_line:command_line",
         "data_frame": "polygraphy.adapters.pandas:data_frame",
-        "diagnosis_html": "polygraphy.adapters.web.notebook:diagnosis_html",
         "holds_blobs": "polygraphy.adapters.files.formats.blobs:holds_blobs",
         "holds_pictures": "polygraphy.adapters.files.formats.pictures:holds_pictures",
         "iterate_blobs": "polygraphy.adapters.files.formats.blobs:iterate_blobs",
         "iterate_pictures": "polygraphy.adapters.files.formats.pictures:iterate_pictures",
-        "model_html": "polygraphy.adapters.web.notebook:model_html",
         "Plots": "polygraphy.adapters.plots:MatplotlibPlots",
         "read_config": "polygraphy.adapters.files.small.tokens:read_config",
-        "read_graph": "polygraphy.adapters.onnx.describe.reading:read_graph",
         "read_tokens": "polygraphy.adapters.files.small.tokens:read_tokens",
-        "results_html": "polygraphy.adapters.web.notebook:results_html",
         "ResultStore": "polygraphy.adapters.files.store.store:FileResultStore",
         "sample_files": "polygraphy.adapters.files.formats.pictures:sample_files",
         "Tensors/torch": "polygraphy.adapters.torch.arrays:TorchTensors",
-        "verdicts_html": "polygraphy.adapters.web.notebook:verdicts_html",
     },
     "polygraphy.domain.compare.measures": {
         "PerceptualDistance": "polygraphy.adapters.lpips:LpipsDistance",
+    },
+    "polygraphy.domain.diagnosis.culprit": {
+        "diagnosis_html": "polygraphy.adapters.web.notebook:diagnosis_html",
+    },
+    "polygraphy.domain.model.description": {
+        "model_html": "polygraphy.adapters.web.notebook:model_html",
+    },
+    "polygraphy.domain.results.results": {
+        "results_html": "polygraphy.adapters.web.notebook:results_html",
+    },
+    "polygraphy.domain.states.loading": {
+        "read_graph": "polygraphy.adapters.onnx.describe.reading:read_graph",
     },
     "polygraphy.domain.tensors.datatype": {
         "DataTypeConverter/onnx": "polygraphy.adapters.onnx.storage.weights:OnnxDataTypes",
@@ -145,16 +155,23 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "first_omission": "polygraphy.adapters.onnx.describe.facts:first_omission",
         "input_metadata": "polygraphy.adapters.onnx.graph.shapes:input_metadata",
         "is_fork_safe": "polygraphy.adapters.os.forks:is_fork_safe",
+        "model_nodes": "polygraphy.adapters.onnx.run.opening:model_nodes",
         "node_inputs": "polygraphy.adapters.onnx.describe.facts:node_inputs",
         "observe_tensors": "polygraphy.adapters.onnx.edit.outputs:observe_tensors",
         "output_names": "polygraphy.adapters.onnx.edit.outputs:output_names",
         "ranked_inputs": "polygraphy.adapters.onnx.storage.parsing:ranked_inputs",
+        "read_backend_profile/onnxrt": "polygraphy.adapters.onnxruntime.trace:read_profile",
+        "read_backend_profile/openvino": "polygraphy.adapters.openvino.profiling:read_profile",
+        "read_backend_profile/trt": (
+            "polygraphy.adapters.tensorrt.describe.layer_times:read_profile"
+        ),
         "warm_process": "polygraphy.adapters.processes.warm_process:warm_process",
     },
     "polygraphy.ports.storage": {
         "check_writable": "polygraphy.adapters.os.paths:check_writable",
         "copy_file": "polygraphy.adapters.files.small.work_files:copy_file",
         "load_debug_replay": "polygraphy.adapters.files.small.debug_replays:load_debug_replay",
+        "load_profiles": "polygraphy.adapters.files.small.profiles:load_profiles",
         "load_tactic_replays": "polygraphy.adapters.files.small.debug_replays:load_tactic_replays",
         "mirror_folder": "polygraphy.adapters.files.small.work_files:mirror_folder",
         "move_into_folder": "polygraphy.adapters.files.small.work_files:move_into_folder",
@@ -165,6 +182,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "read_text": "polygraphy.adapters.files.small.work_files:read_text",
         "remove_path": "polygraphy.adapters.files.small.work_files:remove_path",
         "save_debug_replay": "polygraphy.adapters.files.small.debug_replays:save_debug_replay",
+        "save_profiles": "polygraphy.adapters.files.small.profiles:save_profiles",
         "start_label": "polygraphy.adapters.files.small.work_files:start_label",
         "temporary_path": "polygraphy.adapters.files.small.work_files:temporary_path",
         "write_matches": "polygraphy.adapters.files.small.match_files:write_matches",

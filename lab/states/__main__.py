@@ -212,14 +212,16 @@ def main() -> int:
     folder = given.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     suite = Suite(folder)
-    for group, cases, judge in (
-        ("planted", planted, suite.planted),
-        ("healthy", healthy, suite.healthy),
-    ):
-        for case in cases():
-            if given.only in (group, "") or given.only in case.name:
-                judge(case)
-    suite.report()
+    try:
+        for group, cases, judge in (
+            ("planted", planted, suite.planted),
+            ("healthy", healthy, suite.healthy),
+        ):
+            for case in cases():
+                if given.only in (group, "") or given.only in case.name:
+                    judge(case)
+    finally:  # ctrl-C shows what was counted so far.
+        suite.report()
     return 0
 
 

@@ -207,7 +207,8 @@ class Call(Expression):
         args: positional arguments: values, source, or other calls.
         kwargs: arguments by name, written in the order of the signature; None is left out, because
             None is what leaving out means.
-        on: the call that makes what a method is called on; None for a name that is imported.
+        on: what a method is called on: a call, or the name of a step; None for a name that is
+            imported.
 
     Raises:
         TypeError: the signature has no such argument.
@@ -216,7 +217,7 @@ class Call(Expression):
     name: str
     args: Sequence[Any] = field(default=(), converter=tuple[Any, ...])
     kwargs: Mapping[str, Any] = field(factory=dict, converter=_without_none)
-    on: Call | None = None
+    on: Call | Source | None = None
 
     def __attrs_post_init__(self) -> None:
         unknown = self.kwargs.keys() - SIGNATURES[self.name].arguments.keys()
@@ -237,7 +238,7 @@ class Call(Expression):
             renamed = (signature.name, head) if signature.name else (head,)
             owner = use(signature.module, *renamed)
         else:
-            owner = self.on.written(use)
+            owner = self.on.written(use) if isinstance(self.on, Call) else self.on
         called = owner + Source(f".{method}" if method else "")
         named = {name: self.kwargs[name] for name in signature.arguments if name in self.kwargs}
         return Source(f"{called}({_arguments(self.args, named, use)})")

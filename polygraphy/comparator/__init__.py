@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from polygraphy.application.compare.samples import Samples
     from polygraphy.application.run.first_model import WithFirstModel
     from polygraphy.application.run.layerwise import WithUnmarked
+    from polygraphy.application.run.profiling import ProfileNodes
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, AccuracyResults
     from polygraphy.domain.compare import (
         BaseCompareFunc,
@@ -44,6 +45,7 @@ __all__ = [
     "IterationResult",
     "OutputCompareResult",
     "PostprocessFunc",
+    "ProfileNodes",
     "RunResults",
     "Samples",
     "SimpleCompareFunc",
@@ -71,6 +73,7 @@ _ELSEWHERE = {
     "DataLoader": "polygraphy.domain.data.synthesis",
     "IterationResult": "polygraphy.domain.results.results",
     "PostprocessFunc": "polygraphy.legacy.compare_functions",
+    "ProfileNodes": "polygraphy.application.run.profiling",
     "RunResults": "polygraphy.domain.results.results",
     "Samples": "polygraphy.application.compare.samples",
     "StepLoader": "polygraphy.domain.states.loading",

@@ -1,7 +1,7 @@
 """What the domain itself asks of the world outside: protocols, which `polygraphy.wiring` binds.
 
-Ports that one file of the domain asks alone stand there: `DataTypeConverter`, `Spool`,
-`PerceptualDistance`.
+Ports that one file of the domain asks alone, or that take a value of the domain, stand there:
+`DataTypeConverter`, `Spool`, `PerceptualDistance`, `read_graph`, `results_html`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from polygraphy.domain.accuracy.accuracy import AccuracyResults
-    from polygraphy.domain.accuracy.output_rows import OutputRow as AccuracyRow
-    from polygraphy.domain.diagnosis.culprit import DiagnosisResult
-    from polygraphy.domain.model import Graph, Model
-    from polygraphy.domain.results.results import RunResults
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -237,11 +232,11 @@ class Plots(Protocol):
         to; see `heat_maps`.
         """
 
-    def error_by_depth(self, lines: Mapping[str, Sequence[AccuracyRow]], path: str) -> None:
+    def error_by_depth(self, lines: Mapping[str, Sequence[Any]], path: str) -> None:
         """Draw the largest differences of outputs, in the order in which a model computes them.
 
         Args:
-            lines: what each pair of runs is called, and what was found about its outputs.
+            lines: the rows of outputs (`OutputRow`) by the name of each pair of runs.
             path: the file that is written; its extension says in which format.
 
         Raises:
@@ -250,45 +245,11 @@ class Plots(Protocol):
 
 
 @port
-def results_html(results: RunResults) -> str:
-    """Return what runners gave, without elements."""
-
-
-@port
-def verdicts_html(results: AccuracyResults) -> str:
-    """Return verdicts."""
-
-
-@port
-def model_html(model: Model) -> str:
-    """Return what a model takes and gives, and how large it is."""
-
-
-@port
-def diagnosis_html(result: DiagnosisResult) -> str:
-    """Return who is to blame, why, and what helps."""
-
-
-@port
 def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
     """Return a table with a row per record.
 
     Raises:
         MissingDependencyError: the package that makes tables is not installed.
-    """
-
-
-@port
-def read_graph(model: Any) -> Graph | None:
-    """Return the graph of a model with its nodes and their attributes; None for a model that is not
-    ONNX.
-
-    Args:
-        model: a path, or a model in memory.
-
-    Raises:
-        FileError: the file is missing.
-        ModelError: it is damaged.
     """
 
 

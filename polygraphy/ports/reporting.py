@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model import Model
     from polygraphy.domain.model.drawing import GraphDrawing
     from polygraphy.domain.model.statistics import ModelStatistics
+    from polygraphy.domain.profiling.table import ProfileTable
     from polygraphy.domain.report.document import Document
     from polygraphy.domain.results.results import DeviceTimes, OutputValidity
     from polygraphy.domain.states.comparing import StepsCompared
@@ -97,6 +98,15 @@ class Console(Protocol):
     def steps_compared(self, found: StepsCompared) -> None:
         """All steps of a model with states were compared."""
 
+    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+        """Runners were profiled with the same input shapes.
+
+        Args:
+            table: the times of their nodes.
+            sort: by what rows are sorted: ``time``, ``difference`` or ``error``.
+            rows: how many rows are shown; 0 for all.
+        """
+
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked for NaN and infinity."""
 
@@ -157,6 +167,15 @@ class Reports(Protocol):
 
     def sweep(self, outcome: SweepOutcome) -> None:
         """The cells of a sweep, and the causes of those that failed."""
+
+    def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
+        """The times of nodes.
+
+        Args:
+            table: what was measured.
+            sort: by what rows are sorted: ``time``, ``difference`` or ``error``.
+            rows: how many rows are shown; 0 for all.
+        """
 
     def replay(self, replay: TacticReplay) -> None:
         """The tactic of each layer."""

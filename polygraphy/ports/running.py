@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from polygraphy.domain.catalog.compute import ComputePrecision
+    from polygraphy.domain.profiling.execution import ExecutionProfile, ModelNodes
     from polygraphy.domain.results.results import DeviceTimes
     from polygraphy.domain.search.check_rules import Finished
     from polygraphy.domain.tensors.facts import Facts
@@ -88,11 +89,45 @@ class RunnerExtras(Protocol):
     def device_memory(self) -> int:
         """Return the bytes that activations take; only while active."""
 
+    def open_profiler(self) -> NodeProfiler:
+        """Open the model with the profiler of the backend; only while active.
+
+        Raises:
+            BackendError: the backend cannot profile this model.
+        """
+
     @property
     def uses_device(self) -> bool:
         """Whether it computes on a device, where the first inference loads libraries and kernels;
         only while active.
         """
+
+
+class NodeProfiler(Protocol):
+    """Runs a model with the profiler of its backend, which measures each executed node."""
+
+    def infer(self, feed_dict: Mapping[str, Any]) -> None:
+        """Run the model once.
+
+        Args:
+            feed_dict: one array per input.
+
+        Raises:
+            BackendError: the backend could not run the model.
+        """
+
+    def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
+        """End profiling, and return a profile for each group of runs; it cannot run any more.
+
+        Args:
+            groups: the positions of the runs, from 0. Runs that are in no group are dropped.
+
+        Raises:
+            BackendError: the backend measured nothing.
+        """
+
+    def close(self) -> None:
+        """Release the model, and delete temporary files; again is allowed."""
 
 
 Promise = Literal["leaves_inputs_alone", "outputs_are_fresh", "rewrites_nothing"]
@@ -216,6 +251,33 @@ def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
 
     Facts are an extra: of a model that cannot be read, or is too large to be read on the side,
     nothing is known.
+    """
+
+
+@port
+def model_nodes(model: Any) -> ModelNodes:
+    """Return the nodes of a model, without weights.
+
+    Args:
+        model: an ``onnx.ModelProto``, its path, or a loader.
+
+    Raises:
+        FileError: there is no such file.
+        ModelError: it is not an ONNX model.
+    """
+
+
+@port
+def read_backend_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
+    """Return the profiles in a file that the profiler of a backend wrote.
+
+    Args:
+        path: the file.
+        layers: another file that says what was executed; None if there is none.
+
+    Raises:
+        FileError: a file is damaged.
+        UsageError: the file contains no run.
     """
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from polygraphy.domain.accuracy.answer_log import Spool
     from polygraphy.domain.model.plugins import PluginMatch
+    from polygraphy.domain.profiling.execution import ExecutionProfile
     from polygraphy.domain.search.debug_replay import DebugReplay
     from polygraphy.domain.sharding import ShardHints
     from polygraphy.domain.tactics import TacticReplay
@@ -148,6 +149,28 @@ def load_tactic_replays(path: str) -> list[TacticReplay]:
     Raises:
         FileError: there is nothing at the path; or it is a file, and no replay. In a folder,
             files that are no replays are left out: others may be kept beside them.
+    """
+
+
+@port
+def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
+    """Save execution profiles, with the nodes of their model and the executed graphs.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+
+
+@port
+def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile]:
+    """Read execution profiles: from `save_profiles`, ONNX Runtime, trtexec or OpenVINO.
+
+    Args:
+        path: the file.
+        layers: what was executed: the graph of ONNX Runtime, or the layers of trtexec.
+
+    Raises:
+        FileError: the file is missing, damaged, or has another format.
     """
 
 

@@ -136,7 +136,7 @@ def test_functions_that_are_ports_are_bound_and_take_what_the_port_says() -> Non
 def _functions() -> dict[str, tuple[list[str], str]]:
     """Return the functions that are ports by name: what they take, and where they are declared."""
     found = {}
-    for file in [*(ROOT / "ports").glob("*.py"), ROOT / "domain" / "asked.py"]:
+    for file in [*(ROOT / "ports").glob("*.py"), *(ROOT / "domain").rglob("*.py")]:
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and "port" in map(
                 ast.unparse, node.decorator_list
@@ -145,6 +145,15 @@ def _functions() -> dict[str, tuple[list[str], str]]:
                 taken = [*node.args.posonlyargs, *node.args.args, *variadic, *node.args.kwonlyargs]
                 found[node.name] = ([each.arg for each in taken], file.name)
     return found
+
+
+def test_ports_of_the_domain_know_no_value_of_it() -> None:
+    """Annotations count: one value would tie every file that asks for a port to those of its own."""
+    tree = ast.parse((ROOT / "domain" / "asked.py").read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name for name in modules if name and name.startswith("polygraphy.")} == {
+        "polygraphy.binding"
+    }
 
 
 def test_ports_are_found() -> None:

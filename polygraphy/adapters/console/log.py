@@ -24,6 +24,7 @@ from polygraphy.logger import G_LOGGER
 if TYPE_CHECKING:
     from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
     from polygraphy.domain.accuracy.samples import SamplesCompared
+    from polygraphy.domain.profiling.table import ProfileTable
     from polygraphy.domain.states.comparing import StepsCompared
 
 
@@ -133,6 +134,11 @@ class LogConsole:
         from polygraphy.domain.report.document import plain
 
         G_LOGGER.info("\n".join(step_lines(plain(found))))
+
+    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+        from polygraphy.adapters.console.profiles import profile_lines
+
+        G_LOGGER.info("\n".join(profile_lines(table, sort, rows, None)))
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         G_LOGGER.start(f"Output Validation | Runners: {[*map(label_of_runner, runners)]}")

@@ -15,6 +15,7 @@ from polygraphy.adapters.console.numbers import (
     percentiles,
     statistics,
 )
+from polygraphy.adapters.console.profiles import profile_lines
 from polygraphy.adapters.console.screen import (
     columns,
     is_abridged,
@@ -46,6 +47,7 @@ from polygraphy.logger import G_LOGGER
 
 if TYPE_CHECKING:
     from polygraphy.domain.checks.capability import SupportReport
+    from polygraphy.domain.profiling.table import ProfileTable
     from polygraphy.domain.tactics import Algorithm, TacticReplay
 
 
@@ -90,6 +92,10 @@ class LogReports:
         """Write the matrix of a sweep, and the causes of failures."""
 
         say("\n".join(sweep_lines(outcome, columns())))
+
+    def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
+        """Write the times of nodes."""
+        say("\n".join(profile_lines(table, sort, rows, columns())))
 
     def replay(self, replay: TacticReplay) -> None:
         G_LOGGER.info(str(replay) or "The replay contains no layers.")

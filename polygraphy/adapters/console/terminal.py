@@ -5,8 +5,8 @@ Each line comes with a severity, which is its colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from polygraphy.adapters.console.screen import columns, wrap_text
 from polygraphy.binding import bound_function
@@ -98,6 +98,9 @@ class Terminal:
 
                 yield "", INFO
                 yield from ((line, INFO) for line in step_lines(found))
+            elif found["kind"] == "profile":
+                yield "", INFO
+                yield from ((line, INFO) for line in _profile_lines(found))
 
     def findings(self, code: int) -> Iterator[Line]:
         """Yield where it failed, whether that is rounding, and what to do next."""
@@ -223,6 +226,14 @@ def _suspects(every: Sequence[OutputRow]) -> list[Node]:
     found = [first, None if jump is None else rows[jump]]
     nodes = [row.node for row in found if row is not None and row.node is not None]
     return list({id(node): node for node in nodes}.values())
+
+
+def _profile_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table of a profile."""
+    from polygraphy.adapters.console.profiles import profile_lines
+    from polygraphy.domain.profiling.table import table_in
+
+    return profile_lines(table_in(found), found["sort"], found["shown"], columns())
 
 
 def _labeled_line(label: str, text: str) -> str:

@@ -8,6 +8,7 @@ from polygraphy.adapters.fake.console import FollowedJob, RecordingConsole, Reco
 from polygraphy.adapters.fake.narrow import FakeNarrowModel, FakeNarrowModels, FakeProgram
 from polygraphy.adapters.fake.runner import (
     FakeLoader,
+    FakeNodeProfiler,
     FakeRunner,
     FunctionCommands,
     HostMemory,
@@ -23,6 +24,7 @@ __all__ = [
     "FakeLoader",
     "FakeNarrowModel",
     "FakeNarrowModels",
+    "FakeNodeProfiler",
     "FakeProgram",
     "FakeRunner",
     "FollowedJob",

@@ -10,6 +10,7 @@ from attrs import Factory, define
 
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
 from polygraphy.domain.accuracy.samples import SamplesCompared
+from polygraphy.domain.profiling.table import ProfileTable
 from polygraphy.domain.results.results import DeviceTimes, OutputValidity
 from polygraphy.domain.states.comparing import StepsCompared
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -103,6 +104,10 @@ class RecordingConsole:
     def steps_compared(self, found: StepsCompared) -> None:
         """See `Console`."""
         self._record("steps_compared", found)
+
+    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+        """Runners were profiled."""
+        self._record("nodes_profiled", table, sort, rows)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""

@@ -13,6 +13,7 @@ from polygraphy.adapters.base.loader import BaseLoader
 from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile
 from polygraphy.domain.search.check_rules import TIMED_OUT, Finished
 from polygraphy.domain.sweep.cells import Job, Limits
 from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -376,3 +377,43 @@ class ScriptedEngine:
                 "essence": passed,
             }
             ended(job, {**record, **self._answer(job)})
+
+
+class FakeNodeProfiler:
+    """Implements the port `NodeProfiler`: each node takes the same time in each run.
+
+    Attributes:
+        runs: the number of runs so far.
+        is_closed: whether it was closed.
+    """
+
+    def __init__(self, times: Mapping[str, float]) -> None:
+        """Set the microseconds of each node, by its name, in order."""
+        self.runs = 0
+        self.is_closed = False
+        self._times = dict(times)
+
+    def infer(self, feed_dict: Mapping[str, Any]) -> None:
+        """Count a run."""
+        self.runs += 1
+
+    def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
+        """Return the profiles; a run that did not happen is a BackendError."""
+        if any(number >= self.runs for group in groups for number in group):
+            raise BackendError("There was no such run.", backend="fake")
+        total = sum(self._times.values())
+        return [
+            ExecutionProfile(
+                "fake",
+                [
+                    ExecutedNode(name, name, [time] * len(group))
+                    for name, time in self._times.items()
+                ],
+                run_times=[total] * len(group),
+            )
+            for group in groups
+        ]
+
+    def close(self) -> None:
+        """Remember it."""
+        self.is_closed = True

@@ -23,6 +23,7 @@ from polygraphy.adapters.arrays.foreign import (
 )
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.base.runner import BaseRunner
+from polygraphy.adapters.onnxruntime.profiling import SessionProfiler
 from polygraphy.adapters.onnxruntime.providers import translate_errors
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
@@ -41,6 +42,7 @@ from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.ports.machine import Device
+from polygraphy.ports.running import NodeProfiler
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, OrtValue, RunOptions
@@ -325,6 +327,11 @@ def run_values(
     return [_array_of(value) for value in binding.get_outputs()]
 
 
+def _run_function(session: InferenceSession) -> Callable[..., list[Any]]:
+    """Return what runs a session, with names of outputs and a feed dictionary."""
+    return partial(run_values, session) if needs_values(session) else session.run
+
+
 def _is_numpys(dtype: DataTypeEntry) -> bool:
     return dtype == DataType.STRING or dtype.numpy().isbuiltin == 1
 
@@ -402,7 +409,7 @@ class OnnxrtRunner(BaseRunner):
         self._output_names = [output.name for output in outputs]
         self._texts = [output.name for output in outputs if output.type == "tensor(string)"]
         self._narrow = _narrow(outputs)
-        self._run = partial(run_values, self.sess) if needs_values(self.sess) else self.sess.run
+        self._run = _run_function(self.sess)
         self._may_take_long = True
         self._gpu = gpu_of(self.sess)
 
@@ -416,6 +423,15 @@ class OnnxrtRunner(BaseRunner):
         """Return what the model tells, as far as the session was made by `SessionFromOnnx`."""
         assert self.sess is not None
         return facts_of(self.sess)
+
+    def open_profiler(self) -> NodeProfiler:
+        """Make the session again, with the profiler of ONNX Runtime; only while active.
+
+        Raises:
+            BackendError: the session was made elsewhere, of a model that it does not keep.
+        """
+        assert self.sess is not None
+        return SessionProfiler(self._session, self.sess, _run_function)
 
     def deactivate_impl(self) -> None:
         """Let go of the session."""

@@ -121,11 +121,16 @@ class SessionFromOnnx(BaseLoader):
                 cannot load a plugin, or there is no device for it here.
             UnavailableError: a provider does not start, and the CPU provider is not in the list.
         """
+        return self.create(lambda options: None)
+
+    def create(self, change: Callable[[SessionOptions], object]) -> InferenceSession:
+        """Make the session, after `change` has changed its options; see `call_impl`."""
         providers = match_providers(self._providers, self._provider_libraries)
         options = session_options(self._graph_optimization_level)
         options.enable_cpu_mem_arena = self._memory_arena
         if self._threads is not None:
             options.intra_op_num_threads = self._threads
+        change(options)
         without = match_rewrites(self._disabled_optimizers)
         model: Any = evaluate(self._model)
         name = "the model"

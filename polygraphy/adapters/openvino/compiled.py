@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from copy import copy
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -156,6 +157,12 @@ class CompiledModelFromOnnx(BaseLoader):
         facts = find_facts(model)
         _known[compiled] = Known(inputs, outputs, _LoweredFacts(facts, lowered))
         return compiled
+
+    def with_properties(self, properties: Mapping[str, str]) -> CompiledModelFromOnnx:
+        """Return a loader of the same model with further properties."""
+        made = copy(self)
+        made._properties = {**self._properties, **properties}
+        return made
 
     def _config(self) -> dict[str, Any]:
         given = {

@@ -16,11 +16,13 @@ from polygraphy.adapters.base.runner import BaseRunner
 from polygraphy.adapters.openvino.compiled import PROCESS, compiled_facts
 from polygraphy.adapters.openvino.datatype import array_of, contiguous, data_type, tensor_of
 from polygraphy.adapters.openvino.errors import translate_errors
+from polygraphy.adapters.openvino.profiling import CompiledModelProfiler
 from polygraphy.adapters.os.signals import cancellable, last_words
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
+from polygraphy.ports.running import NodeProfiler
 
 if TYPE_CHECKING:
     from openvino import CompiledModel
@@ -77,10 +79,22 @@ class OpenvinoRunner(BaseRunner):
         """Return what leaves a line where OpenVINO ends the process."""
         return last_words(_CRASHED.format(doing)) if self.is_watched else nullcontext()
 
+    def open_profiler(self) -> NodeProfiler:
+        """Compile the model again, with performance counts; only while active.
+
+        Raises:
+            BackendError: the model was compiled elsewhere.
+        """
+        return CompiledModelProfiler(self._compiled, OpenvinoRunner)
+
     def deactivate_impl(self) -> None:
         """Let go of the compiled model."""
         self.compiled = None
         self._request = None
+
+    def performance_counts(self) -> list[Any]:
+        """Return what OpenVINO measured of the last inference, if the model was compiled so."""
+        return list(self._request.profiling_info)
 
     def get_model_facts(self) -> Facts:
         """Return what the model tells, and in which data types OpenVINO computes it, as far as it

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.model.description import TensorUse
     from polygraphy.domain.model.difference import Difference, Edit, Outline
     from polygraphy.domain.model.sparsity import WeightSparsity
+    from polygraphy.domain.profiling.table import ProfileTable
     from polygraphy.domain.quantization.listing import QuantizedTensor
     from polygraphy.domain.sweep.outcome import SweepOutcome
     from polygraphy.domain.tactics import Algorithm, TacticReplay
@@ -142,6 +143,9 @@ class ReportsRecorder:
 
     def environment(self, environment: Environment) -> None:
         self._record("environment", sections=environment.sections)
+
+    def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
+        self._record("profile", **plain(table), sort=sort, shown=rows)
 
     def sweep(self, outcome: SweepOutcome) -> None:
         self._record("sweep", **plain(outcome))

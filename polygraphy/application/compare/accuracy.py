@@ -75,7 +75,7 @@ class WorstTensors:
         resolve(ResultStore).writer(self._path, RunResults)  # Complains before anything is run.
 
     def add(self, pair: PairResult) -> None:
-        """Look at the outputs of an iteration, while they are at hand."""
+        """Record the outputs of an iteration while they are in memory."""
         for name, result in pair.results.items():
             values = pair.sides(name)
             if values is None:
@@ -88,8 +88,8 @@ class WorstTensors:
                 del self._kept[min(self._kept, key=lambda each: self._kept[each].badness)]
 
     def save(self) -> None:
-        """Save what is kept, the worst output first: one iteration of each of the runs; nothing
-        where no output could be compared.
+        """Save the recorded outputs, the worst first: one iteration for each run; nothing if no
+        output could be compared.
         """
         names = sorted(self._kept, key=lambda name: self._kept[name].badness, reverse=True)
         runs: dict[int, IterationResult] = {}  # By position: names may repeat.
@@ -125,7 +125,7 @@ def compare_iteration(
 def _answers(
     compare: Any, label: str, outputs0: IterationResult, outputs1: IterationResult
 ) -> dict[str, CompareResult]:
-    """Return what a comparison function answers, each answer as a verdict."""
+    """Return the results of a comparison function as verdicts."""
     results = compare(outputs0, outputs1)
     if not isinstance(results, Mapping):
         raise UsageError(
@@ -140,8 +140,8 @@ def _answers(
 
 
 def with_chosen(run: Run, other: Run) -> Run:
-    """Return a run with those outputs of its model that were not chosen, but that the other has:
-    what was saved may be of other outputs.
+    """Return a run with the outputs excluded from it that the other run has, because saved results
+    may hold other outputs.
     """
     name, outputs = run
     if outputs is None or other[1] is None or not outputs.unmarked:
@@ -168,7 +168,7 @@ def _fail_early_end(
     outputs1: IterationResult | None,
     iteration: int,
 ) -> dict[str, CompareResult]:
-    """Fail every output of an iteration that only one of two runs has."""
+    """Return a failure for each output of an iteration that only one of two runs has."""
     names = label_of_runner(name0), label_of_runner(name1)
     longer, shorter = names if outputs1 is None else reversed(names)
     reason = (
@@ -180,7 +180,7 @@ def _fail_early_end(
 
 
 def only_shared(run0: Run, run1: Run) -> tuple[Run, Run]:
-    """Return two runs with the outputs whose names both have; as they are where there is none.
+    """Return two runs reduced to the outputs both have; unchanged if there are none.
 
     Where some names are the same, what one side lacks is not compared with what merely stands in
     the same place on the other.
@@ -200,7 +200,7 @@ def _restrict_outputs(run: Run, names: Container[str]) -> Run:
 
 
 def not_shared(run: Run, shared: Run) -> list[str]:
-    """Return the outputs of a run that are not among those that both have."""
+    """Return the outputs of a run that the other run lacks."""
     return [output for output in run[1] or () if output not in (shared[1] or ())]
 
 
@@ -220,8 +220,8 @@ class DepthPlot:
         resolve(Plots).prepare(path)
 
     def draw(self, verdicts: Sequence[AccuracyResult]) -> None:
-        """Save the plot of what the first of some comparison functions found that measures
-        differences; FileError when that is not possible.
+        """Save the error plot of the first comparison function that measures differences; FileError
+        if that fails.
         """
         for verdict in verdicts:
             lines = _rows_by_pair(comparisons_of([verdict]))
@@ -231,7 +231,7 @@ class DepthPlot:
 
 
 def _rows_by_pair(comparisons: Sequence[Comparison]) -> dict[str, Sequence[OutputRow]]:
-    """Return the rows of each pair of runs by its name; those of equal names are numbered."""
+    """Return the rows of each pair of runs by name; equal names are numbered."""
     labelled: dict[str, Sequence[OutputRow]] = {}
     for each in comparisons:
         name = label = " vs. ".join(each.parties)
@@ -246,7 +246,7 @@ _MOST_KEPT = 256 << 20
 
 
 def default_comparisons(run_count: int) -> list[tuple[int, int]]:
-    """Return the pairs that are compared unless others are given: each run with the next."""
+    """Return the default pairs to compare: each run with the next."""
     return [(index, index + 1) for index in range(run_count - 1)]
 
 
@@ -375,7 +375,7 @@ def _take_all(
 
 
 def _save(verdicts: list[AccuracyResult], path: str | None) -> AccuracyResults:
-    """Return what all functions found, saved if there is a path."""
+    """Return the results of all functions, saved if `path` is set."""
     results = AccuracyResults(verdicts)
     if path is not None:
         results.save(path)
@@ -425,7 +425,7 @@ class _Comparison:
             self.verdicts.append(verdict)
 
     def take(self, step: Step, *, fail_fast: bool) -> bool:
-        """Compare one iteration, or a part of one; return whether another one is wanted."""
+        """Compare one iteration, or a part; return whether to continue."""
         parts = [outputs.part for _, outputs in step if outputs is not None]
         is_continued = any(parts) and any(part is not None and part.index > 0 for part in parts)
         if self._iteration < 0:
@@ -524,7 +524,7 @@ class _Comparison:
         self.steps.setdefault(position, StepFigures(names)).add(facts, row, pair.results)
 
     def _let_go(self, result: CompareResult) -> None:
-        """Make a result independent of the outputs, which may change when they were compared."""
+        """Copy the data a result needs, because the compared outputs may change."""
         if not self._keep_arrays:
             return result.settle()
         self._spared -= result.nbytes
@@ -537,8 +537,8 @@ class _Comparison:
         position: int,
         left_out: Sequence[str],
     ) -> PairResult:
-        """Leave out what one side lacks, besides what was left out before; say so once, in the
-        first iteration.
+        """Return a pair without outputs that one run lacks; the first iteration reports
+        them once.
         """
         missing = [name for name, r in pair.results.items() if getattr(r, "is_missing", False)]
         missing += left_out
@@ -560,8 +560,8 @@ class _Comparison:
 
 
 def _without_unread(run: Run, other: Run) -> Run:
-    """Return a run without the positions of a step that nobody reads: those that its mask hides,
-    or that of the other run if it was saved.
+    """Return a run without positions that the mask of a step hides (or the other run's mask, if it
+    was saved).
     """
     name, outputs = run
     facts = next((each.step for _, each in (run, other) if each and each.step), None)
@@ -574,8 +574,8 @@ def _without_unread(run: Run, other: Run) -> Run:
 
 
 def _comparing(function: Any) -> Any:
-    """Return what compares without copies, where a function can: outputs do not change before
-    `_Comparison` lets go of them.
+    """Return the copy-free variant of a comparison function if there is one; outputs stay unchanged
+    until `_Comparison` releases them.
     """
     if isinstance(function, PairwiseCompareFunc):
         own_call = next(kind for kind in type(function).__mro__ if "__call__" in vars(kind))

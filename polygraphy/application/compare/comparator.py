@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from polygraphy.application.compare.accuracy import Runs
     from polygraphy.application.compare.samples import Samples
     from polygraphy.application.run.layerwise import MakeRunner
+    from polygraphy.application.run.profiling import ProfileNodes
     from polygraphy.domain.accuracy.accuracy import AccuracyResults
     from polygraphy.domain.results.postprocess import BasePostprocessFunc
     from polygraphy.domain.results.results import IterationResult, RunResults
@@ -34,6 +35,7 @@ class Comparator:
         save_inputs_path: str | None = ...,
         save_outputs_path: str | None = ...,
         save_input_blob_path: str | None = ...,
+        profiling: ProfileNodes | None = ...,
     ) -> Iterator[RunResults]: ...
     @overload
     @staticmethod
@@ -48,9 +50,10 @@ class Comparator:
         save_outputs_path: str | None = ...,
         save_input_blob_path: str | None = ...,
         streaming: Literal[False] | None = ...,
+        profiling: ProfileNodes | None = ...,
     ) -> RunResults: ...
     @staticmethod
-    def run(
+    def run(  # noqa: PLR0917  # Programs name what they give.
         runners: Sequence[Runner],
         data_loader: Any = None,
         warm_up: int | None = None,
@@ -61,6 +64,7 @@ class Comparator:
         save_outputs_path: str | None = None,
         save_input_blob_path: str | None = None,
         streaming: bool | None = None,
+        profiling: ProfileNodes | None = None,
     ) -> RunResults | Iterator[RunResults]:
         """Run every runner on the same data.
 
@@ -80,6 +84,8 @@ class Comparator:
                 iteration with one file per input.
             streaming: whether all runners take one iteration at a time side by side, so that only
                 one is in memory.
+            profiling: measures the nodes of the runners when all iterations have run; not with
+                `use_subprocess`.
 
         Returns:
             All results, or when streaming an iterator of results, one iteration each.
@@ -91,7 +97,7 @@ class Comparator:
             BackendError: a backend could not load or run a model.
         """
         from polygraphy.application.run import inference
-        from polygraphy.application.run.feeding import assumptions_noted
+        from polygraphy.application.run.feeding import explain_assumptions
 
         data = _resolve_data(data_loader)
         saving = {
@@ -99,14 +105,17 @@ class Comparator:
             "save_outputs_path": save_outputs_path,
             "save_input_blob_path": save_input_blob_path,
         }
+        if profiling is not None and use_subprocess:
+            raise UsageError("Runners with their own processes cannot be profiled.")
         if not streaming:
-            with assumptions_noted(data):
+            with explain_assumptions(data):
                 return inference.run_sequentially(
                     runners,
                     data,
                     warm_up=warm_up or 0,
                     isolated=bool(use_subprocess),
                     timeout=subprocess_timeout,
+                    profiling=profiling,
                     **saving,
                 )
         if warm_up or use_subprocess:
@@ -114,7 +123,7 @@ class Comparator:
                 "Streaming runners take turns in one process and cannot be warmed up.",
                 hint="Run them in sequence.",
             )
-        return _telling(data, inference.stream(runners, data, **saving))
+        return _telling(data, inference.stream(runners, data, profiling=profiling, **saving))
 
     @staticmethod
     def run_layerwise(
@@ -174,7 +183,7 @@ class Comparator:
 
     @staticmethod
     def default_comparisons(run_results: RunResults) -> list[tuple[int, int]]:
-        """Return the pairs that are compared unless others are given: each run with the next."""
+        """Return the default pairs to compare: each run with the next."""
         from polygraphy.application.compare.accuracy import default_comparisons
 
         return default_comparisons(len(run_results))
@@ -299,7 +308,7 @@ class Comparator:
 
 
 def _resolve_data(data_loader: Any) -> Any:
-    """Return the data that a data loader stands for."""
+    """Return the data for a data loader, which may be a loader, a function or None."""
     if data_loader is None:
         from polygraphy.domain.data.synthesis import DataLoader
 
@@ -308,10 +317,10 @@ def _resolve_data(data_loader: Any) -> Any:
 
 
 def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunResults]:
-    """Yield results; an error says which shapes of the data were chosen here."""
-    from polygraphy.application.run.feeding import assumptions_noted
+    """Yield results; errors list the shapes that were chosen for the data."""
+    from polygraphy.application.run.feeding import explain_assumptions
 
-    with assumptions_noted(data_loader):
+    with explain_assumptions(data_loader):
         yield from results
 
 

@@ -27,7 +27,7 @@ def compare_saved(
     fail_fast: bool = False,
     allow_missing_outputs: bool = False,
 ) -> AccuracyResults:
-    """Compare saved data with a reference of the same kind: results of runners, or input data.
+    """Return the comparison of saved data with a reference of the same kind: runs or input data.
 
     Each run of the candidate is compared with the run of the reference of the same runner; where
     the reference holds a single run, all are compared with that one.
@@ -83,7 +83,7 @@ def _check_kinds(paths: tuple[str, str], stored: tuple[Stored, Stored]) -> None:
 def _pairs(
     paths: tuple[str, str], expected: Sequence[str], found: Sequence[str]
 ) -> list[tuple[int, int]]:
-    """Pair the runs of the candidate with those of the reference: positions in both files together.
+    """Return pairs of runs, as positions in both files, of candidate and reference.
 
     Runners are the same by name, or else by kind where each kind is there once, or else by
     position.
@@ -128,7 +128,7 @@ def _as_results(stored: Stored, path: str) -> Iterator[RunResults]:
 
 
 def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
-    """Describe which settings the results are for."""
+    """Return a sentence about the settings that the results were made with."""
     there = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
     if any(isinstance(answer, OutputCompareResult) for answer in answers):
         there.append("differences of the function simple, for --rtol and --atol")
@@ -192,7 +192,7 @@ def check_accuracy(
 
 
 def _function_of(answer: Any) -> str | None:
-    """Return the name of the built-in function that gave an answer; None for any other."""
+    """Return the name of the built-in function that gave a result; None for others."""
     if isinstance(answer, MetricResult):
         return answer.metric.function
     return "simple" if isinstance(answer, OutputCompareResult) else None
@@ -201,7 +201,7 @@ def _function_of(answer: Any) -> str | None:
 def _select_functions(
     path: str, results: AccuracyResults, functions: Collection[str]
 ) -> AccuracyResults:
-    """Return the results of these comparison functions; say what is left out."""
+    """Return the results of the selected comparison functions, and log the skipped ones."""
     by_function = [
         ({_function_of(answer) for _, _, _, answer in result.outputs()}, result)
         for result in results
@@ -278,7 +278,7 @@ class _Judge:
                 )
 
     def apply(self, path: str, result: AccuracyResult) -> None:
-        """Judge what one comparison function found; say so where nothing of it is judged again."""
+        """Judge the results of one comparison function again; log if none can be."""
         judged = False
         for _, _, name, answer in result.outputs():
             if isinstance(answer, OutputCompareResult) and self._judges_differences:

@@ -86,7 +86,7 @@ class Samples:
         return labels
 
     def name_of(self, iteration: int) -> str:
-        """Return what an iteration is called."""
+        """Return the name of an iteration's sample."""
         known = self.names is not None and iteration < len(self.names)
         return self.names[iteration] if known and self.names else f"iteration {iteration}"
 
@@ -107,7 +107,7 @@ class SampleComparison:
         self._is_whole = True
 
     def take(self, step: Step, iteration: int) -> None:
-        """Count the samples of an iteration, as far as both runs of a pair have it."""
+        """Count the samples of an iteration that both runs of a pair have."""
         if iteration == 0:
             self._runs = [(name, "" if run is None else run.origin) for name, run in step]
         for counts, (i, j) in zip(self._counts, self._pairs):
@@ -158,7 +158,7 @@ class SampleComparison:
         )
 
     def results(self, *, is_whole: bool) -> Iterator[SamplesCompared]:
-        """Yield what came of each pair; `is_whole` is whether all iterations were compared."""
+        """Yield the comparison of each pair; `is_whole` means that all iterations were compared."""
         whole = is_whole and self._is_whole
         names = names_of_runs(self._runs)
         for counts, (i, j) in zip(self._counts, self._pairs):

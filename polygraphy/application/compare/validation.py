@@ -17,7 +17,7 @@ def validate(
     check_nan: bool = True,
     fail_fast: bool = False,
 ) -> bool:
-    """Check all outputs of all iterations; return whether none holds what is looked for.
+    """Return whether no output of any iteration contains NaN or infinity, as selected.
 
     Args:
         run_results: what to check.
@@ -29,7 +29,7 @@ def validate(
 
 
 def _first_complaint(run_results: RunResults, fail_fast: bool = False, **looked_for: bool) -> str:
-    """Check all outputs, and say which is the first that fails, and why; empty when none does."""
+    """Return a sentence about the first invalid output; empty if all are valid."""
     console = resolve(Console)
     console.validation_starting(run_results.keys())
     first = ""

@@ -45,8 +45,8 @@ def verify(
     compare_func: Any = None,
     advice: str | None = None,
 ) -> AccuracyResults:
-    """Run a model and an edited one on the same data, every iteration of them, and compare all
-    outputs of the latter.
+    """Run a model and its edited version on the same data, and return the comparison of the edited
+    model's outputs.
 
     What the edited model takes that is inside the original one - it may be a part of it - is
     taken from there, with what it computes of the data. An edited model that computes in half
@@ -90,14 +90,12 @@ def verify(
 
 
 def _is_auto(compare_func: Any) -> bool:
-    """Return whether a comparison function leaves to the judge what is tolerated."""
+    """Return whether a comparison function uses the tolerance "auto"."""
     return isinstance(compare_func, SimpleCompareFunc) and compare_func.is_auto("")
 
 
 def _as_of_verification(compare_func: Any) -> Any:
-    """Return a comparison function whose verdicts say where its thresholds come from: who edits
-    a model may have given none.
-    """
+    """Return a comparison function whose results state where default thresholds come from."""
     if not isinstance(compare_func, PairwiseCompareFunc):
         return compare_func
     named = copy(compare_func)
@@ -124,7 +122,7 @@ class _Pair:
     last: Mapping[str, Any] | None = None
 
     def fed(self, feed_dict: Mapping[str, Any], inside: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the data of the edited model, which may take another data type, too."""
+        """Return input data converted to the types of the edited model."""
         made = {}
         for name, meta in self.then.items():
             given = inside[name] if name in inside else feed_dict[name]
@@ -141,9 +139,7 @@ class _Pair:
             return []
 
     def runs(self, feeds: Iterable[Mapping[str, Any]]) -> Iterator[RunResults]:
-        """Yield, iteration by iteration, what both models compute, the original one as the
-        second.
-        """
+        """Yield, by iteration, the outputs of the edited and the original model."""
         outputs = output_names(self.edited)
         facts = [find_facts(model) for model in (self.edited, self.original)]
         for feed_dict in feeds:
@@ -165,8 +161,8 @@ class _Pair:
 
 
 def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
-    """Return what judges a model that was cast to half precision as a diagnosis does; None where
-    it is not the same model, but for that.
+    """Return a judge for half-precision casts like that of a diagnosis; None if the models differ
+    in more than precision.
     """
     models = resolve(NarrowModels)
     narrow = models.narrow_nodes(pair.edited)
@@ -218,13 +214,15 @@ class _OfHalf(PairwiseCompareFunc):
         self.given_by = f"rounding limit of {dtype}{adds}"
 
     def thresholds_for(self, output_name: str) -> Any:
-        """Return what the output is held to, as a fraction of its size."""
+        """Return the tolerance of an output, as a share of its size."""
         return SimpleCompareFunc(rtol=self._tolerance.usual, atol=0).tolerance_for(output_name)
 
     def compare(
         self, iter_result0: IterationResult, iter_result1: IterationResult
     ) -> dict[str, CompareResult]:
-        """Compare all outputs of one iteration; the second run is that of the original model."""
+        """Return the comparison of all outputs of one iteration; the second run is the original
+        model's.
+        """
         made, right = dict(iter_result0), dict(iter_result1)
         explained = {}
         for name in iter_result0:
@@ -251,7 +249,7 @@ class _OfHalf(PairwiseCompareFunc):
         return results
 
     def _alike(self, name: str, value: Any, right: Any) -> tuple[Any, Any]:
-        """Return an output and its reference as arrays whose elements belong together."""
+        """Return an output and its reference as arrays with aligned elements."""
         if isinstance(right, (list, tuple)):
             one, other = in_a_row(value), in_a_row(right)
             return (one, other) if one.shape == other.shape else (value, right)
@@ -329,8 +327,8 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
 
 
 def _feeds(model: Any, asked: TensorMetadata, data_loader: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the input data of every iteration, of which there must be one; those that are generated
-    are legal for the model.
+    """Yield the input data of every iteration, at least one; generated data are valid for the
+    model.
     """
     feeds = Feeds(DataLoader() if data_loader is None else data_loader, resolve(Console))
     feeds.describe_model(asked, partial(find_facts, model))

@@ -122,8 +122,8 @@ class CheckCommand:
         return RunningCheck(self, words, folder, afresh=afresh)
 
     def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
-        """Judge from now on that only a failure like the first one is one; another is unresolved,
-        unless exit codes or patterns say which failures count.
+        """From now on, count only failures like the first one; others are unresolved, unless exit
+        codes or patterns define failures.
 
         Args:
             known: that failure as `first_failure` has it, if it is known (default: the next one).
@@ -132,20 +132,18 @@ class CheckCommand:
         self._first = None if known is None else Failure.from_facts(known)
 
     def first_failure(self) -> Mapping[str, Any] | None:
-        """Return the failure to which others are held in plain values; None where there was none
-        yet.
-        """
+        """Return the first failure as plain values; None before one occurs."""
         return None if self._first is None else self._first.facts()
 
     @property
     def runs(self) -> int:
-        """How often the command is run at most, for one answer."""
+        """Return the maximum number of runs for one answer."""
         return self._runs
 
     def begin(
         self, words: Sequence[str], folder: str | None, path: str, *, afresh: bool
     ) -> RunningCommand:
-        """Start it once; it writes which outputs failed to a path."""
+        """Start the command; it writes the failed outputs to `path`."""
         G_LOGGER.verbose(f"Running check command: {shlex.join(words)}")
         return resolve(Commands).start(
             words,
@@ -156,7 +154,7 @@ class CheckCommand:
         )
 
     def judge(self, finished: Finished, outputs: Mapping[str, float | None]) -> Checked:
-        """Return what the end of the command means.
+        """Return the answer for a finished command.
 
         Args:
             finished: how it ended.
@@ -185,7 +183,7 @@ class CheckCommand:
         return Checked(outcome, reason, finished.output)
 
     def _stop_or_unresolved(self, finished: Finished) -> Checked:
-        """Stop at a check that never worked; what one that did work cannot check is unresolved."""
+        """Raise an error if no check ever worked; else return "unresolved"."""
         reason = (
             f": {_end_sentence(critical_line(finished.output))}" if finished.output.strip() else "."
         )
@@ -201,7 +199,7 @@ class CheckCommand:
         )
 
     def _is_other(self, failure: Failure) -> bool:
-        """Return whether this is another failure than the first one, where that matters."""
+        """Return whether this failure differs from the first, if that matters."""
         if not self._is_held or not self._may_be_others:
             return False
         if self._first is None:
@@ -239,7 +237,8 @@ class RunningCheck:
         self._running, self._faults = self._begin()
 
     def wait(self) -> Checked:
-        """Wait for its end, and run it again where it passes and may fail the next time.
+        """Wait for the end and return the answer; a passing check that fails intermittently is
+        repeated.
 
         Raises:
             UsageError: it cannot check anything.
@@ -278,7 +277,7 @@ class RunningCheck:
 
 
 def _outputs_of(text: str) -> dict[str, float | None]:
-    """Return which outputs failed, of the last program that compared any."""
+    """Return the failed outputs with errors, from the last program that compared any."""
     lines = [json.loads(line) for line in text.splitlines()]
     return lines[-1] if lines else {}
 
@@ -288,7 +287,7 @@ def _end_sentence(line: str) -> str:
 
 
 def _is_ours(command: Sequence[str]) -> bool:
-    """Return whether a command is one of this package: by its name, or as a module of Python."""
+    """Return whether a command runs this package, by name or as a module."""
     name = PurePath(command[0]).stem.lower()
     return name == _OURS or (name.startswith("python") and list(command[1:3]) == ["-m", _OURS])
 
@@ -312,7 +311,7 @@ class AskUser:
         self._otherwise = otherwise
 
     def check(self) -> Checked:
-        """Ask, or run what takes the person's place; see `__call__`."""
+        """Ask the user, or the replacement program; see `__call__`."""
         if self._otherwise is not None and not can_ask():
             return self._otherwise.start().wait()
         return Checked(self())

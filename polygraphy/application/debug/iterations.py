@@ -59,7 +59,7 @@ Check = Callable[[], Outcome]
 
 
 def _shorten_log(text: str) -> str:
-    """Return the beginning and the end of a log that is too large to be kept for each check."""
+    """Return the beginning and end of a log that is too large to keep."""
     left_out = len(text) - 2 * _KEPT
     if left_out <= 0:
         return text
@@ -154,7 +154,7 @@ class Iterations:
 
     @property
     def count(self) -> int:
-        """How many iterations there were."""
+        """Return the number of iterations."""
         return sum(self.counts.values())
 
     def run(
@@ -168,7 +168,7 @@ class Iterations:
         key: Hashable = None,
         ahead: Callable[[int], Sequence[Candidate]] | None = None,
     ) -> Outcome:
-        """Make something and check it.
+        """Create an artifact and return the outcome of its check.
 
         Args:
             make: makes it, at the path of the artifact (default: nothing is made).
@@ -192,7 +192,7 @@ class Iterations:
         G_LOGGER.verbose(f"RUNNING | {title}{left}")
         start = time.perf_counter()
         replay_key, state = DebugReplay.key(number, suffix), dict(state or {})
-        found = self._replayed_answer(replay_key, state)
+        found = self._look_up_answer(replay_key, state)
         if found is None:
             record = IterationRecord(Outcome.BAD, number, state)
             try:
@@ -219,8 +219,8 @@ class Iterations:
         return found.outcome
 
     def _record(self, found: Checked, number: int, state: Mapping[str, Any]) -> IterationRecord:
-        """Return what a replay keeps of an iteration: the first one with a failure that others are
-        held to has that as well.
+        """Return the replay record of an iteration; it contains the first failure, if it is the
+        first with one.
         """
         first = self.first_failure
         if first is not None and first != self._kept_failure:
@@ -228,12 +228,12 @@ class Iterations:
             state = {**state, _FAILURE: first}
         return IterationRecord(found.outcome, number, state)
 
-    def prove(self, make: Callable[[str], Any], what: str) -> None:
-        """Make the result of a search from what was saved, and have a new process check it.
+    def prove(self, make: Callable[[str], Any], label: str) -> None:
+        """Build the result of a search from saved files, and check it in a new process.
 
         Args:
             make: makes it, at the path of the artifact.
-            what: what it is called in messages.
+            label: what it is called in messages.
 
         Raises:
             InconclusiveError: it does not fail as it should.
@@ -250,28 +250,28 @@ class Iterations:
         if found.outcome is Outcome.BAD:
             seconds = time.perf_counter() - start
             G_LOGGER.info(
-                f"Verified: {what} also fails the check in a new process ({seconds:.1f} s)."
+                f"Verified: {label} also fails the check in a new process ({seconds:.1f} s)."
             )
             return
         said = "passes the check" if found.outcome is Outcome.GOOD else found.reason
         raise InconclusiveError(
-            f"Not verified: {what}, loaded in a new process: {said}. See {log}.",
+            f"Not verified: {label}, loaded in a new process: {said}. See {log}.",
             hint="For an intermittent failure, run the check several times: --check-runs N.",
         )
 
     @property
     def check(self) -> str:
-        """What decides, in words: a command line, where it is one."""
+        """Return the command line, or a description, of the check."""
         return "you decide" if self._command is None else str(self._command)
 
     @property
     def compares_with_saved_outputs(self) -> bool:
-        """Whether the check does so, as far as its command line shows."""
+        """Return whether the check compares with saved outputs, judging by its command line."""
         return any(option in self.check.split() for option in _SAVED)
 
     def expect_saved(self, outputs: Collection[str], count: int | None = None) -> None:
-        """Make sure that what the check compares with, as far as its command line shows, holds some
-        of a model's outputs, of so many sets of data, where that is known.
+        """Raise an error unless the saved outputs that the check compares with include some of a
+        model's, for the expected number of input sets.
 
         Raises:
             FileError: it cannot be read.
@@ -301,20 +301,20 @@ class Iterations:
 
     @property
     def first_failure(self) -> Mapping[str, Any] | None:
-        """The failure to which others are held, in plain values; None where it is not known."""
+        """Return the first failure as plain values; None if unknown."""
         return None if self._command is None else self._command.first_failure()
 
     def place_file(self, path: str) -> str:
-        """Return where the file goes that each check has for itself, while one is made."""
+        """Return the current path of a file that each check has a copy of."""
         return self._jobs.place_file(path)
 
     def hold_to_first_failure(self) -> None:
-        """Have the check judge that only failures like the first one are some, where it can."""
+        """Make the check count only failures like the first, if it can."""
         if self._command is not None:
             self._command.hold_to_first_failure()
 
     def finish(self) -> None:
-        """Sum up, and end what runs ahead."""
+        """Log a summary, and stop checks that run ahead."""
         self.close()
         passed, count = self.counts[Outcome.GOOD], self.count
         rate = f"{100 * passed / count:.1f}%" if count else "none"
@@ -330,7 +330,7 @@ class Iterations:
             G_LOGGER.info(f"Logs of the checks: {logs}")
 
     def close(self) -> None:
-        """End what runs ahead."""
+        """Stop checks that run ahead."""
         self._jobs.close()
 
     def _begin(self) -> None:
@@ -347,8 +347,8 @@ class Iterations:
             check_writable(path)
         self._known = known
 
-    def _replayed_answer(self, key: str, state: Mapping[str, Any]) -> Checked | None:
-        """Return the answer of the replay, if it is about the same."""
+    def _look_up_answer(self, key: str, state: Mapping[str, Any]) -> Checked | None:
+        """Return the answer recorded for the same iteration; None if there is none."""
         record = self._known.get(key) if self._known else None
         if record is None:
             return None
@@ -365,7 +365,7 @@ class Iterations:
         return Checked(record.outcome, "from the debug replay")
 
     def _finish_check(self, started: Started, unmade: Outcome) -> Checked:
-        """Return what comes of a check."""
+        """Wait for a check and return its answer."""
         if started.error is not None:
             G_LOGGER.verbose(str(started.error))
             self.unmade.append(started.error)
@@ -386,7 +386,7 @@ class Iterations:
         resolve(Findings).found("iteration", facts)
 
     def _log(self, name: str, found: Checked) -> str:
-        """Keep what a check wrote; return where."""
+        """Save the output of a check and return the path."""
         path = str(PurePath(self._logs) / f"{name}.log")
         if found.output is not None:
             if not self._written:
@@ -396,7 +396,7 @@ class Iterations:
         return path
 
     def _remove_old_logs(self) -> None:
-        """Remove the logs of an earlier search, which would be taken for those of this one."""
+        """Remove the logs of an earlier search."""
         number = 0
         while path_exists(path := str(PurePath(self._logs) / f"{number:02}.log")):
             remove_path(path)
@@ -419,7 +419,7 @@ class Iterations:
 
     @property
     def _artifact_paths(self) -> list[str]:
-        """The artifact, and what may be beside it."""
+        """Return the artifact and the files that may belong to it."""
         if self._artifact is None:
             return []
         return [self._artifact, *(self._artifact + ending for ending in _BESIDE)]
@@ -453,7 +453,8 @@ _ENOUGH = 3
 def repeat(
     iterations: Iterations, until: Until, make: Callable[[str], Any] | None = None
 ) -> dict[Outcome, int]:
-    """Check so many times, or until the answer is a certain one.
+    """Repeat the check, at most a number of times or until an outcome; return the count of each
+    outcome.
 
     Args:
         iterations: what is checked, and what is kept of it.
@@ -484,7 +485,7 @@ def repeat(
 
 
 def _check_that_some_are_made(iterations: Iterations, *, is_last: bool) -> None:
-    """Raise the error that keeps anything from being made."""
+    """Raise the error that prevented every artifact."""
     unmade = iterations.unmade
     if not unmade or len(unmade) < iterations.count:
         return

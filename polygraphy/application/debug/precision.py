@@ -43,7 +43,7 @@ def find_layers_to_raise(
     direction: str = "forward",
     is_ranked: bool = False,
 ) -> list[str]:
-    """Find layers that make a check pass when they compute in a higher precision.
+    """Return layers that make a check pass if they compute in higher precision.
 
     Args:
         layers: the names of all layers whose precision can be raised, in order.

@@ -63,7 +63,7 @@ class Parts:
     _tried: dict[str, int] = field(factory=dict)
 
     def test_whole(self, model: Any) -> Outcome:
-        """Check the model as it is."""
+        """Return the outcome of checking the whole model."""
         count = len(self.opened.dependencies)
         state = {"num_nodes": count, "part": "all"}
         outcome = self.iterations.run(
@@ -78,7 +78,7 @@ class Parts:
         suffix: str,
         total: int | None,
     ) -> Found:
-        """Return what a search finds.
+        """Return the result of a search over parts.
 
         Args:
             search: a pure function of what answers its questions.
@@ -105,7 +105,7 @@ class Parts:
         total: int | None = None,
         ahead: Callable[[int], Sequence[Candidate]] | None = None,
     ) -> Outcome:
-        """Check a part; `total` is how many nodes it is searched in."""
+        """Return the outcome of checking a part; `total` is the number of nodes searched."""
         if part not in self._known:
             done = self._tried.get(suffix, 0)
             self._tried[suffix] = done + 1
@@ -130,7 +130,7 @@ class Parts:
         return self.opened.part(part.nodes, ends=part.ends, starts=part.starts)
 
     def save_feed(self, feed: Mapping[str, Any]) -> None:
-        """Save what the inputs of a part hold, where its check looks for it."""
+        """Save the inputs of a part where its check expects them."""
         path = self.iterations.place_file(self.save_inputs or "")
         with G_LOGGER.verbosity(G_LOGGER.WARNING):  # It happens for each part.
             resolve(ResultStore).save([dict(feed)], path)
@@ -150,15 +150,15 @@ class Parts:
 
 
 def _digest(part: Part) -> str:
-    """Return a text that distinguishes a part from others."""
+    """Return a digest that identifies a part."""
     text = f"{part.nodes}{part.ends}{part.starts}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def without_what_follows(
+def reduce_end(
     parts: Parts, left: Part, search: Callable[..., GraphFound], suffix: str = "outputs"
 ) -> Part:
-    """Return what is left when nodes are cut off at the end."""
+    """Return the smallest failing part after removing nodes at the end."""
     place = {node: index for index, node in enumerate(left.nodes)}
     dependencies = parts.opened.dependencies
     used = [[place[each] for each in dependencies[node] if each in place] for node in left.nodes]
@@ -173,10 +173,10 @@ def without_what_follows(
     return part(found.ends) if found.ends else left
 
 
-def without_what_comes_before(
+def reduce_start(
     parts: Parts, left: Part, search: Callable[..., GraphFound], suffix: str = "inputs"
 ) -> Part:
-    """Return what is left when nodes are cut off at the beginning."""
+    """Return the smallest failing part after removing nodes at the start."""
     turned = Part(left.nodes[::-1])  # What was last is first, so users are before the used.
     place = {node: index for index, node in enumerate(turned.nodes)}
     users: list[list[int]] = [[] for _ in turned.nodes]
@@ -195,15 +195,15 @@ def without_what_comes_before(
 
 
 def _nodes_of(left: Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
-    """Return the nodes that some of those that are left reach, in the order of the graph."""
+    """Return the remaining nodes that lie between two sets, in graph order."""
     reached = 0
     for end in ends:
         reached |= reach[end]
     return tuple(sorted(left.nodes[index] for index in members(reached)))
 
 
-def without_what_is_between(parts: Parts, left: Part) -> Part:
-    """Return what is left when nodes are left out anywhere."""
+def reduce_middle(parts: Parts, left: Part) -> Part:
+    """Return the smallest failing part after removing any nodes."""
 
     def search(test: Callable[[Sequence[int]], Outcome]) -> list[int]:
         return ddmin(left.nodes, lambda nodes: test(tuple(nodes)))
@@ -246,8 +246,8 @@ class Reduction:
     others: Sequence[Reduction] = ()
 
     def numbered(self) -> Iterator[tuple[int, Reduction]]:
-        """Yield all that was found with its number, this one, which has number 1, at the end: its
-        data are the last to be saved for the check.
+        """Yield all reductions with their numbers, number 1 last, because its data must be the last
+        saved for the check.
         """
         yield from enumerate(self.others, start=2)
         yield 1, self
@@ -315,9 +315,9 @@ def reduce_model(
         raise UsageError("Mode ddmin removes nodes anywhere, so it cannot keep inputs or outputs.")
     way = _Way(mode, reduce_outputs, reduce_inputs, save_inputs)
     try:
-        parts = _failing(model, iterations, data_loader, save_inputs)
+        parts = _prepare_failing_model(model, iterations, data_loader, save_inputs)
         found, left = _reduce_failing(model, parts, way)
-        others = _others(parts, left, way) if find_all else []
+        others = _reduce_rest(parts, left, way) if find_all else []
     finally:
         iterations.close()
     iterations.finish()
@@ -327,8 +327,8 @@ def reduce_model(
 
 
 def numbered_path(path: str, number: int) -> str:
-    """Return where the result of a number is saved: the first at the path itself, others at
-    ``NAME_2.EXTENSION`` and so on.
+    """Return the path of a numbered result: the plain path for 1, then ``NAME_2.EXTENSION`` and so
+    on.
     """
     pure = PurePath(path)
     return path if number == 1 else str(pure.with_name(f"{pure.stem}_{number}{pure.suffix}"))
@@ -356,10 +356,10 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
     iterations.prove(make, path)
 
 
-def _failing(
+def _prepare_failing_model(
     model: Any, iterations: Iterations, data_loader: Any, save_inputs: str | None
 ) -> Parts:
-    """Return the model with the data with which it fails.
+    """Return the model with the data on which it fails.
 
     Raises:
         InconclusiveError: it fails with none.
@@ -396,18 +396,18 @@ def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Par
     before = iterations.count
     left = Part(whole)
     if way.reduce_outputs:
-        left = without_what_follows(parts, left, way.search)
+        left = reduce_end(parts, left, way.search)
     if way.reduce_inputs:
-        left = without_what_comes_before(parts, left, way.search)
+        left = reduce_start(parts, left, way.search)
     if way.mode == "ddmin" and len(left.nodes) > 1:
-        left = without_what_is_between(parts, left)
+        left = reduce_middle(parts, left)
     if way.mode == "bisect" and 1 < len(left.nodes) <= _FEW:
         left = _try_in_order(parts, left, way)
     names = [opened.name(node) for node in left.nodes]
     _show(parts, left, checks=iterations.count - before + 1)
     _show_what_may_help(len(names), len(whole), way)
     if len(names) == 1 and way.reduce_outputs and way.reduce_inputs:
-        inside = _inside(parts, left.nodes[0])
+        inside = _failing_subgraph(parts, left.nodes[0])
         if inside is not None:
             return _reduce_failing(*inside, way)[0], left
     bad = model if left == Part(whole) else parts.made(left)
@@ -426,17 +426,21 @@ def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Par
 
 
 def _try_in_order(parts: Parts, left: Part, way: _Way) -> Part:
-    """Return what is left of few nodes when each is tried as the last, and as the first."""
+    """Return the smallest failing part when each of a few nodes is tried as the last and as the
+    first.
+    """
     search = first_bad_part_in_order
     if way.reduce_outputs:
-        left = without_what_follows(parts, left, search, "last outputs")
+        left = reduce_end(parts, left, search, "last outputs")
     if way.reduce_inputs:
-        left = without_what_comes_before(parts, left, search, "last inputs")
+        left = reduce_start(parts, left, search, "last inputs")
     return left
 
 
-def _inside(parts: Parts, node: int) -> tuple[Any, Parts] | None:
-    """Return what a node computes inside, if that fails on its own: a branch, or an iteration."""
+def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
+    """Return the failing subgraph of a node, such as a branch or a loop body; None if it does not
+    fail by itself.
+    """
     try:
         found = parts.opened.inside(node)
         if found is None:
@@ -455,8 +459,8 @@ def _inside(parts: Parts, node: int) -> tuple[Any, Parts] | None:
     return model, inner
 
 
-def _others(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
-    """Search what remains of a model without the nodes that were found, until it passes."""
+def _reduce_rest(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
+    """Return further reductions from the rest of the model, until it passes."""
     iterations = parts.iterations
     others: list[Reduction] = []
     first = iterations.first_failure
@@ -482,9 +486,8 @@ def _others(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
 
 
 def _rest(parts: Parts, left: Part) -> tuple[Any, Mapping[str, Any] | None] | None:
-    """Return what remains of a model, and the data for it: what the nodes that were found compute,
-    with 0 for what is not finite. Where the check compares with saved outputs, what depends on
-    these nodes differs from them whatever it does, and is left out as well.
+    """Return the rest of a model, and its inputs with the recorded values (0 if not finite) of the
+    nodes found. If the check compares with saved outputs, dependent nodes are removed as well.
     """
     opened = parts.opened
     culprits = set(left.nodes)
@@ -508,7 +511,7 @@ def _finite(array: Any) -> Any:
 
 
 def _show(parts: Parts, left: Part, *, checks: int) -> None:
-    """Log what is left."""
+    """Log the remaining part."""
     opened, total = parts.opened, len(parts.opened.dependencies)
     names = [opened.name(node) for node in left.nodes]
     named = [f"{opened.op(node)} {opened.name(node)!r}" for node in left.nodes[:_LISTED]]

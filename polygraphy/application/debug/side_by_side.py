@@ -35,13 +35,11 @@ class Place:
     files: dict[str, str] = field(factory=dict)
 
     def path(self, path: str) -> str:
-        """Return where a file is here."""
+        """Return the path of a file in this folder."""
         return self.files.get(path, path)
 
     def texts(self) -> dict[str, str]:
-        """Return which texts in a command stand for files that are elsewhere here; a relative path
-        finds its file by itself.
-        """
+        """Return replacements for texts in a command that name files moved to this folder."""
         texts = {}
         for path, here in self.files.items():
             own = str(Path(here).absolute())
@@ -70,7 +68,7 @@ class Places:
         self._free: list[Place] = []
 
     def take(self) -> Place | None:
-        """Return a place that is not in use; None where there is none."""
+        """Return an unused folder; None if there is none."""
         if self._free:
             return self._free.pop()
         if not self._numbers:
@@ -82,7 +80,7 @@ class Places:
         return Place(folder, files)
 
     def give_back(self, place: Place) -> None:
-        """Take a place back, whose files have been removed."""
+        """Return a folder to the pool after its files were removed."""
         self._free.append(place)
 
     def close(self) -> None:
@@ -153,7 +151,7 @@ class Jobs:
         self._ahead: dict[Hashable, Started] = {}
 
     def place_file(self, path: str) -> str:
-        """Return where a file goes that each check has for itself, while one is made."""
+        """Return the current path of a file that each check has a copy of."""
         if path not in self._own:
             assert self._places is None
             self._own.append(path)
@@ -162,8 +160,8 @@ class Jobs:
     def started(
         self, asked: Candidate, ahead: Callable[[int], Sequence[Candidate]] | None
     ) -> Started:
-        """Return the check that is asked for, which may have been started before, and start those
-        that may be asked for next; others are stopped.
+        """Return the requested check, started now or earlier; start likely next ones, and stop
+        others.
         """
         if self._count == 1 or ahead is None:
             return self._start(asked, Place())
@@ -187,16 +185,14 @@ class Jobs:
         return found
 
     def done(self, started: Started, made: Sequence[str]) -> None:
-        """Let others have the place of a check, unless it is the current folder, without the files
-        that were made there.
-        """
+        """Release the folder of a check, without the files created there."""
         if self._places is not None and started.place.folder is not None:
             for path in made:
                 remove_path(started.place.path(path))
             self._places.give_back(started.place)
 
     def close(self) -> None:
-        """Stop what was started ahead, and remove the places."""
+        """Stop checks that run ahead, and remove their folders."""
         for started in self._ahead.values():
             if started.running is not None:
                 started.running.stop()
@@ -211,7 +207,7 @@ class Jobs:
         self.done(started, self._own)
 
     def _start(self, candidate: Candidate, place: Place) -> Started:
-        """Make something and start its check."""
+        """Create an artifact and start its check."""
         self._here = place
         try:
             if candidate.make is not None:
@@ -230,8 +226,8 @@ class Jobs:
 
 
 def _ends_the_search(error: PolygraphyException) -> bool:
-    """Return whether an error says nothing about what was to be made: it will be the same next
-    time, or a file cannot be read or written, because the disk is full for example.
+    """Return whether an error ends the search, because it does not depend on the artifact: a full
+    disk, for example.
     """
     if isinstance(error, FileError):
         return not isinstance(error, ModelError)

@@ -61,8 +61,8 @@ def inspect_capability(
     providers: Sequence[Any] | None = None,
     provider_libraries: Mapping[str, str] | None = None,
 ) -> bool:
-    """Show which nodes of an ONNX model the parser of TensorRT does not support, or an execution
-    provider of ONNX Runtime does not run, and save that.
+    """Report, and save, the nodes of an ONNX model that TensorRT's parser does not support, or that
+    an execution provider does not run.
 
     Nothing is saved of a model that is supported.
 
@@ -138,7 +138,7 @@ def _whole(model: Any) -> SupportReport:
 def _provider_support(
     placements: Placements, model: Any, *, with_partitioning: bool
 ) -> SupportReport:
-    """Return what an execution provider runs, and why not the rest."""
+    """Return the nodes that an execution provider runs, with reasons for the others."""
     operators = open_model(model, as_it_is=True).operators
     nodes = tuple(map(ModelNode, operators))
     problems = {
@@ -175,17 +175,17 @@ def _part(model: Any, nodes: Sequence[int]) -> Any:
 
 
 def _partition_model(model: Any) -> SupportReport:
-    """Divide the model into parts, and say about each that is not supported why."""
+    """Return the model split into supported and unsupported parts, with reasons."""
     report = _whole(model)
     if report.is_supported:
         return report
     count = len(report.nodes)
-    parts = parts_of(count, _supported_nodes(model, list(range(count))))
+    parts = parts_of(count, _group_supported(model, list(range(count))))
     return evolve(report, parts=tuple(_add_reasons(model, part, report.problems) for part in parts))
 
 
-def _supported_nodes(model: Any, positions: list[int]) -> list[list[int]]:
-    """Return groups of nodes that are supported.
+def _group_supported(model: Any, positions: list[int]) -> list[list[int]]:
+    """Return groups of supported nodes.
 
     Args:
         model: some nodes of the model that was asked about.
@@ -196,15 +196,15 @@ def _supported_nodes(model: Any, positions: list[int]) -> list[list[int]]:
         if is_supported:
             found.append([positions[node] for node in group])
         elif 0 < len(group) < len(positions):
-            found += _supported_nodes(
+            found += _group_supported(
                 _part(model, group), [positions[node] for node in sorted(group)]
             )
     return found
 
 
 def _add_reasons(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> ModelPart:
-    """Add the reasons to a part that is not supported: those that were given for the whole model,
-    else those that are given for the part alone.
+    """Return an unsupported part with reasons: those for the whole model, else those for
+    the part.
     """
     if part.is_supported:
         return part
@@ -218,8 +218,8 @@ def _add_reasons(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> Mod
 
 
 def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: Any = None) -> bool:
-    """Load a model in each of some backends and run it once; where that fails, name the operators
-    that the backend lacks.
+    """Return whether a model loads and runs in each of several backends; for failures, the missing
+    operators are listed.
 
     Args:
         model: the path of the model.
@@ -244,15 +244,15 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
     seen: set[str] = set()
     for backend, runner in runners.items():
         reason = _failure(runner, DataLoader() if data_loader is None else data_loader, seen)
-        nodes = () if reason is None else _unsupported_nodes(model, backend)
+        nodes = () if reason is None else _find_unsupported(model, backend)
         results.append(Compatibility(backend, reason, nodes))
         reports.compatibility(results[-1])
     return all(result.is_compatible for result in results)
 
 
 def _failure(runner: Runner, data_loader: Any, seen: set[str]) -> str | None:
-    """Return why a runner cannot run its model; None where it can. The notes in `seen`
-    about the data are not repeated.
+    """Return why a runner cannot run its model; None if it can. Notes in `seen` are not
+    repeated.
     """
     console = resolve(Console)
     try:
@@ -270,9 +270,9 @@ def _failure(runner: Runner, data_loader: Any, seen: set[str]) -> str | None:
     return None
 
 
-def _unsupported_nodes(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
-    """Return the nodes that a backend does not support, where it can be asked, or cannot run by
-    themselves, where that can be tried.
+def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
+    """Return the nodes that a backend does not support, as it reports or from running them in
+    isolation.
     """
     try:
         problems_of = bound_function(support_problems, backend)

@@ -107,7 +107,7 @@ def check_lint(
 def lint(
     source: ModelSource, trial: ModelTrial, data_loader: Any = None, ignore: Sequence[str] = ()
 ) -> LintReport:
-    """Return a report on a model; a file that is no model is one of its findings.
+    """Return the lint report of a model; an unreadable file is a finding.
 
     Args:
         source: the model.
@@ -169,8 +169,8 @@ class _CarefulTrial:
 def _lint_in_isolation(
     checked: Lint, feed: Mapping[str, Any] | None, trial: ModelTrial
 ) -> Findings:
-    """Return what is wrong with a model which may crash the backend that tries it: then each node
-    is tried in a process of its own, to find out which.
+    """Return the findings for a model that may crash its backend: on a crash, each node is tried in
+    its own process.
     """
     if feed is None:
         return checked(None, None)
@@ -188,8 +188,8 @@ _DRAWN = 8  # Bytes of a number that is drawn.
 def _with_other_lengths(
     checked: Lint, facts: Facts, graph: Graph, trial: ModelTrial, findings: Findings
 ) -> Findings:
-    """Return findings about a model that failed with data whose dynamic dimensions are 1, which it
-    may not be made for: those with the lengths with which the fewest nodes fail.
+    """Return the findings with the dynamic dimensions for which the fewest nodes fail, if size 1
+    fails.
     """
     best, failures = findings, _failures(findings)
     for inputs in longer(_inputs(graph)):
@@ -215,7 +215,7 @@ def _with_other_lengths(
 
 
 def _failures(findings: Findings) -> int:
-    """Return how many nodes, or the model as a whole, failed when they were run."""
+    """Return the number of nodes that failed to run, or 1 for the whole model."""
     failed = [
         entry
         for entry in findings.entries
@@ -234,9 +234,7 @@ def _inputs(graph: Graph) -> TensorMetadata:
 
 
 def _too_large(inputs: TensorMetadata) -> str:
-    """Return what is wrong with inputs that take more memory than what a small file asks for gets;
-    empty where they do not.
-    """
+    """Return a sentence about inputs that need too much memory; empty if they fit."""
     limit = config.EXPANSION_LIMIT_MB
     shapes = {name: override_dynamic_shape(meta.shape or ()) for name, meta in inputs.items()}
     nbytes = sum(_DRAWN * prod(shape) for shape in shapes.values())
@@ -259,8 +257,8 @@ def _feed(
     *,
     notes: bool = True,
 ) -> Mapping[str, Any] | None:
-    """Return data for the inputs of a model; None, with an entry that says why, where there are
-    none. `notes` says whether the user learns what was assumed.
+    """Return input data for a model; None, with a finding, if there are none. `notes` controls
+    whether assumptions are logged.
     """
     loader = DataLoader() if data_loader is None else data_loader
     describe_model(loader, metadata, lambda: facts)

@@ -132,7 +132,7 @@ def _show_placements(
     *,
     is_complete: bool,
 ) -> None:
-    """Show which execution provider runs which node of a model."""
+    """Log the execution provider of each node."""
     if not isinstance(model, (str, PathLike)) or kind_of(str(model), None) != "onnx":
         raise UsageError(
             "Execution providers only run ONNX models.", hint="Convert it: polygraphy convert."
@@ -144,8 +144,8 @@ def _show_placements(
 def describe_model(
     model: Any, *, show: Sequence[str] = ("layers", "attrs"), model_type: str | None = None
 ) -> Any:
-    """Return what `inspect_model` shows: a `Model` of an ONNX file, which a notebook shows as a
-    table of its inputs and outputs.
+    """Return a description for `inspect_model`; a `Model` for ONNX, which notebooks show as a
+    table.
 
     Args:
         model: the model file; or a network or an engine of TensorRT, or a loader that makes one.
@@ -224,7 +224,7 @@ class _Showing:
     def _show_built(
         self, source: ModelSource, model_type: str | None, display_as: str | None
     ) -> None:
-        """Show a network or an engine with its statistics; it is made once."""
+        """Log a network or engine with its statistics; it is built once."""
         from polygraphy.domain.model.engine import statistics_of_built
 
         reports, detail = resolve(ModelReports), self._detail
@@ -238,7 +238,7 @@ class _Showing:
 
 
 def _reduce_detail(description: Any, detail: Detail) -> Any:
-    """Return as much of a description as is shown, where more was read for something else."""
+    """Return a description reduced to the requested details."""
     if not isinstance(description, Model) or detail.layers:
         return description
     return evolve(
@@ -256,7 +256,7 @@ def _is_built(source: ModelSource, model_type: str | None, display_as: str | Non
 
 
 def _is_silent(source: ModelSource, model_type: str | None) -> bool:
-    """Return whether nothing else says that the model is being loaded."""
+    """Return whether loading the model prints no message of its own."""
     if source.loader is not None:
         return False
     kind = kind_of(source.path, model_type)
@@ -297,7 +297,7 @@ def draw_model(
     optimize_graph: bool = False,
     report: str | None = None,
 ) -> None:
-    """Make a page that shows a model: the graph to move around in, and what each node consists of.
+    """Create an interactive page that shows the graph of a model and the contents of each node.
 
     The page is one file, which a browser shows without a network.
 
@@ -355,7 +355,7 @@ def draw_model(
 
 
 def _errors(path: str) -> dict[str, OutputRow]:
-    """Return what a report says about outputs, by name."""
+    """Return the output rows of a report by name."""
     from polygraphy.domain.report.document import rows_in
 
     try:
@@ -391,7 +391,7 @@ def inspect_outputs(path: str, names: Sequence[str] | None = None) -> None:
 def inspect_sparsity(
     path: str, external_data_dir: str | None = None, ignore_external_data: bool = False
 ) -> None:
-    """Report which weights of an ONNX model are 2:4 sparse, of those that may be.
+    """Report which eligible weights of an ONNX model are 2:4 sparse.
 
     Args:
         path: the model.
@@ -423,7 +423,8 @@ def inspect_sparsity(
 
 
 def compare_models(reference: str, candidate: str) -> bool:
-    """Report in what two ONNX models differ: inputs, outputs, nodes, attributes, initialisers.
+    """Report the differences of two ONNX models in inputs, outputs, nodes, attributes and
+    initializers; return whether they are equal.
 
     Args:
         reference: the model that is expected.
@@ -465,7 +466,7 @@ def show_original(model: Any) -> Outline:
 
 
 def show_edited(original: Outline, model: Any) -> None:
-    """Show in brief an edited model, and which nodes and weights came and went.
+    """Log a short summary of an edited model with the nodes and weights added and removed.
 
     Args:
         original: what `show_original` returned.

@@ -39,20 +39,19 @@ Feed = Mapping[str, Any]
 
 
 def facts_of(runner: Runner) -> Facts:
-    """Return what an active runner knows of its model; runners that say nothing know nothing."""
+    """Return the facts an active runner knows about its model; empty if it has none."""
     known = ability(runner, RunnerExtras.get_model_facts)
     return ModelFacts() if known is None else known()
 
 
 def last_device_times(runner: Runner) -> DeviceTimes | None:
-    """Return what the device measured of the last inference of a runner; None where it does not."""
+    """Return the device times of a runner's last inference; None if it does not measure."""
     measured = ability(runner, RunnerExtras.last_device_times)
     return None if measured is None else measured()
 
 
 def promises(runner: Any, what: Promise) -> bool:
-    """Return whether a runner says that its inferences are well-behaved in some way, such as
-    ``leaves_inputs_alone``.
+    """Return whether a runner guarantees a property, such as ``leaves_inputs_alone``.
 
     What a class says does not hold for one derived from it that infers in another way.
     """
@@ -69,8 +68,8 @@ _INFERENCE = frozenset(("infer", "infer_impl"))
 
 
 @contextmanager
-def assumptions_noted(data_loader: Any) -> Iterator[None]:
-    """Add to an error of a backend inside the block which shapes of its data were made up."""
+def explain_assumptions(data_loader: Any) -> Iterator[None]:
+    """In the block, add the assumed shapes of data to errors of backends."""
     try:
         yield
     except (BackendError, InputError) as error:
@@ -101,7 +100,7 @@ class InputAdapter:
         self._seen: set[str] = set()
 
     def __call__(self, feed: Feed) -> Feed:
-        """Return data that fit; InputError when they cannot be made to fit."""
+        """Return data adapted to the inputs; InputError if that is impossible."""
         fitted = self._fit(feed)
         return _copies_of(fitted) if self._copies else fitted
 
@@ -130,7 +129,7 @@ class InputAdapter:
 
 
 def _feed_signature(feed: Feed) -> tuple[Any, ...]:
-    """Return what decides whether data fit."""
+    """Return a key that decides whether data fit: names, types and shapes."""
     return tuple(
         [
             (name, type(data), getattr(data, "dtype", None), getattr(data, "shape", None))
@@ -140,7 +139,7 @@ def _feed_signature(feed: Feed) -> tuple[Any, ...]:
 
 
 def _as_array(data: Any) -> Any:
-    """Return the tensor of another library as an array; anything else as it is."""
+    """Return a tensor of another library as an array; other values unchanged."""
     library = type(data).__module__.partition(".")[0]
     if isinstance(data, (np.ndarray, int)) or library == "builtins":
         return data
@@ -202,7 +201,7 @@ class Feeds:
     def describe_model_inputs(
         self, runners: Sequence[Runner], *, may_be_none: bool = False
     ) -> None:
-        """Pass what the model asks for to a loader that wants to know, and take the first data.
+        """Pass the inputs of runners to loaders that accept them, and load the first data.
 
         The first runner speaks for all. `may_be_none` as of `describe_model`.
 
@@ -217,7 +216,7 @@ class Feeds:
     def describe_model(
         self, inputs: TensorMetadata, facts: Callable[[], Facts], *, may_be_none: bool = False
     ) -> None:
-        """Pass what a model asks for to a loader that wants to know, and take the first data.
+        """Pass the inputs of a model to loaders that accept them, and load the first data.
 
         Args:
             inputs: what the model asks for.
@@ -232,7 +231,7 @@ class Feeds:
 
     @property
     def total(self) -> int | None:
-        """How many iterations there are; None where only the end of the data tells."""
+        """Return the number of iterations; None if unknown until the data end."""
         try:
             return len(self._loader)
         except TypeError:
@@ -240,11 +239,11 @@ class Feeds:
 
     @property
     def none_wanted(self) -> bool:
-        """Whether models are made, and nothing is run: the loader is made for 0 iterations."""
+        """Return whether models are only loaded, because the loader has 0 iterations."""
         return getattr(self._loader, "iterations", None) == 0
 
     def tell_none(self) -> None:
-        """Note that nothing was run, after all that was made."""
+        """Log that nothing was run after loading."""
         self._tell("Nothing was run: iterations is 0.")
 
     def _take_first(self, may_be_none: bool) -> None:
@@ -253,16 +252,16 @@ class Feeds:
 
     @property
     def current(self) -> Feed:
-        """The data of the iteration at hand."""
+        """Return the data of the current iteration."""
         assert self._current is not None
         return self._current
 
     def current_copied(self) -> Feed:
-        """Return a copy of the data at hand, which the loader may overwrite when it goes on."""
+        """Return a copy of the current data, which the loader may overwrite."""
         return _copies_of(self.current)
 
     def advance(self) -> bool:
-        """Go to the next data; return whether there are any.
+        """Load the next data; return whether there are any.
 
         Raises:
             UsageError: the data loader yields something else than dictionaries.
@@ -281,9 +280,7 @@ class Feeds:
         return feed is not None
 
     def tell_if_more(self) -> None:
-        """Note that only the first data are used, where there are others; nothing can be asked for
-        after that.
-        """
+        """Log that only the first of several input sets is used; ends the data."""
         if has_more(self._loader, self._feeds):
             self._tell(ONLY_FIRST)
 

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Union, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 from attrs import Factory, define
 
@@ -40,6 +40,9 @@ from polygraphy.ports.reporting import Console, Progress
 from polygraphy.ports.running import Runner, RunnerExtras, call_isolated
 from polygraphy.termination import count_interrupts
 
+if TYPE_CHECKING:
+    from polygraphy.application.run.profiling import ProfileNodes
+
 Runs = Union[RunResults, Iterable[RunResults], Sequence[RunResults | Iterable[RunResults]]]
 Run = tuple[str, "IterationResult | None"]
 """Name of a runner, and its outputs; None where it has no such iteration."""
@@ -48,8 +51,8 @@ Step = list[Run]
 
 
 def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
-    """Yield, per iteration, the name and the outputs of every run; None where a run has ended
-    before the others. Closing it closes the streams that it reads.
+    """Yield, by iteration, name and outputs of every run; None for runs that have ended. Closing it
+    closes its sources.
 
     Runs are identified by position. Names in later iterations may be of runners of other processes.
 
@@ -71,9 +74,7 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
 
 
 def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> Step | None:
-    """Take the next iteration of every lane; `known` remembers the names in lanes that have
-    ended.
-    """
+    """Return the next iteration of every lane; `known` holds the names in lanes that have ended."""
     parts = [next(lane, None) for lane in lanes]
     if parts.count(None) == len(parts):
         return None
@@ -97,7 +98,7 @@ def _kinds(names: Sequence[str]) -> list[str]:
 
 
 def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
-    """Yield the iterations of one source side by side, to the end of its longest run."""
+    """Yield the iterations of one source in parallel, to the end of its longest run."""
     if isinstance(source, RunResults):
         for index in range(max((len(iterations) for _, iterations in source), default=0)):
             yield [(name, its[index] if index < len(its) else None) for name, its in source]
@@ -142,6 +143,7 @@ class _RunnerState:
     uses_device: bool = False
     includes_loading: bool = False
     memory: StateMemory = Factory(StateMemory)
+    profiling: ProfileNodes | None = None
     _parts: dict[int, tuple[InputAdapter, Facts]] = Factory(dict)
     _roughly: dict[tuple[int, str], Callable[[Feed], Sequence[Mapping[str, Any]]]] = Factory(dict)
     _moved: tuple[Feed, str, Sequence[Mapping[str, Any]]] | None = None
@@ -149,6 +151,8 @@ class _RunnerState:
     def infer(self, feed: Feed) -> IterationResult:
         fed = self.memory.complete(feed)
         fit, facts = self.part_of(fed)
+        if self.profiling is not None:
+            self.profiling.note_feed(self.runner, fit(fed))
         outputs = self.runner.infer(fit(fed), check_inputs=False)
         runtime = self.runner.last_inference_time()
         if runtime is not None:
@@ -164,7 +168,7 @@ class _RunnerState:
         if isinstance(feed, StepFeed):
             made.step = feed.step
         if self.is_streaming:
-            made.rough = partial(self._rough, fed, facts)
+            made.rough = partial(self._perturb, fed, facts)
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
             made.unmarked = self._copy_outputs(unmarked)
@@ -182,10 +186,8 @@ class _RunnerState:
             self._parts[id(runner)] = InputAdapter(runner, resolve(Console)), facts_of(runner)
         return self._parts[id(runner)]
 
-    def _rough(self, feed: Feed, facts: Facts, dtype: str) -> Sequence[Mapping[str, Any]]:
-        """Return the outputs as rounding to a data type may move them; nothing where that is
-        not known.
-        """
+    def _perturb(self, feed: Feed, facts: Facts, dtype: str) -> Sequence[Mapping[str, Any]]:
+        """Return the outputs perturbed by rounding to a data type; empty if unknown."""
         source, narrow = getattr(facts, "source", None), self._roughly.get((id(facts), dtype))
         if self._moved is None or self._moved[0] is not feed or self._moved[1] != dtype:
             self._moved = feed, dtype, []
@@ -205,15 +207,15 @@ class _RunnerState:
         return {name: self.keep(array) for name, array in outputs.items()}
 
     def warm_up(self, feed: Feed, times: int) -> None:
-        """Run some times, and forget what was measured."""
+        """Run several times without recording measurements."""
         for _ in range(times):
             self.infer(feed)
         self.runtimes = array("d")
         self.device_times.clear()
 
     def load_device(self, feed: Feed, iterations: int | None) -> None:
-        """Let a device load libraries and kernels before the first iteration is timed, unless it is
-        the only one.
+        """Run once before timing, so that the device loads libraries and kernels; not for a single
+        iteration.
         """
         if self.uses_device and iterations != 1:
             self.warm_up(feed, 1)
@@ -235,8 +237,9 @@ def stream(
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
     save_input_blob_path: str | None = None,
+    profiling: ProfileNodes | None = None,
 ) -> Iterator[RunResults]:
-    """Run all runners side by side, one iteration at a time: only one iteration is in memory.
+    """Yield the outputs of all runners, one iteration at a time, to limit memory.
 
     Nothing happens before the first result is asked for. Runners are active from then until the
     last iteration has run.
@@ -249,6 +252,7 @@ def stream(
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+        profiling: measures the nodes of the runners after the last iteration.
 
     Yields:
         One RunResults per iteration, with one iteration of each runner.
@@ -265,7 +269,7 @@ def stream(
         with ExitStack() as active:
             states = [_activate_runner(active, runner, console) for runner in runners]
             for state in states:
-                state.is_streaming = True
+                state.is_streaming, state.profiling = True, profiling
             feeds.describe_model_inputs(runners, may_be_none=True)
             if feeds.none_wanted:
                 feeds.tell_none()
@@ -290,6 +294,8 @@ def stream(
                         raise
                     return
                 del results  # Nothing of this iteration is held while the next one runs.
+            if profiling is not None:
+                profiling.measure()
     # The last results are handed over when memory is released and files are complete.
     for state in states:
         state.report_completion(console)
@@ -306,8 +312,9 @@ def run_sequentially(
     save_inputs_path: str | None = None,
     save_outputs_path: str | None = None,
     save_input_blob_path: str | None = None,
+    profiling: ProfileNodes | None = None,
 ) -> RunResults:
-    """Run one runner after the other on all data, and keep all results.
+    """Return the results of all runners, run one after another on all data.
 
     Args:
         runners: each is activated, fed and deactivated before the next one starts.
@@ -321,6 +328,7 @@ def run_sequentially(
             folder.
         save_outputs_path: the same for the results.
         save_input_blob_path: a folder where the feed dictionaries are saved as bare bytes.
+        profiling: measures the nodes of each runner at the end of its turn.
 
     Raises:
         UsageError: there are no data.
@@ -344,7 +352,7 @@ def run_sequentially(
                     for event, facts in events:
                         getattr(console, event)(*facts)
                 else:
-                    made = _one_turn(runner, feeds, cached, console, warm_up)
+                    made = _one_turn(runner, feeds, cached, console, warm_up, profiling)
             except BackendError as error:
                 if not isolated:
                     raise
@@ -398,8 +406,8 @@ class _Recording:
 def _record_turn(
     runner: Runner, feeds: Feeds, cached: list[Feed], warm_up: int
 ) -> tuple[_Turn, _Events]:
-    """Run one runner as `_one_turn` does; return also what happened, for the console of the parent
-    process, which knows already that the runner is activated.
+    """Run one runner like `_one_turn`; return its results and events for the console of the parent
+    process.
     """
     recording = _Recording()
     console = cast("Console", recording)
@@ -420,12 +428,18 @@ def _run_isolated(
 
 
 def _one_turn(
-    runner: Runner, feeds: Feeds, cached: list[Feed], console: Console, warm_up: int
+    runner: Runner,
+    feeds: Feeds,
+    cached: list[Feed],
+    console: Console,
+    warm_up: int,
+    profiling: ProfileNodes | None = None,
 ) -> _Turn:
-    """Run one runner on all data, which the first turn takes from the data loader."""
+    """Return the results of one runner on all data; the first turn reads them from the loader."""
     fresh: list[Feed] = []
     with ExitStack() as active:
         state = _activate_runner(active, runner, console)
+        state.profiling = profiling
         if not cached:
             feeds.describe_model_inputs([runner], may_be_none=True)
             fresh = feeds.all_copied()
@@ -440,6 +454,8 @@ def _one_turn(
             step = _one_iteration([state], feed, console, is_first=index == 0)
             iterations += step[0][1]
             done()
+        if profiling is not None and data:
+            profiling.measure()
     if data:
         state.report_completion(console)
     return _Turn(iterations, fresh)
@@ -458,7 +474,9 @@ def _activate_runner(active: ExitStack, runner: Runner, console: Console) -> _Ru
 
 
 def copy_function(runner: Runner) -> Callable[[Any], Any]:
-    """Return what is done to an output that is kept: nothing where outputs are the caller's own."""
+    """Return the function that copies kept outputs; it copies nothing if outputs belong to the
+    caller.
+    """
     return _as_is if promises(runner, "outputs_are_fresh") else own_copy
 
 
@@ -496,7 +514,7 @@ def _writer(saving: ExitStack, path: str | None, kind: type) -> Callable[[Any], 
 def feed_writer(
     saving: ExitStack, path: str | None, blob_path: str | None
 ) -> Callable[[Feed], None]:
-    """Open what feed dictionaries are saved by, of which there may be none, one or two."""
+    """Return a function that saves feed dictionaries to zero, one or two files."""
     save_whole = _writer(saving, path, dict)
     if blob_path is None:
         return save_whole

@@ -51,8 +51,8 @@ class MarkingEffect:
         self._noted: set[str] = set()
 
     def tell(self, runner: str, marked: Outputs, unmarked: Outputs, facts: Facts) -> None:
-        """Compare outputs of a model with tensors marked to those with nothing marked, and note
-        where they differ by more than the default tolerance.
+        """Log where outputs of a model with marked tensors differ from the unmarked model beyond
+        the default tolerance.
         """
         names = [
             name
@@ -130,6 +130,11 @@ class WithUnmarked:
         self._marked.name = name
 
     @property
+    def unmarked_runner(self) -> Runner:
+        """The runner of the model as it is."""
+        return self._unmarked
+
+    @property
     def is_active(self) -> bool:
         """Whether both are active."""
         return self._marked.is_active and self._unmarked.is_active
@@ -160,11 +165,11 @@ class WithUnmarked:
         self.deactivate()
 
     def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
-        """Describe the inputs, which are those of both."""
+        """Return the inputs, which are equal for both models."""
         return self._marked.get_input_metadata(use_numpy_dtypes=use_numpy_dtypes)
 
     def get_model_facts(self) -> Facts:
-        """Return what is known of the model; of its own outputs, with nothing marked."""
+        """Return the facts about the unmarked model."""
         marked, unmarked = facts_of(self._marked), facts_of(self._unmarked)
 
         def find() -> ModelFacts:
@@ -184,8 +189,8 @@ class WithUnmarked:
     def infer(
         self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        """Run both; the outputs of the model come from the one with nothing marked. Those that are
-        not marked themselves are the attribute `unmarked` of what is returned.
+        """Run both models and return the unmarked model's outputs; other marked tensors are in
+        `unmarked`.
         """
         marked = self._marked.infer(feed_dict, check_inputs, *args, **kwargs)
         unmarked = self._unmarked.infer(feed_dict, check_inputs, *args, **kwargs)
@@ -204,7 +209,7 @@ class WithUnmarked:
         return self._marked.last_inference_time()
 
     def last_device_times(self) -> Any:
-        """Return what the device measured of the marked model; None where it does not."""
+        """Return the device times of the marked model; None if it does not measure."""
         return last_device_times(self._marked)
 
 
@@ -347,7 +352,7 @@ class _Run:
         self._index = 0
 
     def iteration(self, feed: Feed, active: ExitStack, *, is_last: bool) -> Iterator[RunResults]:
-        """Yield the results of an iteration, in parts; `is_done` is set before the last one."""
+        """Yield the results of an iteration in parts; `is_done` is set before the last part."""
         if not self._segments:
             self._plan(self._fit(feed))
         if len(self._segments) > 1:
@@ -412,7 +417,7 @@ class _Run:
     def _segment(
         self, position: int, segment: Segment, feed: Feed, active: ExitStack | None, shown: int
     ) -> RunResults:
-        """Run one segment in every runner; runners stay loaded in `active` where that is given."""
+        """Return the results of one segment in every runner; runners in `active` stay loaded."""
         part = Part(shown, self._layered.outputs) if len(self._segments) > 1 else None
         model = cache(partial(self._model, segment))
         results = RunResults()
@@ -431,7 +436,7 @@ class _Run:
         return results
 
     def _run_unmarked(self, feed: Feed, active: ExitStack | None) -> None:
-        """Run the model as it is in every runner, and keep its outputs until they are shown."""
+        """Run the unmarked model in every runner and keep its outputs until they are shown."""
         model = cache(self._layered.unmarked)
         for state in self._states:
             with ExitStack() as loading:
@@ -509,7 +514,7 @@ class _Run:
 
 
 def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
-    """Return the facts of a segment: what was computed coarsely before it stays coarse."""
+    """Return the facts of a segment, including low-precision computation in earlier ones."""
 
     def find() -> ModelFacts:
         own, all_ = facts.compute_dtypes, of_model().compute_dtypes

@@ -141,7 +141,7 @@ class Planned:
         return list(found)
 
     def _open_interpreter(self, row: EnvironmentRow | None) -> Interpreter:
-        """Return an interpreter; that of this process for None."""
+        """Return an environment's interpreter; the current one for None."""
         try:
             path = ""
             if row is not None:
@@ -164,7 +164,7 @@ class Planned:
         return self._digests[path]
 
     def _contents(self, flags: Words) -> Iterator[str]:
-        """Yield hashes of the files that flags name, without those that are written."""
+        """Yield hashes of the input files that flags refer to."""
         flag = ""
         for word in flags:
             flag = word.partition("=")[0] if word.startswith("--") else flag
@@ -208,28 +208,28 @@ class Planned:
         report = ("--report", f"{stem}.report.json")
         return (by.path, "-m", "polygraphy", command, model, *words, *report)
 
-    def shared_job(self, cell: PlannedCell) -> Job | None:
-        """Return what makes the inputs and outputs that a cell is compared with; None where they
-        are given.
+    def reference_job(self, cell: PlannedCell) -> Job | None:
+        """Return the job that creates the reference inputs and outputs of a cell; None if the plan
+        provides them.
         """
         asked, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
         if asked.outputs:
             return None
-        outputs, inputs = self._shared_files(cell)
+        outputs, inputs = self._reference_files(cell)
         words = (*asked.flags, "--save-inputs", inputs, "--save-outputs", outputs)
         command = self._run(self._here, stem, "run", asked.model, words)
         return Job(cell.shared_key, command, stem, self._root, self._here.environment)
 
-    def _shared_files(self, cell: PlannedCell) -> tuple[str, str]:
-        """Return the paths of reference outputs and of inputs."""
+    def _reference_files(self, cell: PlannedCell) -> tuple[str, str]:
+        """Return the paths of reference outputs and inputs."""
         asked, stem = cell.cell.asked, self._stem("shared", cell.shared_key)
         if asked.outputs:
             return asked.outputs, asked.inputs
         return f"{stem}.outputs.json", f"{stem}.inputs.json"
 
     def job(self, cell: PlannedCell, suffix: str = "") -> Job:
-        """Return what runs a cell; a suffix tells repetitions apart."""
-        outputs, inputs = self._shared_files(cell)
+        """Return the job for a cell; `suffix` distinguishes repetitions."""
+        outputs, inputs = self._reference_files(cell)
         words = (*cell.cell.flags, "--load-inputs", inputs, "--load-outputs", outputs)
         stem = self._stem("cells", cell.key) + suffix
         return Job(
@@ -243,10 +243,10 @@ class Planned:
         )
 
     def diagnosis(self, cell: PlannedCell) -> Job:
-        """Return what finds the cause of a cell that fails: what is right is the reference, which
-        is a party where it runs the same model.
+        """Return the diagnosis job for a failed cell; its oracle is the reference, or a backend
+        running the same model.
         """
-        outputs, inputs = self._shared_files(cell)
+        outputs, inputs = self._reference_files(cell)
         asked = cell.cell.asked
         words: Words = (*cell.cell.party, "--load-inputs", inputs)
         goal: Words = ()
@@ -265,7 +265,7 @@ class Planned:
                    gpu=cell.cell.runner.gpu)  # fmt: skip
 
     def shown(self, job: Job) -> str:
-        """Return the command line that repeats a job, as one would type it."""
+        """Return the command line that repeats a job."""
         words = list(job.command)
         del words[words.index("--report") :]
         if words[0] == self._here.path:
@@ -307,7 +307,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     diagnose: bool = False,
     dry_run: bool = False,
 ) -> bool:
-    """Run every combination of a plan in a process of its own, and compare it with what is right.
+    """Run every combination of a plan in its own process, and compare it with the reference.
 
     Args:
         plan: models, runners, precisions and so on, as a plan in TOML has them.
@@ -383,7 +383,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
 
 
 def _report_outcome(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
-    """Report what came of it; see `sweep` for what is returned and raised."""
+    """Log the outcome; see `sweep` for return value and errors."""
     if outcome.merged:
         same = "is" if outcome.merged == 1 else "are"
         text = f"{count_text(outcome.merged, 'combination')} {same} identical to others."
@@ -445,20 +445,20 @@ def _select_cells(
     return cells
 
 
-def _run(engine: SweepEngine, limits: Limits, what: str, jobs: Sequence[Job]) -> dict[str, Record]:
-    """Run jobs by an engine, show how far they are, and return their records by their keys."""
+def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -> dict[str, Record]:
+    """Run jobs, show progress, and return their records by key."""
     made: dict[str, Record] = {}
     failed, start = 0, time.monotonic()
     if not jobs:
         return made
-    with resolve(Progress).watch(what) as tell:
+    with resolve(Progress).watch(label) as tell:
 
         def ended(job: Job, record: Record) -> None:
             nonlocal failed
             made[job.key] = record
             failed += state_of(record)[0] != PASSED
             left = (time.monotonic() - start) / len(made) * (len(jobs) - len(made))
-            found = "" if what == _DIAGNOSES else f" {failed} not passed,"
+            found = "" if label == _DIAGNOSES else f" {failed} not passed,"
             tell(f"{len(made)} of {len(jobs)},{found} about {left:.0f} s left")
 
         engine.run(jobs, limits, ended)
@@ -478,7 +478,7 @@ class _Sweep:
         self.notes: list[str] = []
 
     def read(self, cells: Sequence[PlannedCell]) -> None:
-        """Take the records that are there; what is damaged is removed, and said."""
+        """Load existing records; damaged ones are removed with a warning."""
         for cell in cells:
             found = self._read(self._planned.job(cell))
             if found is not None:
@@ -507,11 +507,11 @@ class _Sweep:
 
     def run(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],
             cells: Sequence[PlannedCell], *, again: bool) -> None:  # fmt: skip
-        """Run the cells that have no record, and before that what they are compared with: `again`,
-        where that has a record of a failure that may be one of the moment.
+        """Run the cells without a record, and their references first. `again` repeats failed
+        references that may be temporary.
         """
         waiting = [cell for cell in cells if cell.key not in self._records]
-        shared = {job.key: job for cell in waiting if (job := self._planned.shared_job(cell))}
+        shared = {job.key: job for cell in waiting if (job := self._planned.reference_job(cell))}
         found = {key: self._read(job) for key, job in shared.items()}
         for key, record in found.items():
             if again and record is not None and state_of(record)[0] in _OF_THE_MOMENT:

@@ -35,6 +35,10 @@ _ALL = {
         "inspect.capability",
         "List the parts of an ONNX model that TensorRT supports.",
     ),
+    "inspect profile": (
+        "inspect.profile",
+        "Show the time of each node in profiles of runs.",
+    ),
     "inspect tactics": (
         "inspect.tactics",
         "Show the tactic that a TensorRT build chose for each layer.",

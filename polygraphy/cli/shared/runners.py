@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from polygraphy.cli.declare.kinds import Integer, Number, Text
+from polygraphy.cli.declare.kinds import Choice, Integer, Number, OptionalInteger, Text
 from polygraphy.cli.declare.option import Options, option, option_group
+
+USUAL_RUNS, MOST_RUNS = 10, 50
+"""Profiled runs, as `polygraphy.domain.profiling` has them."""
+SORTS = ("time", "difference", "error")
 
 
 @option_group
@@ -36,6 +40,43 @@ class OrderOptions(Options):
         " stopped and counts as a crash.",
         otherwise="no limit",
         feeds="Comparator.run.subprocess_timeout",
+    )
+
+
+@option_group
+class ProfileOptions(Options):
+    """Profile: the time of each node, measured by the profiler of the backend."""
+
+    profile: int | None = option(
+        "--profile",
+        kind=OptionalInteger(USUAL_RUNS, 1, MOST_RUNS),
+        help="Profile N runs of each runner, and show the time by node of the model, how the node"
+        " ran, and its error if tensors are compared. For ONNX Runtime, OpenVINO and TensorRT.",
+        otherwise="10 runs",
+        feeds="ProfileNodes.runs",
+    )
+    sort: str | None = option(
+        "--sort",
+        needs="--profile",
+        kind=Choice(*SORTS),
+        help="Order of the rows of the profile.",
+        otherwise="time",
+        feeds="ProfileNodes.report.sort",
+    )
+    profile_rows: int | None = option(
+        "--profile-rows",
+        needs="--profile",
+        kind=Integer(minimum=0),
+        help="Number of rows of the profile to show; 0 for all.",
+        otherwise="15",
+        feeds="ProfileNodes.report.rows",
+    )
+    save_profile: str | None = option(
+        "--save-profile",
+        needs="--profile",
+        writes=True,
+        help="Save the profile and the executed graph as JSON, for inspect profile.",
+        feeds="ProfileNodes.save.path",
     )
 
 

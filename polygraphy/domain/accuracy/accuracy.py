@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, SupportsIndex, Union
 
 from attrs import frozen
 
+from polygraphy.binding import port
 from polygraphy.domain.accuracy.answer_log import AnswerLog, Answers, Reading, Spool, count_matched
-from polygraphy.domain.asked import data_frame, verdicts_html
+from polygraphy.domain.asked import data_frame
 from polygraphy.domain.compare.result import CompareResult, UncomparedResult, average_of
 from polygraphy.domain.errors import CheckFailedError, UsageError
 from polygraphy.domain.limits import Threshold
@@ -556,3 +557,8 @@ class AccuracyResults(list[AccuracyResult], Storable):
     def __repr__(self) -> str:
         verdict = "PASSED" if self else "FAILED"
         return f"AccuracyResults({verdict}: {', '.join(repr(result.label) for result in self)})"
+
+
+@port
+def verdicts_html(results: AccuracyResults) -> str:  # type: ignore[empty-body]
+    """Return verdicts."""

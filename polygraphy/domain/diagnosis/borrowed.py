@@ -22,6 +22,24 @@ _SAME = 1e-6
 """Relative; weights that are as near as that were only folded otherwise."""
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
 _BIASED = frozenset({"Conv", "ConvTranspose", "Gemm"})
+MOVING = frozenset(
+    {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice",
+     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+)  # fmt: skip
+"""Operators that compute nothing."""
+_COARSE = frozenset(
+    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+     "LessOrEqual", "NonZero", "Shape", "Size"}
+)  # fmt: skip
+"""Operators whose results are the same for many inputs."""
+_PARTIAL = frozenset({"Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split", "TopK"})
+"""Operators that read a part of a tensor: an equal part does not show that the rest is equal."""
+ALIKE = 1e-4
+"""What rounding adds up to until a tensor is made, relative to an element and the usual size."""
+_SPREAD = 20
+"""Multiples of `ALIKE` by which the numbers of an array have to differ."""
+_USUAL = 0.25
+"""The share of elements that are smaller than the usual size: masks are large, and many."""
 
 
 def borrowed_variants(
@@ -135,26 +153,6 @@ def _numbers(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant
             for value in (number, 1 / number if number else number):
                 if not np.isclose(value, mine.reshape(-1)[0], rtol=1e-5):
                     yield with_weight(side, index, name, np.full_like(mine, value))
-
-
-MOVING = frozenset(
-    {"Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice",
-     "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
-)  # fmt: skip
-"""Operators that compute nothing."""
-_COARSE = frozenset(
-    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
-     "LessOrEqual", "NonZero", "Shape", "Size"}
-)  # fmt: skip
-"""Operators whose results are the same for many inputs."""
-_PARTIAL = frozenset({"Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split", "TopK"})
-"""Operators that read a part of a tensor: an equal part does not show that the rest is equal."""
-ALIKE = 1e-4
-"""What rounding adds up to until a tensor is made, relative to an element and the usual size."""
-_SPREAD = 20
-"""Multiples of `ALIKE` by which the numbers of an array have to differ."""
-_USUAL = 0.25
-"""The share of elements that are smaller than the usual size: masks are large, and many."""
 
 
 def is_close(array: Any, reference: Any, share: float = ALIKE) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
-from polygraphy.domain.asked import diagnosis_html
+from polygraphy.binding import port
 from polygraphy.domain.diagnosis.facts import Fact, facts_of, texts
 
 AGREE, FAULT = "agree", "fault"
@@ -201,3 +201,8 @@ def with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
     facts = [each for one in culprits for each in one.facts]
     remedy = culprits[0].remedy if culprits else broken.remedy
     return evolve(broken, facts=[*broken.facts, *facts], remedy=remedy)
+
+
+@port
+def diagnosis_html(result: DiagnosisResult) -> str:  # type: ignore[empty-body]
+    """Return who is to blame, why, and what helps."""

@@ -93,6 +93,13 @@ def _trace_suspect(
         return _trace_folded(suspect, held, pairing, model, indices)
     if suspect.cause in ("attribute", "epsilon"):
         return _attribute(suspect, pairing, model, indices)
+    if suspect.change.kind == "lost_node" and len(suspect.nodes) == 1:
+        # What is missing stands behind the last of the nodes that were fused.
+        made = (model.producer.get(name) for name in fused.nodes[suspect.nodes[0]].outputs)
+        last = tuple(index for index in made if index in indices)
+        if last and model.nodes[last[0]].op != fused.nodes[suspect.nodes[0]].op:
+            lost = changes.lost_node(suspect.change.values["op"], [model.nodes[last[0]].op])
+            return evolve(suspect, nodes=last[:1], change=lost)
     ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
     same = tuple(index for index in indices if model.nodes[index].op in ops)
     return evolve(suspect, nodes=same if len(same) == 1 else indices)

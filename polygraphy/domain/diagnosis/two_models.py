@@ -31,6 +31,8 @@ _DIGITS = 16
 """Epsilons by which folded weights may differ."""
 _TINY = 1e-2
 """A number that is added to keep another away from zero is no larger where it is right."""
+_GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
+"""Operators before which an epsilon is added."""
 
 
 @frozen
@@ -164,10 +166,6 @@ def _own_names(side: Side, index: int) -> list[str]:
     return [
         side.digest(name) if name in side.weights else name for name in side.nodes[index].inputs
     ]
-
-
-_GUARDING = frozenset({"Sqrt", "Pow", "Div", "Log", "Reciprocal"})
-"""Operators before which an epsilon is added."""
 
 
 def is_guard(side: Side, index: int) -> bool:

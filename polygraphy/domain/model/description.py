@@ -19,6 +19,7 @@ from typing import Any
 
 from attrs import Factory, evolve, field, frozen
 
+from polygraphy.binding import port
 from polygraphy.domain.tensors.naming import matching, one_line
 from polygraphy.domain.tensors.shapes import Dim
 
@@ -279,8 +280,6 @@ class Model:
 
     def _repr_html_(self) -> str:
         """Return the model as notebooks show it."""
-        from polygraphy.domain.asked import model_html
-
         return model_html(self)
 
 
@@ -407,3 +406,8 @@ def _is_unbounded(node: Node, constant: set[str], producers: dict[str, Node]) ->
         return False
     producer = producers.get(driving)
     return producer is None or producer.op not in _CONSTANTS
+
+
+@port
+def model_html(model: Model) -> str:  # type: ignore[empty-body]
+    """Return what a model takes and gives, and how large it is."""

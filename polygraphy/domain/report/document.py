@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.compare.result import CompareResult
     from polygraphy.domain.environment import Environment
     from polygraphy.domain.model import Graph
+    from polygraphy.domain.profiling.table import ProfileTable
     from polygraphy.domain.results.results import DeviceTimes, OutputValidity
     from polygraphy.domain.states.comparing import StepsCompared
     from polygraphy.domain.tensors.metadata import TensorMetadata
@@ -471,6 +472,9 @@ class Recorder:
 
     def steps_compared(self, found: StepsCompared) -> None:
         self.found("steps", plain(found))
+
+    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+        self.found("profile", {**plain(table), "sort": sort, "shown": rows})
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         tables = self._table.tables(result)

@@ -15,8 +15,8 @@ from typing import Any, Generic, SupportsIndex, TypeVar, overload
 import numpy as np
 from attrs import frozen
 
-from polygraphy.binding import resolve
-from polygraphy.domain.asked import PathOrFile, ResultStore, results_html
+from polygraphy.binding import port, resolve
+from polygraphy.domain.asked import PathOrFile, ResultStore
 from polygraphy.domain.errors import UnknownKeyError, UsageError
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, ModelFacts, compute_dtype
@@ -580,3 +580,8 @@ def label_of_runner(name: str) -> str:
 def label_of_runners(names: Iterable[str]) -> str:
     """Return the names of runners that are compared, as people read them: ``this vs. that``."""
     return " vs. ".join(map(label_of_runner, names))
+
+
+@port
+def results_html(results: RunResults) -> str:  # type: ignore[empty-body]
+    """Return what runners gave, without elements."""

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
-from polygraphy.domain.asked import read_config, read_graph, read_tokens
+from polygraphy.binding import port
+from polygraphy.domain.asked import read_config, read_tokens
 from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
 from polygraphy.domain.data.loading import describe_model, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
@@ -610,3 +611,17 @@ def _no_states(graph: Graph) -> UsageError:
 def conflicts_in(graph: Graph, config: object = None) -> list[Conflict]:
     """Return the contradictions between the states in a graph and a configuration or names."""
     return state_pairs(graph, config)[1]
+
+
+@port
+def read_graph(model: Any) -> Graph | None:
+    """Return the graph of a model with its nodes and their attributes; None for a model that is not
+    ONNX.
+
+    Args:
+        model: a path, or a model in memory.
+
+    Raises:
+        FileError: the file is missing.
+        ModelError: it is damaged.
+    """

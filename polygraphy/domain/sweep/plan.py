@@ -144,7 +144,8 @@ WRITING_FLAGS = (
     "--save-accuracy-results",
     "--save-engine", "--save-error-by-depth", "--save-error-metrics-plot", "--save-heatmaps",
     "--save-input-blob", "--save-input-data", "--save-inputs", "--save-onnx", "--save-outputs",
-    "--save-pb", "--save-results", "--save-tactic-replay", "--save-tactics", "--save-tensorboard",
+    "--save-pb", "--save-profile", "--save-results", "--save-tactic-replay",
+    "--save-tactics", "--save-tensorboard",
     "--save-timeline", "--save-timing-cache", "--save-worst", "--timing-cache",
 )  # fmt: skip
 """Flags of ``run`` that name what it writes, or keeps to be faster next time: no verdict follows

@@ -203,3 +203,8 @@ def value_for(setting: PerOutput[T] | None, name: str, default: T) -> T:
     if isinstance(setting, Mapping):
         return cast("T", setting.get(name, setting.get("", default)))
     return setting
+
+
+def quote_all(names: Sequence[str]) -> str:
+    """Return names in quotes, separated by commas."""
+    return ", ".join(map(repr, names))

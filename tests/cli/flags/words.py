@@ -36,6 +36,7 @@ BASES = {
     "inspect outputs": "m.onnx",
     "inspect sparsity": "m.onnx",
     "inspect capability": "m.onnx",
+    "inspect profile": "a.json",
     "inspect tactics": "a.json",
     "inspect diff-tactics": "--dir d",
     "debug diff-tactics": "--dir d",
@@ -216,6 +217,20 @@ _RUN_FLAGS = {
         "warm_up": "--warm-up 3",
         "use_subprocess": "--use-subprocess",
         "subprocess_timeout": "--use-subprocess + --subprocess-timeout 7.5",
+    },
+    "ProfileOptions": {
+        "profile": "--profile 5",
+        "sort": "--profile 5 + --sort difference",
+        "profile_rows": "--profile 5 + --profile-rows 0",
+        "save_profile": "--profile 5 + --save-profile p.json",
+    },
+    "InspectProfileOptions": {
+        "profiles": "c.json",
+        "model": "--model m.onnx",
+        "layers": "--layers l.json",
+        "other_layers": "b.json + --other-layers l.json",
+        "sort": "--sort error",
+        "rows": "--rows 3",
     },
     "RunOptions": {
         "save_inputs": "--save-inputs in.json",

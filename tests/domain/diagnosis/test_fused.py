@@ -111,3 +111,16 @@ def test_a_convolution_lost_its_bias_only_where_the_normalisation_does_not_expla
     [found] = trace_suspects(suspects(pairing), pairing, side)
     assert [side.identity(index) for index in found.nodes] == [node]
     assert found.cause == cause
+
+
+def test_a_node_that_is_missing_behind_fused_nodes_is_missing_beside_the_last_of_them():
+    model = plain()
+    right = fused(model)
+    conv = evolve(right.nodes[0], op="Conv", domain="", outputs=("n",), attributes=())
+    both = Node("tanh", "Tanh", "", ("n",), ("t",)), Node("sin", "Sin", "", ("t",), ("l",))
+    reference = evolve(right, nodes=(conv, *both, right.nodes[1]))
+    lacking = evolve(right, nodes=(conv, evolve(both[1], inputs=("n",)), right.nodes[1]))
+    nodes = (*model.nodes[:2], evolve(both[1], inputs=("n",)), model.nodes[3])
+    pairing = pair_graphs(lacking, reference)
+    [suspect] = trace_suspects(suspects(pairing), pairing, Side(evolve(model, nodes=nodes)))
+    assert [model.nodes[index].name for index in suspect.nodes] == ["norm"]

@@ -12,9 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.comparator import StepLoader
-from polygraphy.domain.asked import read_graph
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.domain.states.loading import StatePlan
+from polygraphy.domain.states.loading import StatePlan, read_graph
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
 from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
 
 from polygraphy import constants, mod
 from polygraphy.adapters.base.loader import evaluate
@@ -38,6 +41,7 @@ from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import DISCONTINUOUS, GraphNode
 from polygraphy.domain.errors import BackendError, ModelError
+from polygraphy.domain.profiling.execution import ModelNodes
 from polygraphy.domain.results.results import Recomputed
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
@@ -66,6 +70,31 @@ def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
         return OnnxOpenModel(given)
     ordered = in_order(given)
     return OnnxOpenModel(inline_functions(ordered), given=ordered)
+
+
+def model_nodes(model: Any) -> ModelNodes:
+    """Return the nodes of a model without its weights; see the port."""
+    path = str(model) if isinstance(model, (str, Path)) else ""
+    opened = open_model(load_structure(path) if path else without_large_weights(evaluate(model)))
+    nodes = [
+        evolve(node, reads=_operands(proto, node.reads), settings=_digest(node.settings))
+        for node, proto in zip(opened.nodes, opened.protos)
+        if node.op != "Constant"
+    ]
+    return ModelNodes(nodes, list(opened.inputs), list(opened.outputs), path)
+
+
+def _operands(node: NodeProto, reads: Sequence[str]) -> list[str]:
+    """Return the inputs of a node in their places, an empty name for one that is left out, and
+    what its bodies read.
+    """
+    inputs = list(node.input)
+    return [*inputs, *(name for name in reads if name not in inputs)]
+
+
+def _digest(settings: str) -> str:
+    """Return a short text that is the same for the same attributes."""
+    return blake2b(settings.encode(), digest_size=6).hexdigest() if settings else ""
 
 
 def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:

@@ -154,19 +154,25 @@ def _values(engine: Any, name: str, profile: int) -> Any:
     return found if found and len(found) == 3 else None
 
 
-def inspected_layers(
-    engine: Any, context: Any = None, attrs: bool = False, notes: Mapping[str, str] | None = None
-) -> list[Layer]:
-    """Return the layers of an engine, as far as the engine inspector reports them."""
+def layer_information(engine: Any, context: Any = None) -> list[Any]:
+    """Return what the inspector tells of each layer: a dictionary, or only its name."""
     inspector = engine.create_engine_inspector()
     if context is not None:
         inspector.execution_context = context
     text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
     try:
-        described = json.loads(text).get("Layers", [])
+        described: list[Any] = json.loads(text).get("Layers", [])
     except ValueError:
         G_LOGGER.warning("The layers of the engine cannot be shown: TensorRT does not list them.")
         return []
+    return described
+
+
+def inspected_layers(
+    engine: Any, context: Any = None, attrs: bool = False, notes: Mapping[str, str] | None = None
+) -> list[Layer]:
+    """Return the layers of an engine, as far as the engine inspector reports them."""
+    described = layer_information(engine, context)
     # An engine of little detail tells names only.
     return [
         _layer(layer, attrs, notes or {}) if isinstance(layer, dict) else Layer(str(layer))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from polygraphy import mod
@@ -17,6 +18,7 @@ from polygraphy.adapters.tensorrt.library.module import (
 )
 from polygraphy.adapters.tensorrt.runtime.contexts import CUDA_GRAPH_MODES
 from polygraphy.adapters.tensorrt.runtime.memory import STRATEGIES, Scratch
+from polygraphy.adapters.tensorrt.runtime.profiling import EngineProfiler
 from polygraphy.adapters.tensorrt.runtime.session import DeviceTimes, Session, SessionOptions
 from polygraphy.adapters.tensorrt.runtime.tensors import IoTensor, read_tensors
 from polygraphy.binding import resolve
@@ -26,6 +28,7 @@ from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import Device, DeviceStream
+from polygraphy.ports.running import NodeProfiler
 
 _AUTOMATIC = -1
 _ALL = -2
@@ -219,6 +222,28 @@ class TrtRunner(BaseRunner):
             self.context = self._scratch.create_context()
             self._profile = 0
         self._use_profile(self._profile if self._first_profile is None else self._first_profile)
+
+    def open_profiler(self) -> NodeProfiler:
+        """Return what runs the engine with TensorRT's profiler; only while active."""
+        return EngineProfiler(self)
+
+    @contextmanager
+    def profiled_by(self, profiler: Any) -> Iterator[None]:
+        """Run with a profiler (an `IProfiler`), and without CUDA graphs, inside the block."""
+        before = self._cuda_graph, self._device_times
+        self._cuda_graph, self._device_times = "off", True
+        try:
+            self._renew_session(profiler)
+            yield
+        finally:
+            self._cuda_graph, self._device_times = before
+            self._renew_session(None)
+
+    def _renew_session(self, profiler: Any) -> None:
+        with resolve(Device).use(self._gpu):
+            self._end_session()
+            self.context.profiler = profiler
+            self._session = self._new_session()
 
     def deactivate_impl(self) -> None:
         """Let go of everything that was made here."""

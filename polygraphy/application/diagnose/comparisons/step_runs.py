@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.domain.data.loading import describe_model
@@ -544,11 +544,3 @@ def _like(own: Party, pair: StatePair, at: int, own_feed: Feed | None, value: An
     elif value.ndim == first.ndim and pair.kind != SLOTS:
         shape = list(value.shape)
     return np.broadcast_to(np.zeros((), first.dtype), shape)
-
-
-Search = Callable[[Case, Any, Any], Any]
-
-
-def with_feeds(party: Party, feeds: Sequence[StepFeed]) -> Party:
-    """Return the party with other data."""
-    return evolve(party, feeds=feeds)

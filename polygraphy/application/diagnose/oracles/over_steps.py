@@ -43,7 +43,13 @@ from polygraphy.application.diagnose.steps.states.wrong_step import (
 )
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
-from polygraphy.domain.diagnosis.words import errors, evidence, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import (
+    errors,
+    reasons,
+    state_evidence,
+    steps,
+    titles,
+)
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.loading import StatePlan, StepLoader
@@ -184,15 +190,15 @@ def _compare(case: Case, states: ModelWithStates, right: Party) -> StepCompariso
     with case.attempt(titles.EQUAL_STATES) as notes:
         notes.append(steps.first_step_on_equal_states(at, changed))
     step = own.feeds[wrong.at].step
-    facts = [evidence.first_wrong_step(step.index, wrong.position, wrong.output)]
+    facts = [state_evidence.first_wrong_step(step.index, wrong.position, wrong.output)]
     if at != wrong.at or changed:
-        facts.append(evidence.state_left_wrong((changed or different)[0], at))
+        facts.append(state_evidence.state_left_wrong((changed or different)[0], at))
     if at != wrong.at:
         exchanged = _correcting_states(judge, wrong, harmless)
         if exchanged:
             with case.attempt(titles.STATES_EXCHANGED) as notes:
                 notes.append(steps.exchanged_states(exchanged, wrong.at))
-            facts.append(evidence.exchanged_states(exchanged, wrong.at))
+            facts.append(state_evidence.exchanged_states(exchanged, wrong.at))
     sets = StepData(data, states.loader.options())
     return StepComparison(states, judge, wrong, at, different, sets, facts)
 

@@ -75,7 +75,7 @@ from polygraphy.cli.shared.onnx import (
     OnnxShapeOptions,
     OutputOptions,
 )
-from polygraphy.cli.shared.runners import OrderOptions, RunOptions
+from polygraphy.cli.shared.runners import OrderOptions, ProfileOptions, RunOptions
 from polygraphy.cli.shared.steps import StepOptions, with_steps
 from polygraphy.codegen.source import (
     Call,
@@ -91,6 +91,7 @@ from polygraphy.domain.tensors.naming import join_words
 
 _PATH = RunnerModel.path
 _LOADER = Source("data_loader")
+_PROFILING = Source("profiling")
 
 
 @frozen
@@ -162,17 +163,34 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
     return Run(
         before=before,
         runners=runners,
-        after=[*_naming_steps(backends, runners), *([] if calibrates else data_step(data))],
+        after=[
+            *_naming_steps(backends, runners),
+            *([] if calibrates else data_step(data)),
+            *_profiling_steps(values, backends),
+        ],
         call=call_of(
             "Comparator.run",
             values,
             Source("runners"),
             *([_LOADER] if has_loader else ()),
             streaming=None if is_sequential else True,
+            profiling=None if values[ProfileOptions].profile is None else _PROFILING,
         ),
         is_lazy=not is_sequential,
         is_split=is_sequential and values[CompareOptions].validate,
     )
+
+
+def _profiling_steps(values: Values, backends: Backends) -> list[Step]:
+    """Return the statement that chooses what is profiled, if anything is."""
+    if values[ProfileOptions].profile is None:
+        return []
+    onnx = backends.onnx.without("modify_outputs", "save_onnx")
+    is_onnx = kind_of_model(values, unknown="onnx") == "onnx" and any(
+        not each.text for each in backends.runners
+    )
+    model = [_PATH if onnx.is_as_saved else onnx.loader(_PATH)] if is_onnx else []
+    return [Step(_PROFILING, call_of("ProfileNodes", values, *model))]
 
 
 def runs_in_sequence(options: OrderOptions) -> bool:
@@ -270,6 +288,8 @@ def _check_combinations(values: Values) -> None:
     )
     if not runners and not values[CompareOptions].load_outputs:
         raise CommandLineError(f"nothing to run. {choose}")
+    if values[ProfileOptions].profile is not None and order.use_subprocess:
+        raise CommandLineError("--profile cannot be combined with --use-subprocess.")
     runs_model = any(not runner.text for runner in chosen_runners(values, RunnerOptions))
     if runs_model and values[ModelOptions].model_file is None:
         raise CommandLineError("missing model for the selected runner: add its path.")
@@ -297,7 +317,9 @@ def _groups_without_effect(
     alone = [each for each in backends if each.idle]
     if not runners:
         own = [group for each in alone for group in each.exclusive_groups]
-        groups: Groups = (ModelOptions, *own, DataOptions, StepOptions, OrderOptions)
+        groups: Groups = (
+            ModelOptions, *own, DataOptions, StepOptions, OrderOptions, ProfileOptions
+        )  # fmt: skip
         yield "nothing is run", groups, ()
         return
     chosen = backends_named_by(each.backend for each in chosen_runners(values, RunnerOptions))
@@ -305,7 +327,7 @@ def _groups_without_effect(
         if each.name not in chosen:
             yield each.idle, each.exclusive_groups, ()
     if _runs_nothing(values):
-        yield "nothing is run: --iterations is 0", _COMPARING, ()
+        yield "nothing is run: --iterations is 0", (*_COMPARING, ProfileOptions), ()
     elif not compares_runs(values):
         yield "nothing is compared: there is a single runner", _COMPARING, _ALSO_OF_ONE
 
@@ -399,6 +421,10 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
             " because the runners take turns.",
         ),
         (
+            values[ProfileOptions].profile is not None,
+            "cannot be combined with --profile, which runs the model as a whole.",
+        ),
+        (
             values[StepOptions].steps is not None,
             "cannot be combined with --steps, which runs the model as a whole.",
         ),
@@ -461,6 +487,7 @@ _AFTER: Groups = (
     DataOptions,
     StepOptions,
     OrderOptions,
+    ProfileOptions,
     RunOptions,
     CompareOptions,
     JudgeOptions,
@@ -558,6 +585,7 @@ class RunCommand(Command):
             saves = values[RunOptions].save_outputs is not None
             is_looked_at = compares or saves or values[CompareOptions].validate
             also = is_looked_at and not values[LayerwiseOptions].no_unmarked
+            also = also or values[ProfileOptions].profile is not None
             run = run_as_a_whole(values, backends, data, also_unmarked=also)
         else:
             run = Run()
@@ -582,6 +610,7 @@ class RunCommand(Command):
             ],
             checks=checks,
             verdicts=next(iter(compared), None),
+            profiled=_profile_calls(values, compares=compares) if backends.runners else (),
             saved=None if values[CompareOptions].validate else saved,
             partials={each.template: each.partial for each in self.plugins},
         )
@@ -594,6 +623,18 @@ class RunCommand(Command):
         if not self.plugins:
             return render(made, line, log)
         return render_checked(partial(render, made, line, log), self.plugins)
+
+
+def _profile_calls(values: Values, *, compares: bool) -> list[Call]:
+    """Return the statements that show and save a profile, if there is one."""
+    options = values[ProfileOptions]
+    if options.profile is None or _runs_nothing(values):
+        return []
+    verdicts = [Source("verdicts")] if compares else []
+    calls = [call_of("ProfileNodes.report", values, *verdicts)]
+    if options.save_profile is not None:
+        calls.append(call_of("ProfileNodes.save", values))
+    return [evolve(call, on=_PROFILING) for call in calls]
 
 
 def _checks(values: Values) -> tuple[list[Step], Call]:

@@ -396,6 +396,27 @@ class Integer(Number):
         return value
 
 
+class OptionalInteger(Integer):
+    """A whole number that may be left out."""
+
+    nargs = "?"
+
+    def __init__(self, without_word: int, minimum: int, maximum: int) -> None:
+        """Set the number of an option without one, and the smallest and largest allowed."""
+        super().__init__(minimum, maximum)
+        self.without_word = without_word
+
+    def parse(self, words: Sequence[str]) -> int:
+        value = super().parse(words) if words else self.without_word
+        if value > self.maximum:
+            raise BadValue(f"{value} is more than {self.maximum:g}")
+        return value
+
+    def unparse(self, value: int) -> list[str]:
+        """Return the number, if it is needed."""
+        return [] if value == self.without_word else [str(value)]
+
+
 class Integers(Texts):
     """Some whole numbers."""
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from polygraphy.domain.errors import FileError, InputError, UsageError
 
+_OTHER_PROGRAM = "Pass the program from which the model was exported."
+
 
 def no_data() -> UsageError:
     return UsageError("There are no input data: the data loader is empty.")
@@ -159,6 +161,3 @@ def not_isolated(party: str, error: Exception) -> str:
 
 def not_on_cpu(party: str, error: Exception) -> str:
     return f"{party} cannot run the model on the CPU: {error}"
-
-
-_OTHER_PROGRAM = "Pass the program from which the model was exported."

@@ -8,9 +8,14 @@ from collections.abc import Sequence
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import count_text, some_of
+from polygraphy.domain.tensors.naming import count_text, quote_all, some_of
 
 # Measured: the value of a tensor, and the one that was expected.
+_PROBLEMS = {
+    "not finite": "which is not finite",
+    "negative": "but a variance cannot be negative",
+    "zero": "which is a division by zero",
+}
 
 
 @fact
@@ -33,9 +38,7 @@ def wrong_in_graph(tensor: str, deviation: Deviation, elements: int, party: str)
 
 @fact
 def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Sequence[str]) -> str:
-    """Return the sentence about a tensor that differs from its saved value; source is ``program``
-    if the inputs come from a program.
-    """
+    """Return a sentence about a tensor that differs; `source` is that of the inputs."""
     inputs = "the program's values" if source == "program" else "its saved inputs"
     return (
         f"Computed from {inputs}, {tensor!r} {deviation.in_words()}"
@@ -86,13 +89,6 @@ def input_type(tensor: str, dtype: str) -> str:
     return f"Its input {tensor!r} has type {dtype}."
 
 
-_PROBLEMS = {
-    "not finite": "which is not finite",
-    "negative": "but a variance cannot be negative",
-    "zero": "which is a division by zero",
-}
-
-
 @fact
 def bad_weight(
     name: str, value: float, index: Sequence[int], problem: str, count: int, elements: int
@@ -129,9 +125,7 @@ def changed(change: Fact) -> str:
 
 @fact
 def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
-    """Return a sentence: undone changes give the expected outputs; source is ``saved``, ``program``
-    or ``reference``.
-    """
+    """Return a sentence; source is ``saved``, ``program`` or ``reference``."""
     values = {"saved": "the saved values", "program": "the program's values"}
     makes = "the node computes" if count == 1 else "these nodes compute"
     return f"Without this change, {makes} {values.get(source, 'the values of the reference')}."
@@ -164,12 +158,12 @@ def cannot_tell_apart() -> str:
 @fact
 def computes_differently(tensors: Sequence[str], nodes: int) -> str:
     subject = "the node computes" if nodes == 1 else "these nodes compute"
-    return f"From equal inputs, {subject} a different {_quote_all(tensors)} than the reference."
+    return f"From equal inputs, {subject} a different {quote_all(tensors)} than the reference."
 
 
 @fact
 def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
-    end = _quote_all(after)
+    end = quote_all(after)
     place = f"between {some_of(before)} and {end}" if before else f"before {end}"
     return (
         f"The fault is in one or more of the {nodes} nodes {place}. No tensor in between matches."
@@ -214,7 +208,7 @@ def also_copied(changes: Sequence[Fact]) -> str:
 
 @fact
 def replaced(tensors: Sequence[str]) -> str:
-    return f"With only {_quote_all(tensors)} replaced by the reference's, all outputs match."
+    return f"With only {quote_all(tensors)} replaced by the reference's, all outputs match."
 
 
 @fact
@@ -227,7 +221,7 @@ def replaced_by_program(count: int) -> str:
 def still_differ(count: int, outputs: Sequence[str]) -> str:
     what = "this tensor" if count == 1 else f"these {count} tensors"
     verb = "differs" if len(outputs) == 1 else "differ"
-    return f"With {what} replaced by the program's, {_quote_all(outputs)} still {verb}."
+    return f"With {what} replaced by the program's, {quote_all(outputs)} still {verb}."
 
 
 @fact
@@ -282,9 +276,7 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refused(party: str, message: str, because: bool = False) -> str:
-    """Return a sentence about a backend that does not run the model; `because`: an earlier wrong
-    value is the reason.
-    """
+    """Return a sentence; `because`: an earlier wrong value is the reason."""
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 
@@ -294,9 +286,7 @@ _SIGNATURE = re.compile(r"\((\S+?)(?: of opset \d+ on .*?\)|, opset \d+\) on .*?
 
 
 def _without_signature(message: str) -> str:
-    """Return a message without the types of inputs, which can be longer than a line and hide the
-    reason.
-    """
+    """Return a message without input types, which hide the reason."""
     return _SIGNATURE.sub(r"(\1)", message, count=1)
 
 
@@ -424,14 +414,12 @@ def weight_is_not(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Return a sentence about a weight that differs from the program's; actual is the program
-    weight it equals, relation how it was changed.
-    """
+    """Return a sentence; actual is the program weight it equals, relation how it was changed."""
     known = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {known}" if known else ""
     return (
         f"The weight {name!r} of {' and '.join(ops)} is not the program's"
-        f" {_quote_all(expected)}{but}: it {deviation.in_words()}."
+        f" {quote_all(expected)}{but}: it {deviation.in_words()}."
     )
 
 
@@ -553,7 +541,7 @@ def lost(loss: Fact) -> str:
 
 @fact
 def stay_in_float32(nodes: Sequence[str], more: int = 0) -> str:
-    names = _quote_all(nodes) + (f" and {more} more" if more > 0 else "")
+    names = quote_all(nodes) + (f" and {more} more" if more > 0 else "")
     if len(nodes) == 1:
         return f"{names} also stays in fp32, because it reads or passes on its result."
     return f"{names} also stay in fp32, because they read or pass on its result."
@@ -578,7 +566,7 @@ def error_in_narrow_type(dtype: str, error: str) -> str:
 
 @fact
 def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
-    return f"With {_quote_all(nodes)} in fp32, {error}."
+    return f"With {quote_all(nodes)} in fp32, {error}."
 
 
 @fact
@@ -586,7 +574,7 @@ def right_with_nodes_in_float32(
     nodes: Sequence[str], after: str, before: str, is_fewest: bool = True
 ) -> str:
     more = "" if is_fewest else " The search was cut short: fewer nodes may be enough."
-    return f"With {_quote_all(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
+    return f"With {quote_all(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
 
 
 @fact
@@ -627,86 +615,3 @@ def _share(deviation: Deviation, elements: int) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
-
-
-def _quote_all(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
-# Steps of a model with states.
-
-
-@fact
-def first_wrong_step(step: int, position: int, output: str) -> str:
-    return (
-        f"Each on its own states, step {step} is the first wrong one: {output!r} differs at"
-        f" position {position}."
-    )
-
-
-@fact
-def first_wrong_step_alone(step: int, position: int, output: str) -> str:
-    return (
-        f"Step by step, {output!r} differs from all inputs at once, first in step {step} (position"
-        f" {position})."
-    )
-
-
-@fact
-def state_left_wrong(state: str, step: int) -> str:
-    return f"{state!r} is already wrong after step {step}."
-
-
-@fact
-def only_with_padding() -> str:
-    return "The difference shows only if the first positions are padding, which the mask hides."
-
-
-@fact
-def hands_on_another(output: str, source: str) -> str:
-    return (
-        f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
-        f" something else from {source!r}."
-    )
-
-
-@fact
-def exchanged_states(states: Sequence[str], step: int) -> str:
-    return f"With only the reference's {_quote_all(states)}, step {step} is correct."
-
-
-@fact
-def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
-    return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
-
-
-@fact
-def continues_another(output: str, source: str, expected: str, by: str) -> str:
-    if not expected:
-        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
-    return (
-        f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
-        f" {by}: the outputs are wired wrongly."
-    )
-
-
-@fact
-def output_is_another_tensor(output: str, step: int) -> str:
-    return (
-        f"In step {step}, on equal states, every node is correct, but output {output!r} is another"
-        " tensor than in the reference."
-    )
-
-
-@fact
-def first_model_differs(output: str) -> str:
-    return (
-        f"The model of the first step is wrong: its output {output!r} differs from the reference."
-        " To find the node, compare that model with the correct model of the first step."
-    )
-
-
-@fact
-def refuses_length(lengths: Sequence[int], message: str) -> str:
-    runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
-    return f"{runs}{message}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polygraphy.domain.diagnosis.facts import Fact, constant, statement
+from polygraphy.domain.tensors.naming import quote_all
 
 KEEP_BRANCH = constant(
     "keep_branch",
@@ -55,7 +56,7 @@ def take(change: Fact, weights: Sequence[str]) -> str:
     change.
     """
     if weights:
-        return f"Copy {_quote_all(weights)} from the reference."
+        return f"Copy {quote_all(weights)} from the reference."
     return f"Change this to match the reference: {change}."
 
 
@@ -101,7 +102,7 @@ def raise_epsilon(name: str, least: float) -> str:
 @statement
 def quantize_without(nodes: Sequence[str]) -> str:
     """Return a sentence that lists the nodes to exclude from quantization."""
-    return f"Quantize the model again without {_quote_all(nodes)} (nodes_to_exclude)."
+    return f"Quantize the model again without {quote_all(nodes)} (nodes_to_exclude)."
 
 
 @statement
@@ -111,7 +112,3 @@ def split_scale(output: str) -> str:
         f"Quantize the inputs of the concatenation {output!r} separately, each with its own scale,"
         f" or keep {output!r} in floating point."
     )
-
-
-def _quote_all(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))

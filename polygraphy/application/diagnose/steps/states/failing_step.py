@@ -10,7 +10,7 @@ from polygraphy.application.diagnose.case import REFUSALS, Case
 from polygraphy.application.diagnose.comparisons.step_runs import Party, Run
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.words import state_evidence
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.loading import StatePlan
 
@@ -52,7 +52,7 @@ def _failing_alone(case: Case, right: Party, error: BackendError) -> Culprit | N
             run.advance()
     except REFUSALS:
         return None
-    fact = evidence.refuses_length([], str(error))
+    fact = state_evidence.refuses_length([], str(error))
     return Culprit(_named_nodes(case, error), None, MODEL, "state", facts=[fact])
 
 
@@ -82,5 +82,5 @@ def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit |
         able.append(length)
     if not able or len(able) == len(_LENGTHS):
         return None
-    fact = evidence.refuses_length(able, str(error))
+    fact = state_evidence.refuses_length(able, str(error))
     return Culprit(_named_nodes(case, error), None, MODEL, "length", facts=[fact])

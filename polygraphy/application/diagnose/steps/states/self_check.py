@@ -26,7 +26,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import (
@@ -251,11 +251,11 @@ def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, i
 def _culprit(
     case: Case, party: Party, found: Disagreement, position: int, is_padded: bool
 ) -> Culprit:
-    facts: list[Fact] = [evidence.first_wrong_step_alone(found.at, position, found.output)]
+    facts: list[Fact] = [state_evidence.first_wrong_step_alone(found.at, position, found.output)]
     if is_padded:
-        facts.append(evidence.only_with_padding())
+        facts.append(state_evidence.only_with_padding())
     if found.state is not None:
-        facts.append(evidence.state_left_wrong(*found.state))
+        facts.append(state_evidence.state_left_wrong(*found.state))
     place = _locate_node(case, party, found)
     if place is None:
         tensor = found.state[0] if found.state else found.output
@@ -480,12 +480,12 @@ class _Search:
 
     def _output(self, pair: StatePair, way: Sequence[tuple[GraphNode, str]]) -> _Place:
         node = way[0][0].name if way else ""
-        fact = evidence.hands_on_another(pair.output, pair.input)
+        fact = state_evidence.hands_on_another(pair.output, pair.input)
         return _Place(node, pair.output, [fact], is_state=True)
 
 
 def _place(node: GraphNode, tensor: str, off: Deviation, at: int) -> _Place:
-    return _Place(node.name, tensor, [evidence.differs_at_once(tensor, off, at)])
+    return _Place(node.name, tensor, [state_evidence.differs_at_once(tensor, off, at)])
 
 
 def _op(node: GraphNode) -> str:

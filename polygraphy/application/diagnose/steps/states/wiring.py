@@ -12,7 +12,7 @@ from polygraphy.application.diagnose.comparisons.step_runs import (
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.steps.states.self_check import explain_wires
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
-from polygraphy.domain.diagnosis.words import evidence
+from polygraphy.domain.diagnosis.words import state_evidence
 
 
 def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
@@ -40,7 +40,8 @@ def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
         if beside.first is not None:
             wrong = beside.first
             first = {"step": wrong.at, "position": wrong.position, "output": wrong.output}
-    step = evidence.first_wrong_step if right is not None else evidence.first_wrong_step_alone
+    alone, beside_right = state_evidence.first_wrong_step_alone, state_evidence.first_wrong_step
+    step = alone if right is None else beside_right
     facts = [] if first is None else [step(**first)]
     culprits = [
         Culprit(
@@ -50,7 +51,9 @@ def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
             "state",
             facts=[
                 *facts,
-                evidence.continues_another(each.output, each.input, each.expected, each.source),
+                state_evidence.continues_another(
+                    each.output, each.input, each.expected, each.source
+                ),
             ],
         )
         for each in states.conflicts

@@ -17,7 +17,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.words import evidence, reasons, steps, titles
+from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
 
@@ -26,7 +26,7 @@ def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
     own, output = comparison.judge.own, comparison.output
     if comparison.at > 0 or own.first is None:
         return Skip("the first step is right, or no other model runs it")
-    facts = [*comparison.facts, evidence.first_model_differs(output)]
+    facts = [*comparison.facts, state_evidence.first_model_differs(output)]
     culprit = Culprit(own.maker_of(output), output, MODEL, "output", facts=facts)
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 
@@ -75,7 +75,7 @@ def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
         output,
         MODEL,
         "state" if comparison.changed_states else "output",
-        facts=[*comparison.facts, evidence.output_is_another_tensor(output, at)],
+        facts=[*comparison.facts, state_evidence.output_is_another_tensor(output, at)],
     )
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 

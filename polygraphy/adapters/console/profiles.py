@@ -1,0 +1,141 @@
+"""Tables of the times of nodes, for lines of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from polygraphy.adapters.console.tables import Column, draw_table
+from polygraphy.domain.profiling.table import Cell, ProfileTable, Side, TimeRow, time_text
+from polygraphy.domain.tensors.naming import count_text, one_line, shorten_text
+
+_KERNEL = 28
+_HOW = 44
+
+
+def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) -> Iterator[str]:
+    """Yield the lines of a table.
+
+    Args:
+        table: what was measured.
+        sort: by what rows are sorted.
+        rows: how many are shown; 0 for all.
+        width: the columns of the terminal; None for as many as it takes.
+    """
+    if table.model:
+        yield f"Model: {one_line(table.model)}, {count_text(table.count, 'node')}"
+    if table.shapes:
+        shapes = ", ".join(
+            f"{one_line(name)} {list(shape)}" for name, shape in table.shapes.items()
+        )
+        yield f"Shapes: {shapes}"
+    for side in table.sides:
+        yield from _side_lines(side)
+    yield ""
+    ordered = table.sorted(sort)
+    shown = ordered if rows <= 0 else ordered[:rows]
+    yield from _table_lines(table, shown, width)
+    if len(shown) < len(ordered):
+        left = sum(row.time for row in ordered[len(shown) :])
+        yield f"  and {count_text(len(ordered) - len(shown), 'more row')}, {time_text(left)}"
+    if any(cell.is_below_cost for row in shown for cell in row.cells):
+        yield "  ~ less than the time that it takes to measure"
+    if table.sentence:
+        yield ""
+        yield table.sentence
+
+
+def _side_lines(side: Side) -> Iterator[str]:
+    measured = f"{time_text(side.profiled)} with the profiler"
+    if side.microseconds is not None:
+        measured = f"{time_text(side.microseconds)} a run, {measured}"
+    if side.cost:
+        measured += f" ({time_text(side.cost)} a node)"
+    setting = f", {one_line(side.setting)}" if side.setting else ""
+    gone = [
+        text
+        for count, text in (
+            (side.folded, f"{side.folded} folded"),
+            (side.removed, f"{side.removed} removed"),
+        )
+        if count
+    ]
+    executed = count_text(side.executed, "node") + " executed"
+    what = "; ".join([executed, *gone])
+    yield f"{one_line(side.runner)}{setting}: {measured}; median of {side.runs}; {what}"
+    for note in side.notes:
+        yield f"  {one_line(note)}"
+
+
+def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None) -> Iterator[str]:
+    lines = [line for row in rows for line in _with_inner(row)]
+    names = Column("", [f"{'  ' * depth}{one_line(name)}" for name, depth, _ in lines])
+    columns = []
+    for at, side in enumerate(table.sides):
+        title = "us" if len(table.sides) == 1 else f"{shorten_text(one_line(side.runner), 24)} us"
+        columns.append(Column(title, [_time(cells[at]) for *_, cells in lines], is_number=True))
+    if len(table.sides) > 1:
+        texts = [_difference(cells) for *_, cells in lines]
+        columns.append(Column("difference", texts, is_number=True))
+    columns.append(Column("run as", [_how(cells) for *_, cells in lines], rank=1))
+    kernels = [_kernels(cells) for *_, cells in lines]
+    columns.append(Column("kernel", kernels, rank=3))
+    providers = [_providers(cells) for *_, cells in lines]
+    if len({text for text in providers if text}) > 1:
+        columns.append(Column("on", providers, rank=2))
+    errors = {id(row): row.error for row in rows}
+    if any(value is not None for value in errors.values()):
+        texts = []
+        for row in rows:
+            first = "" if row.error is None else f"{row.error:.2g}"
+            texts += [first, *[""] * (len(_with_inner(row)) - 1)]
+        columns.append(Column("max error", texts, is_number=True))
+    title = "nodes of the model" if table.count else "executed nodes"
+    for text, _ in draw_table(title, names, columns, [False] * len(lines), width):
+        yield text
+
+
+def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
+    """Return the line of a row, and those of the nodes in its bodies."""
+    lines: list[tuple[str, int, list[Cell]]] = [(row.label, 0, list(row.cells))]
+    names = dict.fromkeys((inner.name, inner.op) for cell in row.cells for inner in cell.inner)
+    for name, op in names:
+        cells = []
+        for cell in row.cells:
+            match = [one for one in cell.inner if (one.name, one.op) == (name, op)]
+            cells.append(Cell(match[0].microseconds, executed=[op]) if match else Cell())
+        lines.append((name, 1, cells))
+    return lines
+
+
+def _time(cell: Cell) -> str:
+    if cell.microseconds is None:
+        return "-"
+    return f"{'~' if cell.is_below_cost else ''}{_digits(cell.microseconds)}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.1f}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def _difference(cells: Sequence[Cell]) -> str:
+    value = cells[-1].time - cells[0].time
+    return f"{'+' if value > 0 else ''}{_digits(value)}"
+
+
+def _how(cells: Sequence[Cell]) -> str:
+    """Return what ran, for each profile; once if all ran the same."""
+    texts = [cell.ops for cell in cells]
+    if len(set(texts)) == 1:
+        return shorten_text(texts[0], _HOW)
+    return shorten_text(" | ".join(text or "-" for text in texts), _HOW)
+
+
+def _kernels(cells: Sequence[Cell]) -> str:
+    texts = [", ".join(cell.kernels) for cell in cells]
+    texts = [text for text in texts if text]
+    return shorten_text(" | ".join(dict.fromkeys(texts)), _KERNEL) if texts else ""
+
+
+def _providers(cells: Sequence[Cell]) -> str:
+    names = dict.fromkeys(name for cell in cells for name in cell.providers)
+    return ", ".join(name.removesuffix("ExecutionProvider") for name in names)

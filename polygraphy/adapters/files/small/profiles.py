@@ -1,0 +1,128 @@
+"""Execution profiles on disk: our JSON, and those of other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+
+from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
+from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
+from polygraphy.ports.running import read_backend_profile
+
+_FORMAT = "polygraphy execution profile"
+_VERSION = 1
+_HEAD = 1 << 16
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
+    """Write profiles as JSON; a model that several have is written once."""
+    models: list[ModelNodes] = []
+    entries = []
+    for profile in profiles:
+        if profile.model is not None and profile.model not in models:
+            models.append(profile.model)
+        entry = attrs.asdict(attrs.evolve(profile, model=None))
+        entry["model"] = None if profile.model is None else models.index(profile.model)
+        entries.append(entry)
+    document = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "models": [attrs.asdict(model) for model in models],
+        "profiles": entries,
+    }
+    with atomic_file(path, "w") as stream:
+        json.dump(document, stream)
+
+
+def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile]:
+    """Read profiles; see the port."""
+    with (
+        translate_os_errors(path, "read"),
+        readable_file(path, "Profile").open(encoding="utf-8", errors="replace") as stream,
+    ):
+        head = stream.read(_HEAD)
+    if layers is not None:
+        readable_file(layers, "Layers")
+    kind = _kind_of(head)
+    if kind == "":
+        return _load(path)
+    if kind is None:
+        raise FileError(
+            f"{path} is not an execution profile.",
+            path=path,
+            hint="Use a file from run --save-profile, the profiler of ONNX Runtime,"
+            " trtexec --exportProfile or benchmark_app -pc of OpenVINO.",
+        )
+    read: Any = resolve(cast("Any", read_backend_profile), kind)
+    found: list[ExecutionProfile] = read(path, layers)
+    return found
+
+
+def _kind_of(head: str) -> str | None:
+    """Return which backend wrote a file that begins so; "" for ourselves, None if unknown."""
+    start = head.lstrip("\ufeff \t\r\n")
+    if start.startswith("{"):
+        if f'"{_FORMAT}"' in start:
+            return ""
+        return None
+    if start.startswith("["):
+        if '"cat"' in start and '"ph"' in start:
+            return "onnxrt"
+        if '"timeMs"' in start or '"averageMs"' in start or '"count"' in start:
+            return "trt"
+        return None
+    if "realTime" in start or "layerType" in start or "EXECUTED" in start:
+        return "openvino"
+    return None
+
+
+def _load(path: str) -> list[ExecutionProfile]:
+    with translate_os_errors(path, "read"):
+        text = readable_file(path, "Profile").read_bytes()
+    try:
+        document = json.loads(text)
+        version = document["version"]
+    except _DAMAGED as error:
+        raise _damaged(path) from error
+    if version != _VERSION:
+        raise FileError(
+            f"{path} has version {version!r} of the format, and this Polygraphy reads {_VERSION}.",
+            path=path,
+            hint="Profile the model again with this version.",
+        )
+    try:
+        models = [_model(each) for each in document["models"]]
+        return [_profile(each, models) for each in document["profiles"]]
+    except (*_DAMAGED, IndexError) as error:
+        raise _damaged(path) from error
+
+
+def _damaged(path: str) -> FileError:
+    return FileError(f"{path} is damaged or truncated.", path=path, hint="Profile the model again.")
+
+
+def _model(entry: Mapping[str, Any]) -> ModelNodes:
+    nodes = [GraphNode(**node) for node in entry["nodes"]]
+    return ModelNodes(nodes, list(entry["inputs"]), list(entry["outputs"]), str(entry["path"]))
+
+
+def _profile(entry: Mapping[str, Any], models: Sequence[ModelNodes]) -> ExecutionProfile:
+    fields = dict(entry)
+    model = fields.pop("model")
+    fields["nodes"] = [_node(node) for node in fields["nodes"]]
+    found = ExecutionProfile(model=None if model is None else models[model], **fields)
+    sum(found.run_times), sum(found.plain_times), found.node_time  # Numbers.
+    return found
+
+
+def _node(entry: Mapping[str, Any]) -> ExecutedNode:
+    fields = dict(entry)
+    fields["inner"] = [_node(each) for each in fields["inner"]]
+    return ExecutedNode(**fields)

@@ -1,0 +1,250 @@
+"""The traces that the profiler of ONNX Runtime writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.profiling.execution import (
+    DEVICE,
+    HOST,
+    LAUNCH,
+    MOST_RUNS,
+    ExecutionProfile,
+    ModelNodes,
+)
+from polygraphy.domain.profiling.recording import NodeEvent, collect_nodes, group_by_shapes
+from polygraphy.ports.running import model_nodes
+
+_SUFFIX = "_kernel_time"
+_PHASES = ("_fence_before", "_fence_after")
+_WITH_BODIES = frozenset(
+    {"BeamSearch", "GreedySearch", "If", "Loop", "Sampling", "Scan", "WhisperBeamSearch"}
+)
+_RUN = "model_run"
+_ON_HOST = frozenset({"", "CPUExecutionProvider", "AzureExecutionProvider"})
+_COPIES = frozenset({"MemcpyFromHost", "MemcpyToHost"})
+
+
+@define
+class _TimedEvent:
+    """An event of a node, and what is needed to find what ran inside it, and on the device."""
+
+    event: NodeEvent
+    start: float
+    shapes: Any
+    kernels: list[tuple[str, float]] = field(factory=list)
+
+    @property
+    def end(self) -> float:
+        return self.start + self.event.microseconds
+
+
+@frozen
+class TraceRun:
+    """A run of the model in a trace.
+
+    Attributes:
+        microseconds: how long it took.
+        events: what it executed, in order.
+        shapes: of the inputs of the first node; runs with others have other times.
+    """
+
+    microseconds: float
+    events: Sequence[NodeEvent]
+    shapes: Any = None
+
+
+@frozen
+class Trace:
+    """A trace.
+
+    Attributes:
+        runs: what ran, in order.
+        notes: what is missing, a sentence each.
+    """
+
+    runs: Sequence[TraceRun]
+    notes: Sequence[str] = ()
+
+
+def read_trace(path: str | Path, most: int | None = None) -> Trace:
+    """Read the trace in a file, line by line, because it may be large.
+
+    Args:
+        path: of the file.
+        most: the number of runs after which to stop; by default all are read.
+
+    Raises:
+        UsageError: it is not a trace of ONNX Runtime, or contains no complete run.
+    """
+    notes: list[str] = []
+    runs: list[TraceRun] = []
+    with Path(path).open(encoding="utf-8", errors="replace") as stream:
+        for run in split_runs(_events(stream, str(path), notes)):
+            if most is not None and len(runs) == most:
+                notes.append(f"Only the first {most} runs of the file were read.")
+                break
+            runs.append(run)
+    if not runs:
+        raise UsageError(
+            f"{path}: the trace contains no complete run with nodes.",
+            hint="Call end_profiling() after the runs.",
+        )
+    return Trace(runs, notes)
+
+
+def _events(lines: Iterable[str], path: str, notes: list[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the events of a file, which has one in a line."""
+    is_complete = False
+    pending = ""
+    for line in lines:
+        text = pending + line.strip()
+        pending = ""
+        if text.startswith("["):
+            text = text[1:].strip()
+        if text.endswith("]") and not text.endswith("}]"):
+            is_complete, text = True, text[:-1].strip()
+        elif text.endswith("}]"):
+            is_complete, text = True, text[:-1]
+        text = text.rstrip(",").strip()
+        if not text:
+            continue
+        try:
+            event = json.loads(text)
+        except ValueError:
+            try:  # Several events in a line.
+                events = json.loads(f"[{text}]")
+            except ValueError:
+                pending = text if len(text) < 1 << 20 else ""
+                is_complete = False
+                continue
+            yield from (one for one in events if isinstance(one, dict))
+            continue
+        if isinstance(event, dict):
+            yield event
+    if not is_complete:
+        notes.append(f"{path} is truncated: only its complete runs were read.")
+
+
+def split_runs(events: Iterable[Mapping[str, Any]]) -> Iterator[TraceRun]:
+    """Yield the runs of a trace."""
+    waiting: list[_TimedEvent] = []
+    for event in events:
+        arguments = event.get("args") or {}
+        category, name = event.get("cat"), str(event.get("name", ""))
+        duration = _number(event.get("dur"))
+        if category == "Node" and not name.endswith(_PHASES):
+            waiting = _with_node(waiting, event, name, duration, arguments)
+        elif category == "Kernel":
+            parent = str(arguments.get("parent_name", "")).removesuffix(_SUFFIX)
+            _add_kernel(waiting, parent, name, duration)
+        elif category == "Session" and name == _RUN:
+            if waiting:
+                shapes = waiting[0].shapes
+                yield TraceRun(duration, [_with_device_time(one) for one in waiting], shapes)
+            waiting = []
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _with_node(
+    waiting: list[_TimedEvent],
+    event: Mapping[str, Any],
+    name: str,
+    duration: float,
+    arguments: Mapping[str, Any],
+) -> list[_TimedEvent]:
+    op = str(arguments.get("op_name") or name.removesuffix(_SUFFIX))
+    made = _TimedEvent(
+        NodeEvent(
+            name.removesuffix(_SUFFIX), op, duration, provider=str(arguments.get("provider", ""))
+        ),
+        _number(event.get("ts")),
+        arguments.get("input_type_shape"),
+    )
+    if op in _WITH_BODIES:
+        first = len(waiting)
+        while (
+            first and waiting[first - 1].start >= made.start and waiting[first - 1].end <= made.end
+        ):
+            first -= 1
+        inside, waiting = waiting[first:], waiting[:first]
+        made.event = evolve(made.event, inner=[_with_device_time(one) for one in inside])
+    return [*waiting, made] if not waiting else _append(waiting, made)
+
+
+def _append(waiting: list[_TimedEvent], made: _TimedEvent) -> list[_TimedEvent]:
+    waiting.append(made)
+    return waiting
+
+
+def _add_kernel(waiting: list[_TimedEvent], parent: str, name: str, duration: float) -> None:
+    """Add a kernel of a device to the node that launched it: the one that it names, or the last."""
+    for one in reversed(waiting):
+        if not parent or one.event.name == parent:
+            one.kernels.append((name, duration))
+            return
+
+
+def _with_device_time(timed: _TimedEvent) -> NodeEvent:
+    """Return an event with the time of its kernels, if it ran on a device."""
+    event = timed.event
+    if timed.kernels:
+        kernel = max(timed.kernels, key=lambda each: each[1])[0]
+        total = sum(duration for _, duration in timed.kernels)
+        return evolve(event, microseconds=total, kernel=kernel, clock=DEVICE)
+    is_on_host = event.provider in _ON_HOST or event.op in _WITH_BODIES
+    return event if is_on_host else evolve(event, clock=LAUNCH)
+
+
+def profile_runs(runs: Sequence[TraceRun], graph: ModelNodes | None) -> ExecutionProfile:
+    """Return the profile of some runs; kernels of a device that was seen in some runs only are
+    those of the device.
+    """
+    nodes = collect_nodes([run.events for run in runs], graph)
+    has_kernels = any(node.clock == DEVICE for node in nodes)
+    if has_kernels:  # A node without a kernel did nothing on the device.
+        nodes = [
+            evolve(node, clock=HOST) if node.clock == LAUNCH and node.op not in _COPIES else node
+            for node in nodes
+        ]
+    providers = dict.fromkeys(node.provider for node in nodes if node.provider)
+    return ExecutionProfile(
+        "",
+        nodes,
+        "onnxrt",
+        ", ".join(each.removesuffix("ExecutionProvider") for each in providers),
+        run_times=[run.microseconds for run in runs],
+    )
+
+
+def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
+    """Return the profiles in a trace file, one for each set of input shapes; see the port."""
+    trace = read_trace(path, MOST_RUNS)
+    runs, notes = list(trace.runs), list(trace.notes)
+    if len(runs) > 1:  # The first one initializes, and chooses kernels.
+        runs = runs[1:]
+    else:
+        notes.append("The only run includes initialization.")
+    executed = None if layers is None else model_nodes(layers)
+    if executed is None:
+        notes.append(
+            "Without the executed graph, nodes are matched by name only. ONNX Runtime writes it to"
+            " SessionOptions.optimized_model_filepath."
+        )
+    return [
+        evolve(
+            profile_runs([runs[number] for number in group], executed),
+            runner=Path(path).name,
+            notes=notes,
+        )
+        for group in group_by_shapes(run.shapes for run in runs)
+    ]

@@ -1,0 +1,166 @@
+"""Performance counts of OpenVINO: the time of each node of the runtime model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from polygraphy import mod
+from polygraphy.adapters.openvino.compiled import CompiledModelFromOnnx, Layer, layers_of
+from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile
+from polygraphy.domain.profiling.recording import NodeEvent, collect_nodes
+
+if TYPE_CHECKING:
+    from polygraphy.adapters.openvino.runner import OpenvinoRunner
+
+openvino = mod.lazy_import("openvino")
+
+_COUNTS = {"PERF_COUNT": "YES"}
+_STORED = frozenset({"Const", "Input", "Output"})
+_EXECUTED = "EXECUTED"
+_FUSED = "undef"
+_MICROSECONDS = 1e6
+_PREFIX = "openvino:"
+"""Of tensors, so that none is taken for one of the model: cuts follow from original names."""
+_WITHOUT_BIASES = "/WithoutBiases"
+_LINE = re.compile(
+    r"^(?P<name>\S.*?)\s+(?:Status\.)?(?P<status>EXECUTED|NOT_RUN|OPTIMIZED_OUT)\s+"
+    r"layerType:\s*(?P<op>.*?)\s+execType:\s*(?P<kernel>.*?)\s+"
+    r"realTime \((?P<unit>ms|us)\):\s*(?P<time>[\d.]+)"
+)
+"""A line of ``benchmark_app -pc``."""
+
+
+class CompiledModelProfiler:
+    """Runs a compiled model with performance counts; see the port `NodeProfiler`."""
+
+    def __init__(self, source: Any, make_runner: Callable[..., OpenvinoRunner]) -> None:
+        """Compile the model.
+
+        Args:
+            source: what the runner was given.
+            make_runner: returns a runner of a loader.
+
+        Raises:
+            BackendError: the model was compiled elsewhere.
+        """
+        if not isinstance(source, CompiledModelFromOnnx):
+            raise BackendError(
+                "This model was compiled elsewhere, so it cannot be compiled again to profile it.",
+                backend="openvino",
+                hint="Compile it with CompiledModelFromOnnx.",
+            )
+        self._runner: OpenvinoRunner | None = make_runner(source.with_properties(_COUNTS))
+        self._runner.activate()
+        self._layers = {layer.name: layer for layer in layers_of(self._runner.compiled)}
+        self._runs: list[list[NodeEvent]] = []
+        self._times: list[float] = []
+
+    def infer(self, feed_dict: Mapping[str, Any]) -> None:
+        """Run the model once, and keep the counts."""
+        assert self._runner is not None
+        self._runner.infer(dict(feed_dict), check_inputs=False)
+        self._times.append((self._runner.last_inference_time() or 0.0) * _MICROSECONDS)
+        self._runs.append([*self._events(self._runner.performance_counts())])
+
+    def _events(self, counts: Iterable[Any]) -> Iterable[NodeEvent]:
+        for count in counts:
+            layer = self._layers.get(count.node_name)
+            is_run = str(count.status).endswith(f".{_EXECUTED}")
+            if (layer is None and not is_run) or (layer is not None and layer.kind in _STORED):
+                continue
+            time = count.real_time.total_seconds() * _MICROSECONDS if is_run else 0.0
+            op = count.node_type if layer is None else layer.kind
+            kernel = count.exec_type if is_run else ""
+            yield NodeEvent(count.node_name, op, time, kernel=kernel)
+
+    def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
+        """Return the profiles; see the port."""
+        version = str(getattr(openvino, "__version__", "")).partition("-")[0]
+        profiles = []
+        for group in groups:
+            nodes = collect_nodes([self._runs[number] for number in group])
+            if not any(node.time for node in nodes):
+                raise BackendError("OpenVINO counted no time.", backend="openvino")
+            profiles.append(
+                ExecutionProfile(
+                    "",
+                    [_place(node, self._layers) for node in nodes],
+                    "openvino",
+                    f"OpenVINO {version}",
+                    run_times=[self._times[number] for number in group],
+                )
+            )
+        self.close()
+        return profiles
+
+    def close(self) -> None:
+        """Let go of the compiled model."""
+        runner, self._runner = self._runner, None
+        if runner is not None and runner.is_active:
+            runner.deactivate()
+
+
+def _place(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
+    """Return a node with the tensors between layers, and the operators that it was built from."""
+    layer = layers.get(node.name)
+    if layer is None:
+        return evolve(node, origins=[node.name])
+    inputs = {each.name for each in layers.values() if each.kind == "Input"}
+    return evolve(
+        node,
+        reads=[name if name in inputs else f"{_PREFIX}{name}" for name in layer.reads],
+        makes=[f"{_PREFIX}{node.name}"],
+        origins=list(layer.names),
+    )
+
+
+def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
+    """Return the profile in a report of ``benchmark_app -pc``: what it printed, or its table.
+
+    Raises:
+        UsageError: the report contains no executed node.
+    """
+    nodes: list[ExecutedNode] = []
+    is_cut = False
+    with Path(path).open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            found = _read_row(line.rstrip("\n"))
+            if found is None:
+                if nodes and line.startswith("Total time"):
+                    break  # Further requests have a list of their own.
+                continue
+            name, status, op, kernel, time = found
+            is_cut = is_cut or name.endswith("...")
+            if status == _EXECUTED:
+                origins = [name, name.removesuffix(_WITHOUT_BIASES)]
+                nodes.append(ExecutedNode(name, op, [time], kernel=kernel, origins=origins))
+            elif kernel == _FUSED and nodes:  # It is part of the node before.
+                nodes[-1] = evolve(nodes[-1], origins=[*nodes[-1].origins, name])
+    if not nodes:
+        raise UsageError(f"{path}: the report contains no executed node.")
+    notes = ["The time of the whole model is not in the report."]
+    if is_cut:
+        notes.append("Long names are cut: add -report_type detailed_counters.")
+    return [ExecutionProfile(Path(path).name, nodes, "openvino", "OpenVINO", notes=notes)]
+
+
+def _read_row(line: str) -> tuple[str, str, str, str, float] | None:
+    """Return name, status, operator, kernel and microseconds of a row; None for other lines."""
+    parts = line.split(";")
+    if len(parts) > 4:
+        name, status, op, kernel, time = parts[:5]
+        try:
+            return name, status.rpartition(".")[2], op, kernel, float(time) * 1e3
+        except ValueError:
+            return None
+    match = _LINE.match(line)
+    if match is None:
+        return None
+    time_of = float(match["time"]) * (1e3 if match["unit"] == "ms" else 1.0)
+    return match["name"].strip(), match["status"], match["op"], match["kernel"], time_of

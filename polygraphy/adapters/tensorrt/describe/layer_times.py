@@ -1,0 +1,182 @@
+"""The layers of an engine and their times, as the inspector, the profiler and trtexec have them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+
+from polygraphy.domain.errors import FileError
+from polygraphy.domain.profiling.execution import DEVICE, ExecutedNode, ExecutionProfile
+
+_ONNX_LAYER = re.compile(r"\[ONNX Layer: (.*?)\](?=\x1e|\s*\[|\s*$)")
+"""An ONNX layer in the metadata of an engine with detailed profiling verbosity."""
+_REFORMAT = re.compile(r"^(?:Reformatting CopyNode\b|.*\breformat(?:ted)?\b)", re.IGNORECASE)
+_FOREIGN = re.compile(r"^\{?(?:ForeignNode|Myelin\w*)\[(.*)\]\}?$")
+_POINTWISE = "PWN("
+_SEPARATORS = (" + ", " || ", ", ")
+_MICROSECONDS = 1e3
+_LEAST_TIMES = ("medianMs", "averageMs")
+
+
+def layer_nodes(layers: Iterable[Any], times: Mapping[str, Sequence[float]]) -> list[ExecutedNode]:
+    """Return the executed nodes of an engine.
+
+    Args:
+        layers: the layers from the inspector: dictionaries, or names if the engine was built
+            without detailed profiling verbosity.
+        times: microseconds by the name of a layer. Those of layers that the inspector does not
+            list are at the end.
+    """
+    left = dict(times)
+    nodes = []
+    for layer in layers:
+        node = _layer_node(layer)
+        found = left.pop(node.name, None)
+        if found is not None:
+            nodes.append(evolve(node, times=list(found)))
+        elif isinstance(layer, Mapping) and not times:
+            nodes.append(node)
+    nodes += [evolve(_layer_node(name), times=list(found)) for name, found in left.items()]
+    return nodes
+
+
+def _layer_node(layer: Any) -> ExecutedNode:
+    facts: Mapping[str, Any] = layer if isinstance(layer, Mapping) else {"Name": str(layer)}
+    name = str(facts.get("Name", ""))
+    metadata = str(facts.get("Metadata") or "")
+    is_reformat = _REFORMAT.match(name) is not None
+    origins = _ONNX_LAYER.findall(metadata)
+    if not origins and not is_reformat:
+        origins = [*origin_names(name)]
+    op = str(facts.get("LayerType") or "Layer")
+    return ExecutedNode(
+        name,
+        "Reformat" if is_reformat else op,
+        reads=[*_tensor_names(facts.get("Inputs"))],
+        makes=[*_tensor_names(facts.get("Outputs"))],
+        kernel=str(facts.get("TacticName") or ""),
+        origins=list(dict.fromkeys(origins)),
+        clock=DEVICE,
+    )
+
+
+def _tensor_names(tensors: Any) -> Iterator[str]:
+    for tensor in tensors if isinstance(tensors, list) else ():
+        name = tensor.get("Name") if isinstance(tensor, Mapping) else tensor
+        if name:
+            yield str(name)
+
+
+def origin_names(name: str) -> Iterator[str]:
+    """Yield the names of model nodes that the name of a layer consists of; of a range both ends, as
+    ``first...last``.
+    """
+    foreign = _FOREIGN.match(name.strip())
+    if foreign is not None:
+        yield foreign[1]
+        return
+    text = name.strip()
+    if text.startswith(_POINTWISE) and text.endswith(")"):
+        yield from origin_names(text[len(_POINTWISE) : -1])
+        return
+    for separator in _SEPARATORS:
+        parts = split_outside(text, separator)
+        if len(parts) > 1:
+            for part in parts:
+                yield from origin_names(part)
+            return
+    if text:
+        yield text
+        if text.startswith("[") and "]" in text:
+            yield text.partition("]")[2].strip()
+
+
+def split_outside(text: str, separator: str) -> list[str]:
+    """Return the parts of a text between separators that are in no brackets."""
+    parts, depth, start = [], 0, 0
+    for at, each in enumerate(text):
+        depth += (each in "([{") - (each in ")]}")
+        if depth <= 0 and at >= start and text.startswith(separator, at):
+            parts.append(text[start:at])
+            start = at + len(separator)
+    return [*parts, text[start:]]
+
+
+def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
+    """Return the profile in a file of ``trtexec --exportProfile``, with the layers in one of
+    ``--exportLayerInfo``; see the port.
+
+    Raises:
+        FileError: a file is damaged, or contains no layers.
+    """
+    rows = _read_json(path)
+    times: dict[str, list[float]] = {}
+    count = 0.0
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, Mapping):
+            continue
+        if "name" not in row:
+            count = _number(row.get("count"), count)
+            continue
+        times.setdefault(str(row["name"]), [0.0])[0] += _time_of(row, count) * _MICROSECONDS
+    if not times:
+        raise FileError(
+            f"{path} contains no times of layers.",
+            path=path,
+            hint="Use a file from trtexec --exportProfile.",
+        )
+    notes = []
+    found: Any = []
+    if layers is None:
+        notes.append(
+            "Without --exportLayerInfo, layers are matched by name only. Pass that file with"
+            " --layers."
+        )
+    else:
+        information = _read_json(layers)
+        found = information.get("Layers") if isinstance(information, Mapping) else None
+        if not isinstance(found, list) or not found:
+            raise FileError(
+                f"{layers} contains no layers.",
+                path=layers,
+                hint="Use a file from trtexec --exportLayerInfo --profilingVerbosity=detailed.",
+            )
+        if not any(isinstance(layer, Mapping) for layer in found):
+            notes.append("For tensors and kernels, add --profilingVerbosity=detailed to trtexec.")
+    nodes = layer_nodes(found, times)
+    missing = len(times.keys() - {node.name for node in nodes if node.reads or node.makes})
+    if (
+        layers is not None
+        and missing == len(times)
+        and any(isinstance(one, Mapping) for one in found)
+    ):
+        notes.append(f"{layers} does not list these layers: it belongs to another engine.")
+    runs = f"{count:.0f} runs" if count else ""
+    setting = ", ".join(filter(None, ("TensorRT", runs)))
+    return [ExecutionProfile(Path(path).name, nodes, "trt", setting, notes=notes)]
+
+
+def _time_of(row: Mapping[str, Any], count: float) -> float:
+    """Return the milliseconds of a layer in one run."""
+    for name in _LEAST_TIMES:
+        if isinstance(row.get(name), (int, float)):
+            return float(row[name])
+    return _number(row.get("timeMs"), 0.0) / (count or 1.0)
+
+
+def _number(value: Any, otherwise: float) -> float:
+    return float(value) if isinstance(value, (int, float)) else otherwise
+
+
+def _read_json(path: str) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8", errors="replace"))
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} is damaged or truncated.", path=path) from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}.", path=path) from error

@@ -1,0 +1,87 @@
+"""Runs an engine with TensorRT's profiler, which measures each layer on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from polygraphy.adapters.tensorrt.describe.describe_engine import layer_information
+from polygraphy.adapters.tensorrt.describe.layer_times import layer_nodes
+from polygraphy.adapters.tensorrt.library.module import ModuleKey, tensorrt_module, trt
+from polygraphy.domain.errors import BackendError
+from polygraphy.domain.profiling.execution import ExecutionProfile
+
+if TYPE_CHECKING:
+    from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
+
+_MILLISECONDS, _MICROSECONDS = 1e3, 1e6
+
+
+class EngineProfiler:
+    """Runs the context of a runner with a profiler; see the port `NodeProfiler`."""
+
+    def __init__(self, runner: TrtRunner) -> None:
+        """Take an active runner."""
+        self._runner = runner
+        self._layers = layer_information(runner.engine, runner.context)
+        self._recorder = _recorder_class(ModuleKey(tensorrt_module()))()
+        self._runs: list[dict[str, float]] = []
+        self._times: list[float] = []
+
+    def infer(self, feed_dict: Mapping[str, Any]) -> None:
+        """Run the engine once."""
+        self._recorder.times = {}
+        with self._runner.profiled_by(self._recorder):
+            self._runner.infer(dict(feed_dict), check_inputs=False)
+            measured = self._runner.last_device_times()
+            total = self._runner.last_inference_time() if measured is None else measured.compute
+        self._runs.append(self._recorder.times)
+        self._times.append((total or 0.0) * _MICROSECONDS)
+
+    def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
+        """Return the profiles; see the port."""
+        profiles = []
+        for group in groups:
+            runs = [self._runs[number] for number in group]
+            names = dict.fromkeys(name for run in runs for name in run)
+            if not names:
+                raise BackendError("TensorRT reported no layer times.", backend="tensorrt")
+            times = {name: [run.get(name, 0.0) * _MILLISECONDS for run in runs] for name in names}
+            notes = ["A run without the profiler includes copies from and to the host."]
+            if not any(isinstance(layer, Mapping) for layer in self._layers):
+                notes.append(
+                    "Layers are matched by name only: build the engine with"
+                    " --profiling-verbosity detailed."
+                )
+            profiles.append(
+                ExecutionProfile(
+                    "",
+                    layer_nodes(self._layers, times),
+                    "trt",
+                    f"TensorRT {getattr(trt, '__version__', '')}",
+                    run_times=[self._times[number] for number in group],
+                    notes=notes,
+                )
+            )
+        return profiles
+
+    def close(self) -> None:
+        """Do nothing: the context belongs to the runner."""
+
+
+@lru_cache(maxsize=8)
+def _recorder_class(key: ModuleKey) -> Any:
+    base: Any = key.module.IProfiler
+
+    class Recorder(base):  # type: ignore[misc]
+        """Adds up the milliseconds of each layer."""
+
+        def __init__(self) -> None:
+            base.__init__(self)
+            self.times: dict[str, float] = {}
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            self.times[layer_name] = self.times.get(layer_name, 0.0) + ms
+
+    return Recorder

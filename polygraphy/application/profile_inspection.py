@@ -1,0 +1,77 @@
+"""Shows execution profiles that were saved."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from polygraphy.application.run.profiling import report_tables, tables_of
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.profiling.execution import ExecutionProfile
+from polygraphy.ports.running import model_nodes
+from polygraphy.ports.storage import load_profiles
+
+
+def inspect_profile(
+    path: str,
+    other: str | None = None,
+    model: str | None = None,
+    layers: str | None = None,
+    other_layers: str | None = None,
+    sort: str | None = None,
+    rows: int | None = None,
+) -> None:
+    """Show the time of each node in one profile, or in two, joined by the nodes of the model.
+
+    Args:
+        path: a profile from ``run --save-profile``, ONNX Runtime, trtexec or OpenVINO.
+        other: a second profile (default: only the first one is shown).
+        model: the model whose nodes are the rows (default: the one in the first profile).
+        layers: what was executed in the first profile, if its file does not say: the graph of ONNX
+            Runtime, or the file of ``trtexec --exportLayerInfo``.
+        other_layers: the same for the second profile.
+        sort: ``time``, ``difference`` or ``error`` (default: ``time``).
+        rows: the number of rows to show; 0 for all (default: 15).
+
+    Raises:
+        FileError: a file is missing, damaged, or has another format.
+        UsageError: a profile is of another model, or the profiles have no shapes in common.
+    """
+    nodes = None if model is None else model_nodes(model)
+    first = load_profiles(path, layers)
+    if other is None:
+        report_tables(tables_of(first, nodes), sort, rows)
+        return
+    second = load_profiles(other, other_layers)
+    pairs = _pair_by_shapes(first, second, path, other)
+    tables = [table for pair in pairs for table in tables_of(pair, nodes)]
+    report_tables(tables, sort, rows)
+
+
+def _pair_by_shapes(
+    first: list[ExecutionProfile], second: list[ExecutionProfile], path: str, other: str
+) -> list[list[ExecutionProfile]]:
+    """Return profiles of both files with equal shapes; unknown shapes match any."""
+    pairs = []
+    for one in first:
+        for two in second:
+            if not one.shapes or not two.shapes or _shapes(one) == _shapes(two):
+                is_same = one.runner == two.runner
+                named = evolve(one, runner=_file_name(path) if is_same else one.runner)
+                shown = _file_name(other) if is_same else two.runner
+                pairs.append([named, evolve(two, runner=shown, shapes=one.shapes)])
+                break
+    if not pairs:
+        raise UsageError(
+            f"{path} and {other} have no input shapes in common:"
+            f" {_shapes(first[0])} and {_shapes(second[0])}.",
+            hint="Profile both with the same input shapes.",
+        )
+    return pairs
+
+
+def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:
+    return {name: list(shape) for name, shape in sorted(profile.shapes.items())}
+
+
+def _file_name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]

@@ -1,0 +1,252 @@
+"""Measures the time of each node with the profilers of backends, while runners are active."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import define, evolve, field
+
+from polygraphy.binding import resolve
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.profiling.execution import MOST_RUNS, ExecutionProfile, ModelNodes
+from polygraphy.domain.profiling.explanation import compare_profiles
+from polygraphy.domain.profiling.table import SORTS, USUAL_ROWS, ProfileTable
+from polygraphy.domain.results.results import short_names
+from polygraphy.domain.tensors.naming import join_words
+from polygraphy.ports.reporting import Console, Reports
+from polygraphy.ports.running import NodeProfiler, Runner, model_nodes
+from polygraphy.ports.storage import save_profiles
+
+if TYPE_CHECKING:
+    from polygraphy.domain.accuracy.accuracy import AccuracyResults
+
+USUAL_RUNS = 10
+_TURNS = 2
+_MOST_SHAPES = 4
+_MICROSECONDS = 1e6
+
+Feed = Mapping[str, Any]
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@define
+class _Subject:
+    """A runner, and what it runs on: the first data of each set of shapes."""
+
+    runner: Any
+    feeds: dict[Shapes, Feed] = field(factory=dict)
+
+
+class ProfileNodes:
+    """Profiles the runners of `Comparator.run`: pass it as `profiling`.
+
+    Attributes:
+        profiles: one for each runner and set of input shapes; empty before the run is complete.
+    """
+
+    def __init__(self, model: Any = None, runs: int | None = None) -> None:
+        """Choose what is measured.
+
+        Args:
+            model: the model whose nodes are the rows: a path, an `onnx.ModelProto`, or a loader
+                (default: executed nodes are the rows).
+            runs: the number of profiled runs, 1 to 50 (default: 10).
+
+        Raises:
+            UsageError: the number of runs is outside of these limits.
+        """
+        self._runs = USUAL_RUNS if runs is None else runs
+        if not 1 <= self._runs <= MOST_RUNS:
+            raise UsageError(
+                f"{self._runs} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}."
+            )
+        self._model = model
+        self._subjects: dict[int, _Subject] = {}
+        self._nodes: ModelNodes | None = None
+        self.profiles: list[ExecutionProfile] = []
+
+    def note_feed(self, runner: Runner, feed: Feed) -> None:
+        """Remember data with shapes that the runner did not have yet."""
+        subject = self._subjects.setdefault(id(runner), _Subject(_timed_runner(runner)))
+        shapes = tuple((name, tuple(np.shape(array))) for name, array in feed.items())
+        if shapes not in subject.feeds and len(subject.feeds) < _MOST_SHAPES:
+            subject.feeds[shapes] = {name: _own(array) for name, array in feed.items()}
+
+    def measure(self) -> None:
+        """Measure the runners, which are active, in turn.
+
+        Raises:
+            UsageError: no runner has a profiler.
+            BackendError: a backend cannot profile the model.
+        """
+        subjects, self._subjects = list(self._subjects.values()), {}
+        able = [each for each in subjects if hasattr(each.runner, "open_profiler")]
+        missing = [each.runner.name for each in subjects if each not in able]
+        if missing and not able:
+            raise UsageError(
+                f"{join_words(missing)}: this backend has no profiler.",
+                hint="Profile ONNX Runtime, OpenVINO or TensorRT.",
+            )
+        for name in missing:
+            resolve(Console).note(f"{name} has no profiler, so its column is missing.")
+        if not able:
+            return
+        if self._model is not None and self._nodes is None:
+            self._nodes = model_nodes(self._model)
+        found = _Measurement(able, self._runs).run()
+        names = dict.fromkeys(each.runner for each in found)
+        short = dict(zip(names, short_names(names)))
+        for each in found:
+            self.profiles.append(evolve(each, runner=short[each.runner], model=self._nodes))
+
+    def tables(self) -> list[ProfileTable]:
+        """Return a table for each set of input shapes."""
+        return tables_of(self.profiles)
+
+    def report(
+        self,
+        verdicts: AccuracyResults | None = None,
+        sort: str | None = None,
+        rows: int | None = None,
+    ) -> None:
+        """Show a table for each set of input shapes.
+
+        Args:
+            verdicts: the comparison of the runners: its errors are a column.
+            sort: ``time``, ``difference`` or ``error`` (default: ``time``).
+            rows: the number of rows to show; 0 for all (default: 15).
+        """
+        errors = {} if verdicts is None else errors_of(verdicts)
+        order, shown = check_order(sort), USUAL_ROWS if rows is None else rows
+        for table in self.tables():
+            resolve(Console).nodes_profiled(table.with_errors(errors), order, shown)
+
+    def save(self, path: str) -> None:
+        """Save the profiles with the executed graphs, for `inspect profile`."""
+        save_profiles(self.profiles, path)
+
+
+def _timed_runner(runner: Any) -> Any:
+    """Return the runner of the model as it is, if tensors of another one are marked."""
+    return getattr(runner, "unmarked_runner", runner)
+
+
+def _own(array: Any) -> Any:
+    return np.array(array) if isinstance(array, np.ndarray) else array
+
+
+def tables_of(
+    profiles: Sequence[ExecutionProfile], model: ModelNodes | None = None
+) -> list[ProfileTable]:
+    """Return a table for each set of input shapes."""
+    groups: dict[str, list[ExecutionProfile]] = {}
+    for profile in profiles:
+        key = repr(sorted((name, list(shape)) for name, shape in profile.shapes.items()))
+        groups.setdefault(key, []).append(profile)
+    return [compare_profiles(group, model) for group in groups.values()]
+
+
+def report_tables(
+    tables: Sequence[ProfileTable], sort: str | None = None, rows: int | None = None
+) -> None:
+    """Show tables; see `ProfileNodes.report`.
+
+    Raises:
+        UsageError: there is no such order.
+    """
+    order, shown = check_order(sort), USUAL_ROWS if rows is None else rows
+    for table in tables:
+        resolve(Reports).profile(table, sort=order, rows=shown)
+
+
+def check_order(sort: str | None) -> str:
+    """Return the order of rows.
+
+    Raises:
+        UsageError: there is no such order.
+    """
+    if sort is None:
+        return SORTS[0]
+    if sort not in SORTS:
+        raise UsageError(f"{sort!r} is not an order of rows.", hint=f"Use {join_words(SORTS)}.")
+    return sort
+
+
+def errors_of(verdicts: AccuracyResults) -> dict[str, float]:
+    """Return the largest absolute difference of each tensor."""
+    errors: dict[str, float] = {}
+    for result in verdicts:
+        for _, iterations in result.read():
+            for answers in iterations:
+                for name, answer in answers.items():
+                    value = getattr(answer, "max_absdiff", None)
+                    if value is not None:
+                        errors[name] = max(errors.get(name, 0.0), float(value))
+    return errors
+
+
+class _Measurement:
+    """Runs each runner without its profiler and with it, in turn."""
+
+    def __init__(self, subjects: Sequence[_Subject], runs: int) -> None:
+        self._subjects = subjects
+        self._runs = runs
+
+    def run(self) -> list[ExecutionProfile]:
+        profilers: list[NodeProfiler] = []
+        try:
+            for each in self._subjects:
+                profilers += [each.runner.open_profiler()]
+            return self._measure(profilers)
+        finally:
+            for profiler in profilers:
+                profiler.close()
+
+    def _measure(self, profilers: Sequence[NodeProfiler]) -> list[ExecutionProfile]:
+        pairs = list(zip(self._subjects, profilers))
+        kept: dict[tuple[int, Shapes], list[int]] = {}
+        plain: dict[tuple[int, Shapes], list[float]] = {}
+        counts = [0] * len(pairs)
+        sets = max((len(each.feeds) for each in self._subjects), default=0)
+        for number in range(sets):
+            for turn in range(_TURNS):
+                runs = len(range(turn, self._runs, _TURNS))
+                for place, (subject, profiler) in enumerate(pairs):
+                    if number >= len(subject.feeds) or not runs:
+                        continue
+                    shapes, feed = list(subject.feeds.items())[number]
+                    key = (place, shapes)
+                    subject.runner.infer(feed, check_inputs=False)
+                    plain.setdefault(key, []).extend(_timed(subject.runner, feed, runs))
+                    for run in range(runs + 1):  # The first one of each turn is not counted.
+                        profiler.infer(feed)
+                        if run:
+                            kept.setdefault(key, []).append(counts[place])
+                        counts[place] += 1
+        profiles = []
+        for place, (subject, profiler) in enumerate(pairs):
+            keys = [key for key in kept if key[0] == place]
+            for key, found in zip(keys, profiler.finish([kept[key] for key in keys])):
+                profiles.append(
+                    evolve(
+                        found,
+                        runner=subject.runner.name,
+                        shapes={name: list(shape) for name, shape in key[1]},
+                        plain_times=plain.get(key, ()),
+                    )
+                )
+        return profiles
+
+
+def _timed(runner: Any, feed: Feed, runs: int) -> list[float]:
+    """Return microseconds of some runs, as the device measured them if it does."""
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        runner.infer(feed, check_inputs=False)
+        elapsed = runner.last_inference_time()
+        times.append((time.perf_counter() - start if elapsed is None else elapsed) * _MICROSECONDS)
+    return times

@@ -1,0 +1,85 @@
+"""What shows that a step of a model with states is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polygraphy.domain.diagnosis.facts import fact
+from polygraphy.domain.rounding import Deviation
+from polygraphy.domain.tensors.naming import quote_all
+
+
+@fact
+def first_wrong_step(step: int, position: int, output: str) -> str:
+    return (
+        f"Each on its own states, step {step} is the first wrong one: {output!r} differs at"
+        f" position {position}."
+    )
+
+
+@fact
+def first_wrong_step_alone(step: int, position: int, output: str) -> str:
+    return (
+        f"Step by step, {output!r} differs from all inputs at once, first in step {step} (position"
+        f" {position})."
+    )
+
+
+@fact
+def state_left_wrong(state: str, step: int) -> str:
+    return f"{state!r} is already wrong after step {step}."
+
+
+@fact
+def only_with_padding() -> str:
+    return "The difference shows only if the first positions are padding, which the mask hides."
+
+
+@fact
+def hands_on_another(output: str, source: str) -> str:
+    return (
+        f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
+        f" something else from {source!r}."
+    )
+
+
+@fact
+def exchanged_states(states: Sequence[str], step: int) -> str:
+    return f"With only the reference's {quote_all(states)}, step {step} is correct."
+
+
+@fact
+def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
+    return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
+
+
+@fact
+def continues_another(output: str, source: str, expected: str, by: str) -> str:
+    if not expected:
+        return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
+    return (
+        f"Output {output!r} continues input {source!r} in the graph, but {expected!r} according to"
+        f" {by}: the outputs are wired wrongly."
+    )
+
+
+@fact
+def output_is_another_tensor(output: str, step: int) -> str:
+    return (
+        f"In step {step}, on equal states, every node is correct, but output {output!r} is another"
+        " tensor than in the reference."
+    )
+
+
+@fact
+def first_model_differs(output: str) -> str:
+    return (
+        f"The model of the first step is wrong: its output {output!r} differs from the reference."
+        " To find the node, compare that model with the correct model of the first step."
+    )
+
+
+@fact
+def refuses_length(lengths: Sequence[int], message: str) -> str:
+    runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
+    return f"{runs}{message}"

@@ -1,0 +1,1 @@
+"""Execution profiles: the time of each executed node, joined by the nodes of a model."""

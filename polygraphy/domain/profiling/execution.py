@@ -1,0 +1,177 @@
+"""What a backend executed, and how long each node took.
+
+An execution profile has nothing to do with the optimization profiles of TensorRT, which are ranges
+of input shapes (`polygraphy.domain.tensors.profile`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from attrs import Factory, frozen
+
+from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
+
+HOST, DEVICE, LAUNCH = "host", "device", "launch"
+"""What a time is: of the host, of the device, or of the host that only launches a kernel of a
+device.
+"""
+
+_DISTURBED = 1.1
+"""How many times as long a run takes as its parts, in the median, on a machine that is busy."""
+
+MOST_RUNS = 50
+"""Profiled runs of one set of shapes: 50 runs of 135 nodes are 4 MB of events."""
+
+
+@frozen
+class ModelNodes:
+    """The nodes of a model, to which the times of executed nodes are assigned.
+
+    Attributes:
+        nodes: in an order in which they can be computed.
+        inputs: the names of its inputs, without weights.
+        outputs: the names of its outputs.
+        path: the file of the model; empty if unknown.
+    """
+
+    nodes: Sequence[GraphNode]
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    path: str = ""
+
+    def makers(self) -> dict[str, int]:
+        """Return the position of the node that computes each tensor."""
+        return producers(self.nodes)
+
+    def computed(self) -> set[int]:
+        """Return the positions of the nodes that depend on an input; others can be folded."""
+        return fed_nodes(self.nodes, self.inputs)
+
+
+@frozen
+class ExecutedNode:
+    """A node that a backend executed.
+
+    Attributes:
+        name: its name in the backend.
+        op: its operator, or type of layer, in the backend.
+        times: microseconds of each profiled run, in order.
+        reads: the tensors that it reads.
+        makes: the tensors that it computes.
+        settings: its attributes, the same for the same attributes; empty if unknown.
+        provider: the execution provider, or device, that ran it; empty if unknown.
+        kernel: the kernel that ran it; empty if unknown.
+        origins: names of model nodes or tensors that the backend says it was built from.
+        inner: the nodes of its bodies (If, Loop, Scan), whose times are part of its own.
+        calls: how often it ran in one run of the model.
+        clock: what its times are: `HOST`, `DEVICE` or `LAUNCH`.
+    """
+
+    name: str
+    op: str
+    times: Sequence[float] = ()
+    reads: Sequence[str] = ()
+    makes: Sequence[str] = ()
+    settings: str = ""
+    provider: str = ""
+    kernel: str = ""
+    origins: Sequence[str] = ()
+    inner: Sequence[ExecutedNode] = ()
+    calls: float = 1
+    clock: str = HOST
+
+    @property
+    def time(self) -> float:
+        """The median of its times, in microseconds; 0 if it has none."""
+        return median(self.times) if self.times else 0.0
+
+    @property
+    def events(self) -> float:
+        """How often the profiler measured something in one run: this node and those inside."""
+        return self.calls + sum(each.events for each in self.inner)
+
+
+@frozen
+class ExecutionProfile:
+    """The profile of one model in one runner, for one set of input shapes.
+
+    Attributes:
+        runner: the name of the runner, or of the file.
+        backend: the name of the backend: ``onnxrt``, ``openvino``, ``trt``.
+        setting: device, providers and version, for people.
+        shapes: the shape of each input.
+        nodes: what was executed, in order.
+        run_times: microseconds of each run of the whole model while it was profiled.
+        plain_times: microseconds of each run without the profiler.
+        model: the nodes of the model that was run; None if unknown.
+        notes: what is not known, or was left out, a sentence each.
+    """
+
+    runner: str
+    nodes: Sequence[ExecutedNode]
+    backend: str = ""
+    setting: str = ""
+    shapes: Mapping[str, Sequence[int]] = Factory(dict)
+    run_times: Sequence[float] = ()
+    plain_times: Sequence[float] = ()
+    model: ModelNodes | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def node_time(self) -> float:
+        """The sum of the times of nodes, in microseconds."""
+        return sum(node.time for node in self.nodes)
+
+    @property
+    def outside_time(self) -> float | None:
+        """The median of the time of a run outside of its nodes; None if runs were not measured."""
+        if not self.run_times:
+            return None
+        return median(time - inside for time, inside in zip(self.run_times, self._times_inside()))
+
+    @property
+    def run_time(self) -> float:
+        """The time of a profiled run: of its nodes, and outside of them. That is the median of the
+        runs, unless other programs interrupted most of them.
+        """
+        return self.node_time + (self.outside_time or 0.0)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether runs took much longer than their parts usually take: the machine was busy."""
+        return bool(self.run_times) and median(self.run_times) > _DISTURBED * self.run_time
+
+    @property
+    def plain_time(self) -> float | None:
+        """The median time of a run without the profiler; None if it was not measured."""
+        return median(self.plain_times) if self.plain_times else None
+
+    @property
+    def cost(self) -> float:
+        """Microseconds that it takes to measure one node: an estimate, 0 if unknown."""
+        events = sum(node.events for node in self.nodes)
+        if self.plain_time is None or not events or not self.run_times:
+            return 0.0
+        added = max(min(self.run_times) - min(self.plain_times), 0.0)
+        return min(added, max(self.outside_time or 0.0, 0.0)) / events
+
+    def _times_inside(self) -> list[float]:
+        """Return the time of all nodes in each run."""
+        inside = [sum(times) for times in zip(*(node.times for node in self.nodes))]
+        return inside or [0.0] * len(self.run_times)
+
+    @property
+    def runs(self) -> int:
+        """The number of profiled runs."""
+        return len(self.run_times) or max((len(node.times) for node in self.nodes), default=0)
+
+
+def spread(times: Iterable[float]) -> float:
+    """Return the median distance of some times from their median."""
+    values = sorted(times)
+    if len(values) < 2:
+        return 0.0
+    middle = median(values)
+    return median(abs(value - middle) for value in values)

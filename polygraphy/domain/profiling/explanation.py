@@ -1,0 +1,177 @@
+"""What explains that one run takes longer than another, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+from attrs import evolve, frozen
+
+from polygraphy.domain.profiling.execution import ExecutionProfile, ModelNodes
+from polygraphy.domain.profiling.table import (
+    INSERTED,
+    NODES,
+    OUTSIDE,
+    ProfileTable,
+    Side,
+    TimeRow,
+    profile_table,
+    time_text,
+)
+from polygraphy.domain.tensors.naming import count_text, join_words
+
+_ENOUGH = 0.8
+"""Share of the difference that is explained before the sentence ends."""
+_MOST_CAUSES = 3
+_NOTABLE = 0.2
+"""Share of the difference above which a cause in the other direction is named."""
+_OP_COUNT = 3
+_SIGMAS = 3.0
+_ERROR_OF_MEDIAN = 1.86
+"""Standard error of the median of normal values, by their median distance from it: 1.48 x 1.25."""
+
+
+@frozen
+class Cause:
+    """Rows that explain a part of the difference.
+
+    Attributes:
+        kind: that of the rows.
+        text: what they are.
+        microseconds: how much longer the second run takes because of them; less than 0 if it takes
+            less time.
+        rows: how many they are.
+    """
+
+    kind: str
+    text: str
+    microseconds: float
+    rows: int = 1
+
+
+def compare_profiles(
+    profiles: Sequence[ExecutionProfile], model: ModelNodes | None = None
+) -> ProfileTable:
+    """Put profiles side by side, and explain the difference of the first and the last one; see
+    `profile_table`.
+    """
+    table = profile_table(profiles, model)
+    return evolve(table, sentence=explain_difference(table)) if len(profiles) > 1 else table
+
+
+def explain_difference(table: ProfileTable) -> str:
+    """Return the sentence about the first and the last profile of a table."""
+    first, last = table.sides[0], table.sides[-1]
+    one, two = (first.runner, last.runner) if first.runner != last.runner else ("A", "B")
+    times = first.time, last.time
+    limit, condition = _uncertainty(first, last), ""
+    is_busy = first.is_disturbed or last.is_disturbed
+    if is_busy or (first.microseconds is None) != (last.microseconds is None):
+        times = first.profiled, last.profiled
+        limit, condition = _uncertainty_of_rows(table), " by the sum of its parts"
+    difference = times[1] - times[0]
+    if abs(difference) <= limit or not all(times):
+        return (
+            f"{one} and {two} take equally long: the difference of {time_text(abs(difference))} is"
+            " within the spread of the runs."
+        )
+    is_slower = difference > 0
+    ratio = times[1] / times[0] if is_slower else times[0] / times[1]
+    start = f"{two} is {ratio:.2f} times as {'slow' if is_slower else 'fast'} as {one}{condition}"
+    causes = find_causes(table)
+    sign = 1 if is_slower else -1
+    same = sorted(
+        (each for each in causes if each.microseconds * sign > 0),
+        key=lambda each: -abs(each.microseconds),
+    )
+    against = [each for each in causes if each.microseconds * sign < 0]
+    total = sum(abs(each.microseconds) for each in same)
+    if not same or sign * (last.profiled - first.profiled) <= 0:
+        return f"{start}, but not while it is measured node by node: no node explains it."
+    chosen: list[Cause] = []
+    for each in same:
+        if len(chosen) == _MOST_CAUSES or sum(abs(c.microseconds) for c in chosen) >= (
+            _ENOUGH * total
+        ):
+            break
+        chosen.append(each)
+    word = "more" if is_slower else "less"
+    parts = [
+        f"{each.text} {_verb(each)} {time_text(abs(each.microseconds))} {word}" for each in chosen
+    ]
+    if chosen[0].kind == INSERTED and is_slower and last.profiled:
+        share = abs(chosen[0].microseconds) / last.profiled
+        parts[0] += f" ({share:.0%} of the run)"
+    sentence = f"{start}: {join_words(parts)}"
+    worst = max(against, key=lambda each: abs(each.microseconds), default=None)
+    if worst is not None and abs(worst.microseconds) > _NOTABLE * abs(
+        last.profiled - first.profiled
+    ):
+        opposite = "less" if is_slower else "more"
+        sentence += f"; {worst.text} {_verb(worst)} {time_text(abs(worst.microseconds))} {opposite}"
+    return f"{sentence}."
+
+
+def _uncertainty(first: Side, last: Side) -> float:
+    """Return three standard errors of the difference of two medians, by the spread of the runs."""
+    squares = sum(each.spread**2 / max(each.runs, 1) for each in (first, last))
+    return _SIGMAS * _ERROR_OF_MEDIAN * sqrt(squares)
+
+
+def _uncertainty_of_rows(table: ProfileTable) -> float:
+    """Return the same from the spread of the rows, which other programs disturb less."""
+    squares = 0.0
+    for at in (0, -1):
+        runs = max(table.sides[at].runs, 1)
+        rows = [row.cells[at].spread for row in table.rows if row.kind != OUTSIDE]
+        squares += sum(value**2 for value in rows) / runs
+    return _SIGMAS * _ERROR_OF_MEDIAN * sqrt(squares)
+
+
+def _verb(cause: Cause) -> str:
+    return "takes" if cause.rows == 1 else "take"
+
+
+def find_causes(table: ProfileTable) -> list[Cause]:
+    """Return what the difference consists of: inserted nodes, time outside of nodes, and rows, put
+    together if the same operators ran as the same others.
+    """
+    causes = []
+    kinds: dict[tuple[frozenset[str], frozenset[str]], list[TimeRow]] = {}
+    for row in table.rows:
+        if row.kind == INSERTED:
+            causes.append(_inserted_cause(row))
+        elif row.kind == OUTSIDE:
+            causes.append(Cause(OUTSIDE, "the time outside nodes", row.difference))
+        elif row.is_significant:
+            key = frozenset(row.cells[0].executed), frozenset(row.cells[-1].executed)
+            kinds.setdefault(key, []).append(row)
+    for rows in kinds.values():
+        before, after = _operators(rows[0], 0), _operators(rows[0], -1)
+        difference = sum(row.difference for row in rows)
+        causes.append(Cause(NODES, _rows_in_words(rows, before, after), difference, len(rows)))
+    return causes
+
+
+def _inserted_cause(row: TimeRow) -> Cause:
+    cell = max(row.cells[0], row.cells[-1], key=lambda each: each.time)
+    ops = sorted(set(cell.executed), key=cell.executed.count, reverse=True)
+    words = [count_text(cell.executed.count(op), f"inserted {op} node") for op in ops[:_OP_COUNT]]
+    return Cause(
+        INSERTED, join_words(words) or "inserted nodes", row.difference, len(cell.executed)
+    )
+
+
+def _operators(row: TimeRow, side: int) -> str:
+    """Return the executed operators of a row, each once; empty if it ran none."""
+    return ", ".join(dict.fromkeys(row.cells[side].executed))
+
+
+def _rows_in_words(rows: Sequence[TimeRow], before: str, after: str) -> str:
+    if len(rows) == 1:
+        what = rows[0].label
+    else:
+        what = f"{len(rows)} rows such as {max(rows, key=lambda row: abs(row.difference)).label}"
+    if before == after or not (before and after):
+        return what
+    return f"{what} ({before} in the first run, {after} in the second)"

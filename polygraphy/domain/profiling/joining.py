@@ -1,0 +1,346 @@
+"""Which nodes of a model an executed node computes.
+
+The tensors that both graphs have are cuts. Executed nodes that are connected by other tensors are
+one group. A group computes the nodes of the model between its outputs and the cuts before them. A
+group without a model node came in: casts, reorders and reformats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import define, field, frozen
+
+from polygraphy.domain.diagnosis.regions import GraphNode, consumers
+from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
+
+FOLDED, REMOVED = "folded", "removed"
+"""Why no executed node computes a model node: it depends on no input; or an optimization removed
+it, such as an Identity.
+"""
+
+_CONVERSIONS = frozenset(
+    {
+        "Cast", "Convert", "CopyNode", "DequantizeLinear", "Identity", "MemcpyFromHost",
+        "MemcpyToHost", "QuantizeLinear", "Reformat", "Reorder", "ReorderInput", "ReorderOutput",
+    }
+)  # fmt: skip
+"""Operators that hand on values in another data type or layout."""
+_PREFIX_OF_CASTS = "InsertedPrecisionFreeCast_"
+_BLOCKED = re.compile(r"^(.+?)(?:_bn)?_nchwc(?:_token_\d+)?$")
+"""Names that ONNX Runtime gives to nodes in its blocked layout, after a tensor."""
+_COUNTED = re.compile(r"^(.+)_token_\d+$")
+_OPERANDS_WITH_SUM = 4
+_ACTIVATIONS = frozenset(
+    {"Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "QuickGelu", "Relu", "Sigmoid", "Tanh"}
+)
+_RANGE = "..."
+
+
+@frozen
+class Group:
+    """Executed nodes that compute nodes of the model together.
+
+    Attributes:
+        nodes: positions of the nodes of the model; empty if it came in.
+        executed: positions of the executed nodes.
+        shared: positions of nodes that it also computes, but another group has.
+    """
+
+    nodes: Sequence[int]
+    executed: Sequence[int]
+    shared: Sequence[int] = ()
+
+
+@frozen
+class Join:
+    """An execution profile by the nodes of a model.
+
+    Attributes:
+        groups: those that compute nodes of the model. Each node is in one group at most.
+        inserted: positions of executed nodes that compute no node of the model.
+        gone: why a node of the model is in no group, by its position.
+        unmatched: how many executed nodes have names that the model does not know at all.
+    """
+
+    groups: Sequence[Group]
+    inserted: Sequence[int]
+    gone: Mapping[int, str]
+    unmatched: int = 0
+
+
+def join_profile(model: ModelNodes, profile: ExecutionProfile) -> Join:
+    """Assign the executed nodes of a profile to the nodes of a model."""
+    return _Joining(model, profile).run()
+
+
+@define
+class _Joining:
+    model: ModelNodes
+    profile: ExecutionProfile
+    nodes: Sequence[GraphNode] = field(init=False)
+    makers: dict[str, int] = field(init=False)
+    readers: dict[str, list[int]] = field(init=False)
+    executed: Sequence[ExecutedNode] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.nodes = self.model.nodes
+        self.makers = self.model.makers()
+        self.readers = consumers(self.nodes)
+        self.executed = self.profile.nodes
+
+    def run(self) -> Join:
+        by_origin = self._find_origins()
+        names = self._resolve_tensors(by_origin)
+        made = [[names.get(name, name) for name in node.makes] for node in self.executed]
+        read = [[names.get(name, name) for name in node.reads] for node in self.executed]
+        known = set(self.makers) | set(self.model.inputs)
+        for index, origins in by_origin.items():
+            if not any(name in known for name in made[index]):
+                made[index] = [*made[index], *self._ends_of(origins)]
+        members = self._connect(made, read, known)
+        return self._cover(members, made, read, known, by_origin)
+
+    # Names of tensors.
+
+    def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
+        """Return by the name of a tensor that was executed the one of the model that it is."""
+        known = set(self.makers) | set(self.model.inputs)
+        names: dict[str, str] = {}
+        by_name = {node.name: node for node in self.nodes if node.name}
+        for executed in self.executed:
+            for name in (*executed.reads, *executed.makes):
+                if name not in known and name.startswith(_PREFIX_OF_CASTS):
+                    plain = name[len(_PREFIX_OF_CASTS) :]
+                    counted = _COUNTED.match(plain)
+                    if plain not in known and counted is not None:
+                        plain = counted[1]
+                    if plain in known:
+                        names[name] = plain
+        self._resolve_sources(known, names)
+        for index, executed in enumerate(self.executed):
+            made = executed.makes[:1]
+            if not made or made[0] in names or any(name in known for name in executed.makes):
+                continue
+            tensor = self._tensor_of_blocked(executed)
+            twin = by_name.get(executed.name)
+            ends = self._ends_of(by_origin[index]) if index in by_origin else []
+            if len(ends) == 1:
+                names.setdefault(executed.makes[0], ends[0])
+            elif tensor is not None:
+                names.setdefault(executed.makes[0], tensor)
+            elif twin is not None and twin.op == executed.op and twin.makes:
+                names.setdefault(executed.makes[0], twin.makes[0])
+        self._resolve_by_own_model(known, names)
+        self._resolve_by_conversions(known, names)
+        return names
+
+    def _tensor_of_blocked(self, executed: ExecutedNode) -> str | None:
+        """Return the tensor of the model that a node in ONNX Runtime's blocked layout computes.
+
+        It is called after the convolution, also if it adds another tensor to the result, and
+        computes the activation after that.
+        """
+        match = _BLOCKED.match(executed.name)
+        tensor = "" if match is None else match[1]
+        if tensor not in self.makers:
+            tensor = tensor.removeprefix(_PREFIX_OF_CASTS)
+        if tensor not in self.makers:
+            return None
+        if executed.op.rpartition(".")[2] != "Conv" or len(executed.reads) < _OPERANDS_WITH_SUM:
+            return tensor
+        total = self._next_of(tensor, {"Add", "Sum"})
+        if total is None:
+            return tensor
+        activated = self._next_of(total, _ACTIVATIONS)
+        return total if activated is None or self._is_executed(activated) else activated
+
+    def _next_of(self, tensor: str, ops: Iterable[str]) -> str | None:
+        readers = self.readers.get(tensor, [])
+        found = [self.nodes[index] for index in readers if self.nodes[index].op in ops]
+        return found[0].makes[0] if len(found) == 1 and found[0].makes else None
+
+    def _is_executed(self, tensor: str) -> bool:
+        """Return whether an executed node of its own computes an activation."""
+        node = self.nodes[self.makers[tensor]]
+        return any(
+            each.name == node.name and each.op.rpartition(".")[2] == node.op
+            for each in self.executed
+        )
+
+    def _resolve_by_own_model(self, known: set[str], names: dict[str, str]) -> None:
+        """Follow casts and quantization in the model that was run, if it is another one."""
+        own = self.profile.model
+        if own is None or own is self.model:
+            return
+        makers = own.makers()
+        for executed in self.executed:
+            for name in (*executed.reads, *executed.makes):
+                if name in known or name in names:
+                    continue
+                tensor: str | None = name
+                for _ in range(len(_CONVERSIONS)):
+                    index = makers.get(tensor or "")
+                    node = None if index is None else own.nodes[index]
+                    if node is None or node.op not in _CONVERSIONS or not node.reads:
+                        tensor = None
+                        break
+                    tensor = node.reads[0]
+                    if tensor in known:
+                        break
+                if tensor is not None and tensor in known:
+                    names[name] = tensor
+
+    def _resolve_sources(self, known: set[str], names: dict[str, str]) -> None:
+        """Take what a conversion computes a tensor of the model from for that tensor."""
+        for node in reversed(self.executed):
+            if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
+                target = names.get(node.makes[0], node.makes[0])
+                source = node.reads[0]
+                if target in known and source not in known:
+                    names.setdefault(source, target)
+
+    def _resolve_by_conversions(self, known: set[str], names: dict[str, str]) -> None:
+        """Take what a conversion computes from a tensor of the model for that tensor."""
+        self._resolve_sources(known, names)
+        for node in self.executed:
+            if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
+                source = names.get(node.reads[0], node.reads[0])
+                if source in known and node.makes[0] not in known:
+                    names.setdefault(node.makes[0], source)
+
+    # Names of nodes.
+
+    def _find_origins(self) -> dict[int, list[int]]:
+        """Return by executed node the positions of the nodes that the backend names."""
+        named = {node.name: index for index, node in enumerate(self.nodes)}
+        found = {}
+        for index, executed in enumerate(self.executed):
+            origins: list[int] = []
+            for name in executed.origins:
+                first, dots, last = name.partition(_RANGE)
+                for part in (first, last) if dots else (name,):
+                    at = named.get(part, self.makers.get(part))
+                    if at is not None and at not in origins:
+                        origins.append(at)
+            if origins:
+                found[index] = origins
+        return found
+
+    def _ends_of(self, origins: Sequence[int]) -> list[str]:
+        """Return what nodes compute that none of them reads."""
+        inside = {name for index in origins for name in self.nodes[index].reads}
+        ends = [name for index in origins for name in self.nodes[index].makes]
+        return [name for name in ends if name not in inside] or ends[-1:]
+
+    # Groups.
+
+    def _connect(
+        self, made: Sequence[Sequence[str]], read: Sequence[Sequence[str]], known: set[str]
+    ) -> list[list[int]]:
+        """Return executed nodes that are connected by tensors that the model does not have."""
+        parents = list(range(len(made)))
+
+        def root(index: int) -> int:
+            while parents[index] != index:
+                parents[index] = parents[parents[index]]
+                index = parents[index]
+            return index
+
+        maker: dict[str, int] = {}
+        for index, names in enumerate(made):
+            for name in names:
+                if name not in known:
+                    maker[name] = index
+        for index, names in enumerate(read):
+            for name in names:
+                if name in maker:
+                    parents[root(index)] = root(maker[name])
+        groups: dict[int, list[int]] = {}
+        for index in range(len(made)):
+            groups.setdefault(root(index), []).append(index)
+        return sorted(groups.values(), key=lambda group: group[-1])
+
+    def _cover(
+        self,
+        members: Sequence[Sequence[int]],
+        made: Sequence[Sequence[str]],
+        read: Sequence[Sequence[str]],
+        known: set[str],
+        by_origin: Mapping[int, Sequence[int]],
+    ) -> Join:
+        surviving = {name for names in made for name in names if name in self.makers}
+        computed = self.model.computed()
+        owner: dict[int, int] = {}
+        groups: list[Group] = []
+        inserted: list[int] = []
+        for group in members:
+            ends = self._outputs(group, made, read)
+            nodes: list[int] = []
+            shared: list[int] = []
+            for name in ends:
+                region = self._region(name, surviving)
+                kept = self._kept_node(group, name)
+                if kept is not None:
+                    region = [kept]
+                for index in region:
+                    if index not in owner:
+                        owner[index] = len(groups)
+                        nodes.append(index)
+                    elif owner[index] != len(groups):
+                        shared.append(index)
+            for member in group:
+                for index in by_origin.get(member, ()):
+                    if index not in owner and not surviving.intersection(self.nodes[index].makes):
+                        owner[index] = len(groups)
+                        nodes.append(index)
+            if nodes:
+                groups.append(Group(sorted(nodes), list(group), sorted(set(shared))))
+            else:
+                inserted.extend(group)
+        gone = {
+            index: REMOVED if index in computed else FOLDED
+            for index in range(len(self.nodes))
+            if index not in owner
+        }
+        unmatched = sum(
+            known.isdisjoint((*made[index], *read[index]))
+            and self.executed[index].op.rpartition(".")[2] not in _CONVERSIONS
+            for index in inserted
+        )
+        return Join(groups, sorted(inserted), gone, unmatched)
+
+    def _outputs(
+        self, group: Sequence[int], made: Sequence[Sequence[str]], read: Sequence[Sequence[str]]
+    ) -> list[str]:
+        """Return the tensors of the model that a group computes, and does not only hand on."""
+        before = {name for index in group for name in read[index]}
+        ends = dict.fromkeys(name for index in group for name in made[index])
+        return [name for name in ends if name in self.makers and name not in before]
+
+    def _kept_node(self, group: Sequence[int], tensor: str) -> int | None:
+        """Return the node of the model that an executed node is a copy of; None if it differs."""
+        if len(group) != 1:
+            return None
+        executed, index = self.executed[group[0]], self.makers[tensor]
+        node = self.nodes[index]
+        is_same = (
+            node.op == executed.op
+            and len(node.reads) == len(executed.reads)
+            and executed.settings != ""
+            and (node.settings or "none") in ("none", executed.settings)
+        )
+        return index if is_same else None
+
+    def _region(self, tensor: str, surviving: set[str]) -> list[int]:
+        """Return the nodes that compute a tensor from others that were executed."""
+        found: set[int] = set()
+        pending = [tensor]
+        while pending:
+            index = self.makers.get(pending.pop())
+            if index is None or index in found:
+                continue
+            found.add(index)
+            pending += [name for name in self.nodes[index].reads if name not in surviving]
+        return sorted(found)

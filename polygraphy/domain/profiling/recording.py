@@ -1,0 +1,146 @@
+"""Events of a profiler, put together to executed nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attrs import evolve, frozen
+
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.profiling.execution import HOST, ExecutedNode, ModelNodes
+
+
+@frozen
+class NodeEvent:
+    """One execution of a node.
+
+    Attributes:
+        name: the name of the node in the backend.
+        op: its operator, or type of layer.
+        microseconds: how long it took.
+        provider: the execution provider, or device.
+        kernel: the kernel that ran.
+        clock: what the time is; see `ExecutedNode`.
+        inner: what ran in its bodies.
+    """
+
+    name: str
+    op: str
+    microseconds: float
+    provider: str = ""
+    kernel: str = ""
+    clock: str = HOST
+    inner: Sequence[NodeEvent] = ()
+
+
+def collect_nodes(
+    runs: Sequence[Sequence[NodeEvent]], graph: ModelNodes | None = None
+) -> list[ExecutedNode]:
+    """Return the executed nodes of some runs of one model.
+
+    Args:
+        runs: the events of each run, in order.
+        graph: the executed graph, which knows what nodes read and compute; None if unknown.
+    """
+    columns: dict[tuple[str, str, int], list[NodeEvent | None]] = {}
+    for number, events in enumerate(runs):
+        seen: dict[tuple[str, str], int] = {}
+        for event in events:
+            key = (event.name, event.op)
+            count = seen[key] = seen.get(key, -1) + 1
+            column = columns.setdefault((*key, count), [])
+            column += [None] * (number - len(column))
+            column.append(event)
+    nodes = [_executed_node(column, len(runs)) for column in columns.values()]
+    return nodes if graph is None else place_in_graph(nodes, graph)
+
+
+def _executed_node(column: Sequence[NodeEvent | None], runs: int) -> ExecutedNode:
+    events = [event for event in column if event is not None]
+    first = events[0]
+    times = [0.0 if event is None else event.microseconds for event in column]
+    return ExecutedNode(
+        first.name,
+        first.op,
+        [*times, *[0.0] * (runs - len(times))],
+        provider=first.provider,
+        kernel=next((event.kernel for event in events if event.kernel), ""),
+        clock=first.clock,
+        inner=_inner_nodes(column, runs),
+        calls=len(events) / runs,
+    )
+
+
+def _inner_nodes(column: Sequence[NodeEvent | None], runs: int) -> list[ExecutedNode]:
+    """Return what ran in the bodies of a node: each node once, with its time in all iterations."""
+    times: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], list[NodeEvent]] = {}
+    for number, event in enumerate(column):
+        for inner in () if event is None else event.inner:
+            key = (inner.name, inner.op)
+            times.setdefault(key, [0.0] * runs)[number] += inner.microseconds
+            found.setdefault(key, []).append(inner)
+    return [
+        ExecutedNode(
+            name,
+            op,
+            times[name, op],
+            provider=events[0].provider,
+            kernel=events[0].kernel,
+            clock=events[0].clock,
+            inner=_inner_nodes(events, len(events)) if any(one.inner for one in events) else (),
+            calls=len(events) / runs,
+        )
+        for (name, op), events in found.items()
+    ]
+
+
+def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[ExecutedNode]:
+    """Return executed nodes with what they read and compute, in the order of the executed graph.
+
+    Names find most of them. Nodes without a name are found by operator and order.
+    """
+    by_name: dict[str, list[int]] = {}
+    for index, node in enumerate(graph.nodes):
+        by_name.setdefault(node.name, []).append(index)
+    places: dict[int, int] = {}
+    for number, executed in enumerate(nodes):
+        candidates = by_name.get(executed.name, [])
+        match = next((at for at in candidates if _is_op(graph.nodes[at], executed.op)), None)
+        if match is not None:
+            candidates.remove(match)
+            places[number] = match
+    left: dict[str, list[int]] = {}
+    used = set(places.values())
+    for index, candidate in enumerate(graph.nodes):
+        if index not in used:
+            left.setdefault(candidate.op.rpartition(".")[2], []).append(index)
+    for number, executed in enumerate(nodes):
+        waiting = left.get(executed.op.rpartition(".")[2])
+        if number not in places and waiting:
+            places[number] = waiting.pop(0)
+    made = [
+        _placed(executed, graph.nodes[places[number]]) if number in places else executed
+        for number, executed in enumerate(nodes)
+    ]
+    end = len(graph.nodes)
+    order = sorted(range(len(made)), key=lambda number: places.get(number, end))
+    return [made[number] for number in order]
+
+
+def _is_op(node: GraphNode, op: str) -> bool:
+    return node.op.rpartition(".")[2] == op.rpartition(".")[2]
+
+
+def _placed(executed: ExecutedNode, node: GraphNode) -> ExecutedNode:
+    return evolve(
+        executed, op=node.op, reads=node.reads, makes=node.makes, settings=node.settings or "none"
+    )
+
+
+def group_by_shapes(shapes: Iterable[object]) -> list[list[int]]:
+    """Return the positions of runs with equal shapes, in the order in which they appear first."""
+    groups: dict[str, list[int]] = {}
+    for number, key in enumerate(shapes):
+        groups.setdefault(repr(key), []).append(number)
+    return list(groups.values())

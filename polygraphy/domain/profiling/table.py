@@ -1,0 +1,437 @@
+"""Execution profiles side by side: a row for the smallest group of model nodes that all of them cut
+alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.profiling.execution import (
+    LAUNCH,
+    ExecutedNode,
+    ExecutionProfile,
+    ModelNodes,
+    spread,
+)
+from polygraphy.domain.profiling.joining import Join, join_profile
+from polygraphy.domain.tensors.aliases import IN_DOCUMENT
+
+NODES, INSERTED, OUTSIDE = "nodes", "inserted", "outside"
+"""What a row is about: nodes of the model; executed nodes that compute none of them; the time of a
+run outside of nodes.
+"""
+SORTS = ("time", "difference", "error")
+USUAL_ROWS = 15
+
+
+@frozen
+class InnerTime:
+    """A node in the body of an If, a Loop or a Scan."""
+
+    name: str
+    op: str
+    microseconds: float
+    calls: float = 1
+
+
+@frozen
+class Cell:
+    """The time of a row in one profile.
+
+    Attributes:
+        microseconds: the sum of the medians of its executed nodes; None if it ran none.
+        spread: the median distance from the median, in microseconds.
+        executed: the operators that were executed, in order.
+        names: the names of the executed nodes.
+        kernels: the kernels that ran them.
+        providers: the execution providers, or devices.
+        is_below_cost: whether it took less than measuring it takes.
+        is_launch: whether the time is that of launching a kernel of a device.
+        inner: the nodes of bodies, whose times are part of this one.
+    """
+
+    microseconds: float | None = None
+    spread: float = 0.0
+    executed: Sequence[str] = ()
+    names: Sequence[str] = ()
+    kernels: Sequence[str] = ()
+    providers: Sequence[str] = ()
+    is_below_cost: bool = False
+    is_launch: bool = False
+    inner: Sequence[InnerTime] = ()
+
+    @property
+    def time(self) -> float:
+        """Its microseconds; 0 if it ran nothing."""
+        return self.microseconds or 0.0
+
+    @property
+    def ops(self) -> str:
+        """The executed operators in words: ``Conv``, or ``8 Cast, Add``; empty without any."""
+        counts = Counter(self.executed)
+        return ", ".join(op if count == 1 else f"{count} {op}" for op, count in counts.items())
+
+
+@frozen
+class TimeRow:
+    """A row of the table.
+
+    Attributes:
+        kind: `NODES`, `INSERTED` or `OUTSIDE`.
+        label: its name for people.
+        cells: a cell for each profile.
+        nodes: the names of its model nodes.
+        ops: their operators.
+        tensors: what they compute.
+        error: the largest error of a tensor that it computes; None if unknown.
+        tensor: the tensor with that error; empty if unknown.
+    """
+
+    kind: str
+    label: str
+    cells: Sequence[Cell]
+    nodes: Sequence[str] = ()
+    ops: Sequence[str] = ()
+    tensors: Sequence[str] = field(default=(), metadata={IN_DOCUMENT: False})
+    error: float | None = None
+    tensor: str = ""
+
+    @property
+    def time(self) -> float:
+        """The longest of its times."""
+        return max(cell.time for cell in self.cells)
+
+    @property
+    def difference(self) -> float:
+        """The time in the last profile minus that in the first one."""
+        return self.cells[-1].time - self.cells[0].time
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the difference is more than measuring and the spread of the runs explain."""
+        first, last = self.cells[0], self.cells[-1]
+        is_measurable = not (first.is_below_cost and last.is_below_cost)
+        return is_measurable and abs(self.difference) > 3 * (first.spread + last.spread)
+
+
+@frozen
+class Side:
+    """One of the profiles of a table, without its nodes.
+
+    Attributes:
+        runner: its name.
+        setting: device, providers and version.
+        microseconds: the median of a run without the profiler; None if unknown.
+        profiled: the median of a run with the profiler, of which the rows are the parts.
+        cost: microseconds that it takes to measure one node.
+        spread: of a run without the profiler; of a profiled run if there is none.
+        runs: the number of profiled runs.
+        executed: the number of executed nodes.
+        folded: how many nodes of the model depend on no input.
+        removed: how many nodes an optimization removed.
+        gone: the names of the nodes that were folded or removed.
+        notes: what is not known, or was left out, a sentence each.
+        is_disturbed: whether the machine was busy.
+    """
+
+    runner: str
+    setting: str
+    microseconds: float | None
+    profiled: float
+    cost: float
+    spread: float
+    runs: int
+    executed: int
+    folded: int
+    removed: int
+    gone: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    is_disturbed: bool = False
+
+    @property
+    def time(self) -> float:
+        """The median of a run without the profiler; with it if that is unknown."""
+        return self.profiled if self.microseconds is None else self.microseconds
+
+
+@frozen
+class ProfileTable:
+    """Profiles of runs with the same input shapes, by the nodes of a model.
+
+    Attributes:
+        model: the file of the model; empty if unknown.
+        count: the number of its nodes.
+        shapes: the shape of each input.
+        sides: the profiles.
+        rows: in the order of the model; what came in, and the time outside of nodes, are last.
+        sentence: what explains the difference; empty with a single profile.
+    """
+
+    model: str
+    count: int
+    shapes: Mapping[str, Sequence[int]]
+    sides: Sequence[Side]
+    rows: Sequence[TimeRow]
+    sentence: str = ""
+
+    def sorted(self, by: str = "time") -> list[TimeRow]:
+        """Return the rows, the largest first.
+
+        Args:
+            by: ``time``, ``difference`` or ``error``.
+        """
+        keys: dict[str, Any] = {
+            "time": lambda row: row.time,
+            "difference": lambda row: abs(row.difference),
+            "error": lambda row: (-1.0 if row.error is None else row.error, row.time),
+        }
+        return sorted(self.rows, key=keys[by], reverse=True)
+
+    def with_errors(self, errors: Mapping[str, float]) -> ProfileTable:
+        """Return the table with the errors of tensors, by their names."""
+        return evolve(self, rows=[_with_error(row, errors) for row in self.rows])
+
+
+def _with_error(row: TimeRow, errors: Mapping[str, float]) -> TimeRow:
+    known = [name for name in row.tensors if name in errors]
+    if not known:
+        return row
+    worst = max(known, key=lambda name: errors[name])
+    return evolve(row, error=errors[worst], tensor=worst)
+
+
+def time_text(microseconds: float) -> str:
+    """Return a time in words, with three digits: ``12.3 us``, ``1.23 ms``."""
+    for unit, size in (("us", 1.0), ("ms", 1e3), ("s", 1e6)):
+        value = microseconds / size
+        if abs(value) < 999.5 or unit == "s":
+            return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
+    raise AssertionError
+
+
+def profile_table(
+    profiles: Sequence[ExecutionProfile], model: ModelNodes | None = None
+) -> ProfileTable:
+    """Put profiles side by side.
+
+    Args:
+        profiles: one or more, with the same input shapes.
+        model: whose nodes the rows are; by default those of the first profile that has a model.
+
+    Raises:
+        UsageError: no profile has a model, or none of its executed nodes belongs to the model.
+    """
+    if model is None:
+        model = next((each.model for each in profiles if each.model is not None), None)
+    if model is None:  # Then executed nodes are all that there is to show.
+        model = ModelNodes([])
+    joins = [join_profile(model, profile) for profile in profiles]
+    if model.nodes:
+        for profile, join in zip(profiles, joins):
+            if profile.nodes and not join.groups:
+                raise UsageError(
+                    f"None of the {len(profile.nodes)} nodes in the profile {profile.runner!r}"
+                    f" belongs to the model {model.path or 'of the other profile'}.",
+                    hint="Pass the model that was run with --model.",
+                )
+    rows = [*_node_rows(model, profiles, joins), *_other_rows(model, profiles, joins)]
+    sides = [_side(model, *each) for each in zip(profiles, joins)]
+    return ProfileTable(model.path, len(model.nodes), profiles[0].shapes, sides, rows)
+
+
+def _side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
+    notes = list(profile.notes)
+    if model.nodes and join.unmatched:
+        notes.append(
+            f"{join.unmatched} of {len(profile.nodes)} executed nodes have names that the model"
+            " does not have."
+        )
+    if any(node.clock == LAUNCH for node in profile.nodes):
+        notes.append(
+            "Times of nodes on the device are those of launching kernels, because the profile has"
+            " no events of the device."
+        )
+    if profile.is_disturbed:
+        notes.append(
+            f"The machine was busy: a run took {time_text(median(profile.run_times))} in the"
+            f" median, and its parts {time_text(profile.run_time)}."
+        )
+    reasons = Counter(join.gone.values())
+    return Side(
+        profile.runner,
+        profile.setting,
+        profile.plain_time,
+        profile.run_time,
+        profile.cost,
+        spread(profile.plain_times or profile.run_times),
+        profile.runs,
+        len(profile.nodes),
+        reasons["folded"],
+        reasons["removed"],
+        [model.nodes[index].name for index in sorted(join.gone)],
+        notes,
+        profile.is_disturbed,
+    )
+
+
+def _node_rows(
+    model: ModelNodes, profiles: Sequence[ExecutionProfile], joins: Sequence[Join]
+) -> list[TimeRow]:
+    """Return the rows of model nodes: the connected parts of the groups of all profiles. A node
+    that several groups of a profile compute does not connect them.
+    """
+    parents = list(range(len(model.nodes)))
+
+    def root(index: int) -> int:
+        while parents[index] != index:
+            parents[index] = parents[parents[index]]
+            index = parents[index]
+        return index
+
+    shared = {index for join in joins for group in join.groups for index in group.shared}
+    for join in joins:
+        for group in join.groups:
+            own = [index for index in group.nodes if index not in shared] or group.nodes[:1]
+            for index in own[1:]:
+                parents[root(index)] = root(own[0])
+    at: dict[int, int] = {}
+    for join in joins:
+        for group in join.groups:
+            own = [index for index in group.nodes if index not in shared] or group.nodes[:1]
+            for index in group.nodes:
+                at.setdefault(index, root(own[0]))
+    parts: dict[int, list[int]] = {}
+    for index in sorted(at):
+        parts.setdefault(at[index], []).append(index)
+    executed: list[dict[int, list[int]]] = []
+    for join in joins:
+        by_part: dict[int, list[int]] = {}
+        for group in join.groups:
+            own = [index for index in group.nodes if index not in shared] or group.nodes[:1]
+            by_part.setdefault(root(own[0]), []).extend(group.executed)
+        executed.append(by_part)
+    keys = sorted(parts, key=lambda key: parts[key][0])
+    for by_part in executed:
+        keys += [key for key in by_part if key not in parts and key not in keys]
+    return [
+        _row(
+            model,
+            parts.get(key, [key]),
+            [
+                _cell(profile, sorted(by_part.get(key, ())))
+                for profile, by_part in zip(profiles, executed)
+            ],
+        )
+        for key in keys
+    ]
+
+
+def _row(model: ModelNodes, positions: Sequence[int], cells: Sequence[Cell]) -> TimeRow:
+    nodes = [model.nodes[index] for index in positions]
+    names = [node.name for node in nodes]
+    return TimeRow(
+        NODES,
+        _label(names),
+        cells,
+        names,
+        [node.op for node in nodes],
+        [name for node in nodes for name in node.makes],
+    )
+
+
+def _label(names: Sequence[str]) -> str:
+    """Return a name for some nodes: all of two, the first and the last of more."""
+    if len(names) == 1:
+        return names[0]
+    prefix = names[0].rpartition("/")[0]
+    last = names[-1]
+    if prefix and last.startswith(f"{prefix}/"):
+        last = last[len(prefix) + 1 :]
+    if len(names) == 2:
+        return f"{names[0]}, {last}"
+    return f"{names[0]} ... {last} ({len(names)})"
+
+
+def _other_rows(
+    model: ModelNodes, profiles: Sequence[ExecutionProfile], joins: Sequence[Join]
+) -> list[TimeRow]:
+    rows = []
+    if model.nodes:
+        cells = [_cell(profile, join.inserted) for profile, join in zip(profiles, joins)]
+        if any(cell.executed for cell in cells):
+            rows.append(TimeRow(INSERTED, "(inserted)", cells))
+    else:
+        rows += _executed_rows(profiles)
+    outside = [
+        (Cell(profile.outside_time, spread(profile.run_times)) if profile.run_times else Cell())
+        for profile in profiles
+    ]
+    if any(cell.microseconds is not None for cell in outside):
+        rows.append(TimeRow(OUTSIDE, "(outside nodes)", outside))
+    return rows
+
+
+def _executed_rows(profiles: Sequence[ExecutionProfile]) -> list[TimeRow]:
+    """Return a row for each executed node, by its name: the model is not known."""
+    names = dict.fromkeys(node.name for profile in profiles for node in profile.nodes)
+    places = [_positions(profile.nodes) for profile in profiles]
+    return [
+        TimeRow(
+            NODES,
+            name,
+            [_cell(profile, place.get(name, ())) for profile, place in zip(profiles, places)],
+        )
+        for name in names
+    ]
+
+
+def _positions(nodes: Iterable[ExecutedNode]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for index, node in enumerate(nodes):
+        found.setdefault(node.name, []).append(index)
+    return found
+
+
+def _cell(profile: ExecutionProfile, positions: Sequence[int]) -> Cell:
+    nodes = [profile.nodes[index] for index in positions]
+    if not nodes:
+        return Cell()
+    time = sum(node.time for node in nodes)
+    return Cell(
+        time,
+        sum(spread(node.times) for node in nodes),
+        [node.op.rpartition(".")[2] or node.op for node in nodes],
+        [node.name for node in nodes],
+        [*dict.fromkeys(node.kernel for node in nodes if node.kernel)],
+        [*dict.fromkeys(node.provider for node in nodes if node.provider)],
+        time < profile.cost * sum(node.events for node in nodes),
+        any(node.clock == LAUNCH for node in nodes),
+        [*_inner_times(nodes)],
+    )
+
+
+def _inner_times(nodes: Iterable[ExecutedNode]) -> Iterable[InnerTime]:
+    for node in nodes:
+        for inner in node.inner:
+            yield InnerTime(inner.name, inner.op, inner.time, inner.calls)
+
+
+def table_in(facts: Mapping[str, Any]) -> ProfileTable:
+    """Return the table that a verdict document contains as a result."""
+    rows = [
+        TimeRow(**{**row, "cells": [_cell_in(cell) for cell in row["cells"]]})
+        for row in facts["rows"]
+    ]
+    sides = [Side(**side) for side in facts["sides"]]
+    names = ("model", "count", "shapes", "sentence")
+    return ProfileTable(**{name: facts[name] for name in names}, sides=sides, rows=rows)
+
+
+def _cell_in(facts: Mapping[str, Any]) -> Cell:
+    return Cell(**{**facts, "inner": [InnerTime(**inner) for inner in facts["inner"]]})

@@ -1,0 +1,203 @@
+"""Profiles on disk: ours, and those of ONNX Runtime, trtexec and OpenVINO."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from polygraphy.adapters.files.small.profiles import load_profiles, save_profiles
+from polygraphy.adapters.onnxruntime.trace import read_trace, split_runs
+from polygraphy.adapters.tensorrt.describe.layer_times import origin_names
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.profiling.execution import (
+    DEVICE,
+    LAUNCH,
+    ExecutedNode,
+    ExecutionProfile,
+    ModelNodes,
+)
+from polygraphy.domain.profiling.explanation import compare_profiles
+
+PROFILE = ExecutionProfile(
+    "a",
+    [ExecutedNode("If", "If", [5.0], ["x"], ["y"], inner=[ExecutedNode("in", "Mul", [4.0])])],
+    shapes={"x": [1, 2]},
+    run_times=[7.0],
+    plain_times=[6.0],
+    model=ModelNodes([GraphNode("If", "If", ["x"], ["y"])], ["x"], ["y"], "m.onnx"),
+)
+
+
+def event(name: str, op: str, start: float, duration: float, **more: Any) -> dict[str, Any]:
+    arguments = {"op_name": op, "provider": "CPUExecutionProvider", **more}
+    return {"cat": "Node", "ph": "X", "name": f"{name}_kernel_time", "ts": start, "dur": duration,
+            "args": arguments}  # fmt: skip
+
+
+def end(start: float, duration: float) -> dict[str, Any]:
+    return {
+        "cat": "Session",
+        "ph": "X",
+        "name": "model_run",
+        "ts": start,
+        "dur": duration,
+        "args": {},
+    }
+
+
+def kernel(name: str, parent: str, duration: float) -> dict[str, Any]:
+    return {"cat": "Kernel", "ph": "X", "name": name, "ts": 0, "dur": duration,
+            "args": {"parent_name": f"{parent}_kernel_time"}}  # fmt: skip
+
+
+def write_trace(path: Path, events: list[dict[str, Any]]) -> None:
+    path.write_text("[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n", encoding="utf-8")
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    path = str(tmp_path / "p.json")
+    save_profiles([PROFILE, PROFILE], path)
+    plain = json.dumps(attrs.asdict(PROFILE))
+    assert [json.dumps(attrs.asdict(each)) for each in load_profiles(path)] == [plain, plain]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"format": "polygraphy execution profile", "version": 1, "models": [', "damaged"),
+        ('{"format": "polygraphy execution profile", "version": 7}', "version 7"),
+        ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": [3]}', "damaged"),
+        ("{}", "not an execution profile"),
+        ('[{"cat": "Session", "ph": "X", "name": "x"}]', "no complete run"),
+        ('[{"count": 3}]', "no times of layers"),
+        ("layerName;execStatus\n", "not an execution profile"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PolygraphyException, match=said):
+        load_profiles(str(path))
+
+
+def test_bodies_are_inside_their_node_and_counted_once() -> None:
+    events = [
+        event("a", "Relu", 0, 5),
+        event("in", "Mul", 11, 4),
+        event("in", "Mul", 16, 4),
+        event("loop", "Loop", 10, 20),
+        end(0, 40),
+    ]
+    (run,) = split_runs(events)
+    assert [(one.name, one.microseconds, len(one.inner)) for one in run.events] == [
+        ("a", 5, 0),
+        ("loop", 20, 2),
+    ]
+
+
+def test_the_time_of_a_node_on_a_device_is_that_of_its_kernels() -> None:
+    cuda = {"provider": "CUDAExecutionProvider"}
+    first, second = split_runs(
+        [
+            event("conv", "Conv", 0, 3, **cuda),
+            event("fc", "MatMul", 4, 3, **cuda),
+            kernel("gemm", "fc", 50),
+            kernel("fprop", "conv", 70),
+            kernel("bias", "conv", 5),
+            end(0, 200),
+            event("conv", "Conv", 0, 3, **cuda),
+            end(0, 9),
+        ]
+    )
+    assert [(one.microseconds, one.kernel, one.clock) for one in first.events] == [
+        (75, "fprop", DEVICE),
+        (50, "gemm", DEVICE),
+    ]
+    assert second.events[0].clock == LAUNCH
+
+
+def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Path) -> None:
+    runs = []
+    for size in (1, 1, 1, 9, 9):
+        shapes = [{"float": [size, 3]}]
+        runs += [event("a", "Relu", 0, 10 * size, input_type_shape=shapes), end(0, 12 * size)]
+    path = tmp_path / "t.json"
+    write_trace(path, runs)
+    whole = path.read_text(encoding="utf-8")
+    assert [each.node_time for each in load_profiles(str(path))] == [10, 90]
+    path.write_text(whole[: len(whole) - 60], encoding="utf-8")
+    trace = read_trace(path)
+    assert len(trace.runs) == 4
+    assert "truncated" in trace.notes[0]
+
+
+LAYERS = [
+    {"Name": "Reformatting CopyNode for Input Tensor 0 to c", "LayerType": "Reformat",
+     "Inputs": [{"Name": "x"}], "Outputs": [{"Name": "Reformatted Input Tensor 0 to c"}]},
+    {"Name": "c + PWN(r)", "LayerType": "CaskConvolution", "TacticName": "fprop",
+     "Inputs": [{"Name": "Reformatted Input Tensor 0 to c"}], "Outputs": [{"Name": "b"}],
+     "Metadata": "[ONNX Layer: c]\x1e[ONNX Layer: r]"},
+    {"Name": "{ForeignNode[d...e]}", "LayerType": "Myelin", "Inputs": [{"Name": "b"}],
+     "Outputs": [{"Name": "y"}]},
+]  # fmt: skip
+MODEL = ModelNodes(
+    [
+        GraphNode("c", "Conv", ["x", "W"], ["a"]),
+        GraphNode("r", "Relu", ["a"], ["b"]),
+        GraphNode("d", "MatMul", ["b", "V"], ["m"]),
+        GraphNode("e", "Add", ["m", "B"], ["y"]),
+    ],
+    ["x"],
+    ["y"],
+)
+
+
+@pytest.mark.parametrize("has_layers", [True, False])
+def test_a_profile_of_trtexec_is_joined_with_or_without_its_layers(
+    tmp_path: Path, has_layers: bool
+) -> None:
+    profile, layers = tmp_path / "p.json", tmp_path / "l.json"
+    rows: list[dict[str, Any]] = [{"count": 10}]
+    rows += [
+        {"name": layer["Name"], "timeMs": time * 10, "averageMs": time, "percentage": 1.0}
+        for layer, time in zip(LAYERS, (0.001, 0.02, 0.3))
+    ]
+    profile.write_text(json.dumps(rows), encoding="utf-8")
+    layers.write_text(json.dumps({"Layers": LAYERS, "Bindings": ["x", "y"]}), encoding="utf-8")
+    found = load_profiles(str(profile), str(layers) if has_layers else None)
+    table = compare_profiles(found, MODEL)
+    assert [(row.label, round(row.time, 3)) for row in table.rows] == [
+        ("c, r", 20), ("d, e", 300), ("(inserted)", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("PWN(PWN(a), b)", ["a", "b"]),
+        ("a + b || c", ["a", "b", "c"]),
+        ("/x(1)/Conv + /y/Add", ["/x(1)/Conv", "/y/Add"]),
+        ("{ForeignNode[a...b]}", ["a...b"]),
+    ],
+)
+def test_the_name_of_a_layer_names_its_nodes(name: str, nodes: list[str]) -> None:
+    assert list(origin_names(name)) == nodes
+
+
+def test_a_report_of_openvino_puts_fused_nodes_to_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text(
+        "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)\n"
+        "x;Status.NOT_RUN;Parameter;unknown;0.000;0.000\n"
+        "c/WithoutBiases;Status.EXECUTED;Convolution;brgconv;0.050;0.050\n"
+        "r;Status.NOT_RUN;Relu;undef;0.000;0.000\n"
+        "e;Status.EXECUTED;FullyConnected;brgemm;0.010;0.010\n",
+        encoding="utf-8",
+    )
+    table = compare_profiles(load_profiles(str(path)), MODEL)
+    assert [(row.label, row.time) for row in table.rows] == [("c, r", 50), ("d, e", 10)]

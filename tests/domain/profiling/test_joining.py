@@ -1,0 +1,183 @@
+"""Executed nodes are assigned to the nodes of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from polygraphy.domain.diagnosis.regions import GraphNode
+from polygraphy.domain.errors import UsageError
+from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
+from polygraphy.domain.profiling.explanation import compare_profiles
+from polygraphy.domain.profiling.joining import FOLDED, REMOVED, join_profile
+
+MODEL = ModelNodes(
+    [
+        GraphNode("fold", "Transpose", ["W"], ["Wt"], settings="t"),
+        GraphNode("conv", "Conv", ["x", "Wt"], ["c"], settings="c"),
+        GraphNode("relu", "Relu", ["c"], ["r"]),
+        GraphNode("same", "Identity", ["r"], ["i"]),
+        GraphNode("fc", "MatMul", ["i", "V"], ["m"]),
+        GraphNode("bias", "Add", ["m", "b"], ["y"]),
+    ],
+    ["x"],
+    ["y"],
+)
+
+
+def node(
+    name: str,
+    op: str,
+    reads: Sequence[str],
+    makes: Sequence[str],
+    time: float = 10.0,
+    **more: object,
+) -> ExecutedNode:
+    settings = {"settings": "none", **more}
+    return ExecutedNode(name, op, [time] * 5, reads, makes, **settings)  # type: ignore[arg-type]
+
+
+def profile(*nodes: ExecutedNode, runner: str = "a", total: float = 0.0) -> ExecutionProfile:
+    inside = sum(each.time for each in nodes)
+    return ExecutionProfile(runner, nodes, run_times=[inside + total] * 5, model=MODEL)
+
+
+FUSED = profile(
+    node("conv", "FusedConv", ["x", "Wt"], ["r"]),
+    node("fc", "MatMul", ["r", "V"], ["m"], 20.0),
+    node("bias", "Add", ["m", "b"], ["y"]),
+)
+
+
+def test_each_node_is_in_one_group_or_gone() -> None:
+    join = join_profile(MODEL, FUSED)
+    assert [list(group.nodes) for group in join.groups] == [[0, 1, 2], [4], [5]]
+    assert join.gone == {3: REMOVED}
+
+
+def test_a_node_without_data_is_folded_if_the_graph_keeps_the_node_behind_it() -> None:
+    kept = profile(
+        node("conv", "Conv", ["x", "Wt2"], ["c"], settings="c"),
+        node("relu", "Relu", ["c"], ["r"]),
+    )
+    assert join_profile(MODEL, kept).gone[0] == FOLDED
+
+
+def test_nodes_that_unknown_tensors_connect_are_one_group_and_casts_came_in() -> None:
+    low = profile(
+        node("conv", "Conv", ["x", "Wt"], ["reorder_token_0"], settings="n"),
+        node("out", "ReorderOutput", ["reorder_token_0"], ["r"]),
+        node("cast", "Cast", ["r"], ["InsertedPrecisionFreeCast_r"]),
+        node("a", "Reshape", ["InsertedPrecisionFreeCast_r"], ["t1"]),
+        node("b", "Gemm", ["t1", "V"], ["t2"]),
+        node("c", "Reshape", ["t2"], ["InsertedPrecisionFreeCast_y"]),
+        node("d", "Cast", ["InsertedPrecisionFreeCast_y"], ["y"]),
+    )
+    join = join_profile(MODEL, low)
+    assert [(list(g.nodes), list(g.executed)) for g in join.groups] == [
+        ([0, 1, 2], [0]),
+        ([3, 4, 5], [3, 4, 5]),
+    ]
+    assert list(join.inserted) == [1, 2, 6]
+
+
+RESIDUAL = ModelNodes(
+    [
+        GraphNode("conv0", "Conv", ["x", "W0"], ["c0"]),
+        GraphNode("conv1", "Conv", ["c0", "W1"], ["c1"]),
+        GraphNode("add", "Add", ["c1", "c0"], ["s"]),
+        GraphNode("relu", "Relu", ["s"], ["r"]),
+        GraphNode("conv2", "Conv", ["r", "W2"], ["c2"]),
+    ],
+    ["x"],
+    ["c2"],
+)
+
+
+@pytest.mark.parametrize("operands", [["t0", "W", "", "t0"], ["t0", "W", "B", "t0"]])
+def test_a_blocked_convolution_with_a_sum_covers_the_sum_and_its_activation(
+    operands: Sequence[str],
+) -> None:
+    op = "com.microsoft.nchwc.Conv"
+    nodes = [
+        node("c0_nchwc", op, ["x", "W", "B"], ["t0"]),
+        node("c1_nchwc", op, operands, ["t1"]),
+        node("InsertedPrecisionFreeCast_c2_nchwc", op, ["t1", "W"], ["t2"]),
+    ]
+    join = join_profile(RESIDUAL, ExecutionProfile("a", nodes))
+    assert [list(group.nodes) for group in join.groups] == [[0], [1, 2, 3], [4]]
+
+
+def test_names_that_a_backend_gives_are_cuts() -> None:
+    layers = [
+        ExecutedNode("1", "Conv", [9.0], origins=["conv", "relu"]),
+        ExecutedNode("2", "Myelin", [9.0], origins=["same...bias"]),
+        ExecutedNode("Reformatting CopyNode", "Reformat", [1.0]),
+    ]
+    join = join_profile(MODEL, ExecutionProfile("trt", layers))
+    assert [list(group.nodes) for group in join.groups] == [[0, 1, 2], [3, 4, 5]]
+    assert list(join.inserted) == [2]
+
+
+SLOW = profile(
+    node("conv", "Conv", ["x", "Wt"], ["c"], 15.0),
+    node("relu", "Relu", ["c"], ["r"], 5.0),
+    node("cast", "Cast", ["r"], ["InsertedPrecisionFreeCast_r"], 60.0),
+    node("fc", "MatMul", ["InsertedPrecisionFreeCast_r", "V"], ["m"], 20.0),
+    node("bias", "Add", ["m", "b"], ["y"]),
+    runner="b",
+)
+
+
+def test_rows_are_the_smallest_groups_of_both_and_add_up() -> None:
+    table = compare_profiles([FUSED, SLOW])
+    assert [row.label for row in table.rows] == [
+        "fold ... relu (3)", "fc", "bias", "(inserted)", "(outside nodes)",
+    ]  # fmt: skip
+    sums = [sum(row.cells[at].time for row in table.rows) for at in (0, 1)]
+    assert sums == [side.profiled for side in table.sides] == [40.0, 110.0]
+    assert table.sorted("difference")[0].label == "(inserted)"
+
+
+def test_the_sentence_names_the_ratio_and_the_largest_cause() -> None:
+    sentence = compare_profiles([FUSED, SLOW]).sentence
+    assert sentence.startswith(
+        "b is 2.75 times as slow as a: 1 inserted Cast node takes 60 us more"
+    )
+    assert "fast" in compare_profiles([SLOW, FUSED]).sentence
+    assert "equally long" in compare_profiles([FUSED, FUSED]).sentence
+
+
+def test_a_node_that_two_groups_share_does_not_join_rows() -> None:
+    model = ModelNodes(
+        [
+            GraphNode("q", "DequantizeLinear", ["x"], ["d"]),
+            GraphNode("l", "Relu", ["d"], ["l"]),
+            GraphNode("r", "Tanh", ["d"], ["y"]),
+        ],
+        ["x"],
+        ["y"],
+    )
+    both = ExecutionProfile(
+        "a", [node("l", "QL", ["x"], ["l"]), node("r", "QR", ["x"], ["y"])], model=model
+    )
+    assert [list(row.nodes) for row in compare_profiles([both]).rows] == [["q", "l"], ["r"]]
+
+
+def test_a_profile_of_another_model_is_refused() -> None:
+    other = ExecutionProfile("a", [node("z", "Exp", ["p"], ["q"])])
+    with pytest.raises(UsageError, match="None of the 1 nodes"):
+        compare_profiles([other], MODEL)
+
+
+def test_the_time_of_a_disturbed_machine_is_told() -> None:
+    busy = ExecutionProfile(
+        "a",
+        [
+            ExecutedNode("conv", "Conv", [5, 5, 90, 5, 5]),
+            ExecutedNode("fc", "MatMul", [80, 5, 5, 70, 5]),
+        ],
+        run_times=[86, 60, 97, 77, 11],
+    )
+    assert busy.run_time == 12 and busy.is_disturbed
