@@ -42,7 +42,7 @@ def test_the_published_arguments_in_their_order() -> None:
     assert parameters("run") == [
         "runners", "data_loader", "warm_up", "use_subprocess", "subprocess_timeout",
         "subprocess_polling_interval", "save_inputs_path", "save_outputs_path",
-        "save_input_blob_path", "streaming",
+        "save_input_blob_path", "streaming", "profiling",
     ]  # fmt: skip
     assert parameters("compare_accuracy")[:5] == [
         "run_results", "fail_fast", "comparisons", "compare_func", "check_average",
