@@ -36,8 +36,8 @@ def show_quantization(
         FileError: the reference, or a file of input data, is missing.
         BackendError: ONNX Runtime cannot run the model.
     """
-    is_onnx = technology_of(kind_of(path, model_type)) == "onnx"
-    tensors = find_quantized_tensors(path) if is_onnx else []
+    has_graph = technology_of(kind_of(path, model_type)) == "onnx"
+    tensors = find_quantized_tensors(path) if has_graph else []
     if not tensors:
         if is_complete and (reference is not None or inputs):
             raise UsageError(f"{path}: the model has no quantized tensors to measure.")
