@@ -209,8 +209,10 @@ def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
         """Log the stage at intervals until the job ends."""
         pause, pauses = _REPORTS
         while not ended.wait(pause):
-            done = f": {current}" if current else ""
-            said = f"{what} has taken {time.monotonic() - start:.0f} s{done}"
+            seconds = f"{time.monotonic() - start:.0f} s"
+            said = (
+                f"{what}: {current} (after {seconds})" if current else f"{what}: {seconds} so far"
+            )
             G_LOGGER.info(said)
             if keeps_lines() and sys.stderr is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
                 print(plain(said), file=sys.stderr, flush=True)
