@@ -185,6 +185,24 @@ def test_a_saved_program_writes_the_same_report(
     )
 
 
+def test_a_profile_is_in_the_document(two: Path, polygraphy: Run) -> None:
+    done = polygraphy(
+        "polygraphy run good.onnx --onnxrt --onnx --mark-all --profile 2 --format json"
+    )
+    assert done.code == 0, done.err
+    document = document_of(done.out)
+    [profile] = [each for each in document["results"] if each["kind"] == "profile"]
+    rows = profile["rows"]
+    assert sum(row["cells"][0]["microseconds"] for row in rows) == pytest.approx(
+        profile["sides"][0]["profiled"]
+    )
+    assert [row["kind"] for row in rows][-1] == "outside"
+    assert all((row["error"] is None) == (row["kind"] != "nodes") for row in rows)
+    rows[0]["cells"][0]["more"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="more"):
+        validator().validate(document)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "kind"),
     [

@@ -139,9 +139,9 @@ def test_the_product_works_without_a_backend(without: Tree, name: str) -> None:
 
 
 _EVERY = """
-from polygraphy.cli.commands.listing import COMMANDS, load
+from polygraphy.cli.commands.listing import COMMANDS, load_command
 for name in COMMANDS:
-    command = load(name)
+    command = load_command(name)
     print(name, len(command.extend().groups))
 """
 

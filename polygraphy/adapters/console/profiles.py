@@ -13,7 +13,7 @@ _HOW = 44
 
 
 def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) -> Iterator[str]:
-    """Yield the lines of a table.
+    """Yield the lines of a table of node times.
 
     Args:
         table: what was measured.
@@ -45,6 +45,7 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
 
 
 def _side_lines(side: Side) -> Iterator[str]:
+    """Yield a line about one profiled runner, and its notes."""
     measured = f"{time_text(side.profiled)} with the profiler"
     if side.microseconds is not None:
         measured = f"{time_text(side.microseconds)} a run, {measured}"
@@ -67,6 +68,7 @@ def _side_lines(side: Side) -> Iterator[str]:
 
 
 def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None) -> Iterator[str]:
+    """Yield the lines of the table itself."""
     lines = [line for row in rows for line in _with_inner(row)]
     names = Column("", [f"{'  ' * depth}{one_line(name)}" for name, depth, _ in lines])
     columns = []
@@ -95,7 +97,7 @@ def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None
 
 
 def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
-    """Return the line of a row, and those of the nodes in its bodies."""
+    """Return label, depth and cells of a row, and of the nodes in its bodies."""
     lines: list[tuple[str, int, list[Cell]]] = [(row.label, 0, list(row.cells))]
     names = dict.fromkeys((inner.name, inner.op) for cell in row.cells for inner in cell.inner)
     for name, op in names:
@@ -108,22 +110,25 @@ def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
 
 
 def _time(cell: Cell) -> str:
+    """Return a time as text; ``~`` marks one below the cost of measuring."""
     if cell.microseconds is None:
         return "-"
     return f"{'~' if cell.is_below_cost else ''}{_digits(cell.microseconds)}"
 
 
 def _digits(value: float) -> str:
+    """Return a number as text, with one decimal below 10."""
     return f"{value:.1f}" if abs(value) < 10 else f"{value:.0f}"
 
 
 def _difference(cells: Sequence[Cell]) -> str:
+    """Return the difference between the last and the first time as text."""
     value = cells[-1].time - cells[0].time
     return f"{'+' if value > 0 else ''}{_digits(value)}"
 
 
 def _how(cells: Sequence[Cell]) -> str:
-    """Return what ran, for each profile; once if all ran the same."""
+    """Return how a node ran, for each profile; once if all are equal."""
     texts = [cell.ops for cell in cells]
     if len(set(texts)) == 1:
         return shorten_text(texts[0], _HOW)
@@ -131,11 +136,13 @@ def _how(cells: Sequence[Cell]) -> str:
 
 
 def _kernels(cells: Sequence[Cell]) -> str:
+    """Return the names of the kernels, shortened."""
     texts = [", ".join(cell.kernels) for cell in cells]
     texts = [text for text in texts if text]
     return shorten_text(" | ".join(dict.fromkeys(texts)), _KERNEL) if texts else ""
 
 
 def _providers(cells: Sequence[Cell]) -> str:
+    """Return the short names of the execution providers."""
     names = dict.fromkeys(name for cell in cells for name in cell.providers)
     return ", ".join(name.removesuffix("ExecutionProvider") for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,13 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 @define
 class _Subject:
-    """A runner, and what it runs on: the first data of each set of shapes."""
+    """A runner, and what it runs on: the first data of each set of shapes, and further sets, which
+    are not profiled.
+    """
 
     runner: Any
     feeds: dict[Shapes, Feed] = field(factory=dict)
+    dropped: set[Shapes] = field(factory=set)
 
 
 class ProfileNodes:
@@ -72,8 +76,12 @@ class ProfileNodes:
         """Remember data with shapes that the runner did not have yet."""
         subject = self._subjects.setdefault(id(runner), _Subject(_timed_runner(runner)))
         shapes = tuple((name, tuple(np.shape(array))) for name, array in feed.items())
-        if shapes not in subject.feeds and len(subject.feeds) < _MOST_SHAPES:
+        if shapes in subject.feeds:
+            return
+        if len(subject.feeds) < _MOST_SHAPES:
             subject.feeds[shapes] = {name: _own(array) for name, array in feed.items()}
+        else:
+            subject.dropped.add(shapes)
 
     def measure(self) -> None:
         """Measure the runners, which are active, in turn.
@@ -87,13 +95,19 @@ class ProfileNodes:
         missing = [each.runner.name for each in subjects if each not in able]
         if missing and not able:
             raise UsageError(
-                f"{join_words(missing)}: this backend has no profiler.",
+                f"{join_words(short_names(missing))}: this backend has no profiler.",
                 hint="Profile ONNX Runtime, OpenVINO or TensorRT.",
             )
-        for name in missing:
+        for name in short_names(missing):
             resolve(Console).note(f"{name} has no profiler, so its column is missing.")
         if not able:
             return
+        dropped = max(len(each.dropped) for each in able)
+        if dropped:
+            resolve(Console).note(
+                f"The data has {_MOST_SHAPES + dropped} sets of input shapes. Only the first"
+                f" {_MOST_SHAPES} are profiled."
+            )
         if self._model is not None and self._nodes is None:
             self._nodes = model_nodes(self._model)
         found = _Measurement(able, self._runs).run()
@@ -183,8 +197,9 @@ def errors_of(verdicts: AccuracyResults) -> dict[str, float]:
             for answers in iterations:
                 for name, answer in answers.items():
                     value = getattr(answer, "max_absdiff", None)
-                    if value is not None:
-                        errors[name] = max(errors.get(name, 0.0), float(value))
+                    if value is not None:  # No number is larger than NaN.
+                        values = (errors.get(name, 0.0), float(value))
+                        errors[name] = math.nan if any(map(math.isnan, values)) else max(values)
     return errors
 
 

@@ -4,6 +4,7 @@ alike.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -189,7 +190,7 @@ class ProfileTable:
         keys: dict[str, Any] = {
             "time": lambda row: row.time,
             "difference": lambda row: abs(row.difference),
-            "error": lambda row: (-1.0 if row.error is None else row.error, row.time),
+            "error": lambda row: (-1.0 if row.error is None else _size(row.error), row.time),
         }
         return sorted(self.rows, key=keys[by], reverse=True)
 
@@ -202,8 +203,13 @@ def _with_error(row: TimeRow, errors: Mapping[str, float]) -> TimeRow:
     known = [name for name in row.tensors if name in errors]
     if not known:
         return row
-    worst = max(known, key=lambda name: errors[name])
+    worst = max(known, key=lambda name: _size(errors[name]))
     return evolve(row, error=errors[worst], tensor=worst)
+
+
+def _size(error: float) -> float:
+    """Return an error as a number to sort by: NaN is worse than any other."""
+    return math.inf if math.isnan(error) else error
 
 
 def time_text(microseconds: float) -> str:

@@ -58,7 +58,7 @@ class CodeTensors:
                 continue
             kind = onnx.TensorProto.UINT8 if zero is None else zero.data_type
             dtype = numpy.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
-            if dtype.kind not in "iu":
+            if not numpy.issubdtype(dtype, numpy.integer):
                 continue
             self._types[node.output[0]] = kind
             self.tensors.append(_code_tensor(node, makers, dtype))

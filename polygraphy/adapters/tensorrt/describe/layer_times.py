@@ -66,8 +66,8 @@ def _layer_node(layer: Any) -> ExecutedNode:
 
 
 def _tensor_names(tensors: Any) -> Iterator[str]:
-    for tensor in tensors if isinstance(tensors, list) else ():
-        name = tensor.get("Name") if isinstance(tensor, Mapping) else tensor
+    for entry in tensors if isinstance(tensors, list) else ():
+        name = entry.get("Name") if isinstance(entry, Mapping) else entry
         if name:
             yield str(name)
 

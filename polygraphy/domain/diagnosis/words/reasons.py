@@ -368,6 +368,14 @@ def not_narrowed_down(count: int) -> str:
 
 
 @statement
+def restored_together(count: int) -> str:
+    return (
+        f"The fault is in one or more of {count_text(count, 'node')}: the parts of the reference"
+        " that explain it stand for all of these nodes."
+    )
+
+
+@statement
 def any_of_nodes(count: int) -> str:
     return (
         f"The fault is in one of {count_text(count, 'node')}: a change of any of them explains it."
