@@ -147,7 +147,7 @@ class Comparing:
         words += self._tolerance if compares else []
         for extension in _REPORTS:
             words += ["--report", f"{stem}.{extension}"]
-        code = self._polygraphy([*words, "-q"])
+        code = self._polygraphy([*words, "-qq"])
         try:
             document = json.loads(Path(f"{stem}.json").read_text(encoding="utf-8"))
             verdict, summary = str(document["verdict"]), str(document["summary"])
@@ -188,6 +188,7 @@ _FLAGS = ("--onnxrt", "--onnx", "--trt", "--tf", "--torch", "--pluginref", "--op
 
 def main() -> int:
     """Compare, write the table, and return the exit code."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     # The step starts in the folder of the action, so that Python imports nothing of the checkout.
     if Path.cwd() == Path(__file__).resolve().parent.parent:
         os.chdir(os.environ.get("GITHUB_WORKSPACE") or ".")
@@ -201,7 +202,7 @@ def main() -> int:
         print(f"::error title=Polygraphy::{plain(' '.join(str(error).split()))}")
         return 3
     patterns = setting("MODELS", "*.onnx")
-    lines = ["| model | | |", "| --- | --- | --- |"]
+    lines = ["| model | result | details |", "| --- | --- | --- |"]
     lines += [f"| {' | '.join(map(text_of, row))} |" for row in rows]
     write_summary(lines if rows else [f"No model matches {text_of(' '.join(patterns))}."])
     return int(any(verdict not in _PASSED for _, verdict, _ in rows))
@@ -221,7 +222,13 @@ def compared_models() -> list[tuple[str, str, str]]:
         listed = set(models_in(Path(), patterns))
         names = {*listed, *(models_in(base, patterns) if base else ())}
         comparing = Comparing(base, report, listed)
-        return [(name, *comparing.row(name)) for name in sorted(names)]
+        rows = []
+        for name in sorted(names):
+            verdict, summary = comparing.row(name)
+            said = f"{name}: {verdict.upper()} {' '.join(summary.split())}"
+            print(plain(said), flush=True)
+            rows.append((name, verdict, summary))
+        return rows
 
 
 def write_summary(lines: list[str]) -> None:
@@ -231,7 +238,6 @@ def write_summary(lines: list[str]) -> None:
     if summary_path:
         with Path(summary_path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     print(plain(text), flush=True)
 
 

@@ -93,7 +93,11 @@ def test_the_models_of_a_commit_are_compared_with_those_of_its_base(repository: 
         "models/same.onnx": "passed",
     }
     assert "2 of 2 outputs differ" in rows["models/changed.onnx"][1]
-    assert "::error title=" in said  # GitHub shows it beside the code.
+    model = "models/changed.onnx"  # GitHub shows it beside the file.
+    assert f"::error file={model},title={model} | onnxrt vs. base.json (simple) | logits::" in said
+    assert f"\n{model}: FAILED 2 of 2 outputs differ" in said
+    assert "\nFAILED" not in said
+    assert "| model | result | details |" in said
     reports = {path.name for path in (repository / "polygraphy-report").iterdir()}
     assert {"models__changed.onnx.xml", "models__changed.onnx.html"} <= reports
     assert git(repository, "worktree", "list").count("\n") == 0

@@ -22,7 +22,7 @@ _HOW = 44
 
 
 def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) -> Iterator[str]:
-    """Yield the lines of a table.
+    """Yield the lines of a table of node times.
 
     Args:
         table: what was measured.
@@ -55,6 +55,7 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
 
 
 def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None) -> Iterator[str]:
+    """Yield the lines of the table itself."""
     lines = [line for row in rows for line in _with_inner(row)]
     names = Column("", [f"{'  ' * depth}{one_line(name)}" for name, depth, _ in lines])
     columns = []
@@ -85,7 +86,7 @@ def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None
 
 
 def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
-    """Return the line of a row, and those of the nodes in its bodies."""
+    """Return label, depth and cells of a row, and of the nodes in its bodies."""
     lines: list[tuple[str, int, list[Cell]]] = [(row.label, 0, list(row.cells))]
     names = dict.fromkeys((inner.name, inner.op) for cell in row.cells for inner in cell.inner)
     for name, op in names:
@@ -98,17 +99,20 @@ def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
 
 
 def _time(cell: Cell) -> str:
+    """Return a time as text; ``~`` marks one below the cost of measuring."""
     if cell.microseconds is None:
         return "-"
     return f"{'~' if cell.is_below_cost else ''}{digits_text(cell.microseconds)}"
 
 
 def _kernels(cells: Sequence[Cell]) -> str:
+    """Return the names of the kernels, shortened."""
     texts = [", ".join(cell.kernels) for cell in cells]
     texts = [text for text in texts if text]
     return shorten_text(" | ".join(dict.fromkeys(texts)), _KERNEL) if texts else ""
 
 
 def _providers(cells: Sequence[Cell]) -> str:
+    """Return the short names of the execution providers."""
     names = dict.fromkeys(name for cell in cells for name in cell.providers)
     return ", ".join(name.removesuffix("ExecutionProvider") for name in names)

@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
+from polygraphy.domain.catalog.formats import format_named
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import (
     ERROR,
@@ -209,14 +210,25 @@ def annotate(document: Document) -> None:
 def error_lines(document: Document) -> list[str]:
     """Return GitHub's annotation lines for what did not pass."""
     failed = [check for check in checks_of(document) if check.outcome in (FAILED, ERROR)]
-    lines = [
-        f"::error title={_escape_text(f'{check.group} | {check.name}', _IN_TITLES)}"
-        f"::{_escape_text(check.message, _ESCAPES)}"
-        for check in failed[:_MOST_LINES]
-    ]
+    model = next((_path_in_checkout(each.path) for each in document.files
+                  if format_named(each.path)), "")  # fmt: skip
+    place = f"file={_escape_text(model, _IN_TITLES)}," if model else ""
+    lines = []
+    for check in failed[:_MOST_LINES]:
+        title = " | ".join(filter(None, (model, check.group, check.name)))
+        lines.append(
+            f"::error {place}title={_escape_text(title, _IN_TITLES)}"
+            f"::{_escape_text(check.message, _ESCAPES)}"
+        )
     if len(failed) > _MOST_LINES:
         lines[-1] = f"::error::{len(failed) - _MOST_LINES + 1} more checks failed."
     return lines
+
+
+def _path_in_checkout(path: str) -> str:
+    """Return the path of a file from the root of the checkout, as GitHub shows files."""
+    root, file = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve(), Path(path).resolve()
+    return file.relative_to(root).as_posix() if root in file.parents else Path(path).as_posix()
 
 
 def _escape_text(text: str, escapes: dict[str, str]) -> str:

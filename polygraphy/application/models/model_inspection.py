@@ -20,7 +20,14 @@ from polygraphy.domain.model.difference import Outline, differences, edit_betwee
 from polygraphy.domain.model.source import kind_of, technology_of
 from polygraphy.domain.model.sparsity import GROUP, WeightSparsity, dense_groups, prunable_weights
 from polygraphy.logger import G_LOGGER
-from polygraphy.ports.models import ModelReports, describe_file, load_onnx, outline_of, place_nodes
+from polygraphy.ports.models import (
+    ModelReports,
+    describe_file,
+    find_quantized_tensors,
+    load_onnx,
+    outline_of,
+    place_nodes,
+)
 from polygraphy.ports.reporting import model_page, serve_page
 from polygraphy.ports.storage import read_text, write_text
 
@@ -109,9 +116,9 @@ def inspect_model(
         try:
             showing.show(source, model_type, display_as)
             if display_as is None and is_file:
-                show_quantization(
-                    str(model), model_type, reference, inputs, is_complete=lists_tensors
-                )
+                has_graph = technology_of(kind_of(str(model), model_type)) == "onnx"
+                tensors = find_quantized_tensors(str(model)) if has_graph else []
+                show_quantization(str(model), tensors, reference, inputs, is_complete=lists_tensors)
             if providers:
                 _show_placements(model, providers, provider_libraries, is_complete="layers" in show)
         except FileError as error:

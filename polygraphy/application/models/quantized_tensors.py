@@ -8,14 +8,14 @@ from typing import Any
 from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import StreamingDataLoader
 from polygraphy.domain.errors import BackendError, UsageError
-from polygraphy.domain.model.source import kind_of, technology_of
+from polygraphy.domain.quantization.listing import QuantizedTensor
 from polygraphy.ports.diagnosing import SuspectedParty, open_quantized
-from polygraphy.ports.models import ModelReports, find_quantized_tensors, load_onnx
+from polygraphy.ports.models import ModelReports, load_onnx
 
 
 def show_quantization(
     path: str,
-    model_type: str | None,
+    tensors: Sequence[QuantizedTensor],
     reference: str | None,
     inputs: Sequence[str],
     *,
@@ -26,7 +26,7 @@ def show_quantization(
 
     Args:
         path: the model.
-        model_type: its type, if the extension does not say it.
+        tensors: those that it stores in few bits; none of a float model.
         reference: the float model, whose weights are compared.
         inputs: files of input data, on which activations are measured.
         is_complete: whether all tensors are shown.
@@ -36,8 +36,6 @@ def show_quantization(
         FileError: the reference, or a file of input data, is missing.
         BackendError: ONNX Runtime cannot run the model.
     """
-    has_graph = technology_of(kind_of(path, model_type)) == "onnx"
-    tensors = find_quantized_tensors(path) if has_graph else []
     if not tensors:
         if is_complete and (reference is not None or inputs):
             raise UsageError(f"{path}: the model has no quantized tensors to measure.")
