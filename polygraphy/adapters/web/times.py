@@ -81,7 +81,8 @@ def _inner_lines(row: TimeRow) -> Iterator[str]:
             next((one.microseconds for one in cell.inner if (one.name, one.op) == (name, op)), None)
             for cell in row.cells
         ]
-        yield f"{name} {op}: {' | '.join('-' if one is None else digits_text(one) for one in times)} us"
+        texts = ["-" if one is None else digits_text(one) for one in times]
+        yield f"{name} {op}: {' | '.join(texts)} us"
 
 
 def _figures(row: TimeRow, *, is_pair: bool, has_errors: bool) -> Iterator[tuple[str, str, bool]]:
@@ -133,7 +134,8 @@ class _Bars:
                 )
             )
         return Markup(
-            '<svg class="bar" viewBox="0 0 {} 8" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
+            '<svg class="bar" viewBox="0 0 {} 8" preserveAspectRatio="none"'
+            ' aria-hidden="true">{}</svg>'
         ).format(_WIDTH, Markup("").join(parts))
 
 
