@@ -50,10 +50,10 @@ class NarrowModel(Protocol):
     users: Mapping[str, Collection[str]]
 
     def facts(self) -> Facts:
-        """Return what the model tells without being run."""
+        """Return the facts about the model that are known without running it."""
 
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
-        """Return what computes the outputs, as that of a `SuspectedParty` does.
+        """Return a function that computes the outputs; see `SuspectedParty.load`.
 
         Args:
             plain: whether all nodes stay in float32.
@@ -64,8 +64,8 @@ class NarrowModel(Protocol):
         """
 
     def rounded(self, feed: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the outputs with the digits of the narrower type, but without the ends of its
-        range: what rounding alone does.
+        """Return the outputs with the digits of the narrower type, but without its range limits:
+        the effect of rounding alone.
 
         Raises:
             BackendError: the model cannot be run.
@@ -74,7 +74,8 @@ class NarrowModel(Protocol):
     def measure(
         self, feed: Mapping[str, Any]
     ) -> tuple[dict[str, np.ndarray[Any, Any]], list[NodeLoss]]:
-        """Return the outputs in float32, and what each node loses alone in the narrower type.
+        """Return the outputs in float32, and the loss of each node when it alone is in the narrower
+        type.
 
         Raises:
             BackendError: the model cannot be run.
@@ -87,7 +88,7 @@ class NarrowModels(Protocol):
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> NarrowModel:
-        """Look into a model.
+        """Return a model prepared for running in a narrower type.
 
         Args:
             model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
@@ -99,13 +100,13 @@ class NarrowModels(Protocol):
         """
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
-        """Return the narrow type in which an ``onnx.ModelProto`` computes as it is, and the names
-        of the nodes that do; None where none does.
+        """Return the narrow type in which an ``onnx.ModelProto`` computes already, and the names of
+        the nodes that do; None if no node does.
         """
 
     def computed(self, model: Any) -> Compute | None:
-        """Return what computes an ``onnx.ModelProto`` that is narrow as it is, with rounding at
-        every operator; None where no node of it is.
+        """Return a function that computes an ``onnx.ModelProto`` that is narrow already, rounded
+        after every operator; None if no node is narrow.
 
         Raises:
             BackendError: the reference evaluator cannot run it.
@@ -130,7 +131,7 @@ class NarrowModels(Protocol):
         """
 
     def widen_model(self, model: Any, like: Any = None) -> Any:
-        """Return an ``onnx.ModelProto`` as it would be in float32, with the same names.
+        """Return an ``onnx.ModelProto`` converted to float32, with the same names.
 
         Args:
             model: an ``onnx.ModelProto``.
@@ -175,7 +176,7 @@ class SuspectedParty(Protocol):
     options: Mapping[str, Any]
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
-        """Load a model as a user would.
+        """Return a function that runs a model as a user would.
 
         Args:
             model: an ``onnx.ModelProto``, its path, or what returns one, which is then not held
@@ -190,8 +191,8 @@ class SuspectedParty(Protocol):
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the graph that it really runs, as an ``onnx.ModelProto`` in which tensors keep
-        their names; None where it does not show that.
+        """Return the executed graph as an ``onnx.ModelProto`` in which tensors keep their names;
+        None if the backend does not expose it.
 
         Args:
             model: an ``onnx.ModelProto``, or its path.
@@ -203,7 +204,7 @@ class SuspectedParty(Protocol):
         """
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
-        """Return the options that run a model as `load` did with these arguments."""
+        """Return the options that run a model as `load` does with these arguments."""
 
 
 class LoweringParty(SuspectedParty, Protocol):
@@ -265,7 +266,7 @@ class OpenedProgram(Protocol):
     def run(
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
-        """Return the outputs in order, each with its name.
+        """Return the names and values of the outputs, in order.
 
         Args:
             feed: arrays by the names of the model.
@@ -276,8 +277,8 @@ class OpenedProgram(Protocol):
         """
 
     def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
-        """Return what the operation that makes a tensor makes of given values, in float64; None
-        where it cannot be computed so.
+        """Return the float64 result of the operation that computes a tensor, run by itself on given
+        values; None if it cannot be computed.
 
         Args:
             name: the tensor.
@@ -286,14 +287,14 @@ class OpenedProgram(Protocol):
         """
 
     def condition_of(self, name: str) -> str:
-        """Return which Python `if` decides whether the operation that makes a tensor is done at
-        all, in words; empty where none does.
+        """Return a phrase for the Python `if` that decides whether the operation of a tensor runs;
+        empty if there is none.
         """
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
-        """Yield other ways to export the program: in words, as a command line (empty where it has
-        no file), and what makes an ``onnx.ModelProto`` so, of the data. What makes it may raise
-        anything.
+        """Yield other ways to export the program: a description, a command line (empty if the
+        program has no file), and a function that exports an ``onnx.ModelProto`` from input data.
+        The function may raise any error.
         """
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
@@ -324,7 +325,7 @@ class SourceProgram(Protocol):
     name: str
 
     def open(self, feed: Mapping[str, Any]) -> OpenedProgram:
-        """Open it for data.
+        """Return the program, opened for some input data.
 
         Args:
             feed: the data of a model that was exported from it, by name and in order.
@@ -351,13 +352,15 @@ class QuantizedModel(Protocol):
 
     @property
     def between(self) -> Mapping[int, tuple[int, ...]]:
-        """Weights that a backend may quantize again, with the first sites around their nodes."""
+        """Return the weights that a backend may quantize again, each with the first sites around
+        their nodes.
+        """
 
     def requantized_weights(self, on: Collection[int]) -> list[int]:
-        """Return the weights that are off, and that a backend may quantize again."""
+        """Return the weights that are switched off and that a backend may quantize again."""
 
     def add_switches(self, *, requantizes: bool = False) -> Any:
-        """Return an ``onnx.ModelProto`` with one more input, the last: which sites are on.
+        """Return an ``onnx.ModelProto`` with a last input that switches sites on.
 
         Args:
             requantizes: whether a weight that is off is quantized again by the backend, if the
@@ -371,10 +374,12 @@ class QuantizedModel(Protocol):
         """Return the model in floating point, with the activations of its sites as outputs."""
 
     def source(self, site: Site) -> str:
-        """Return the tensor of an activation, which may be quantized several times."""
+        """Return the name of the tensor that an activation site quantizes; several sites may share
+        it.
+        """
 
     def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; with None, a bias gets those that
+        """Return the model with other parameters at some sites; None for a bias means those that
         follow from its operands.
         """
 
@@ -389,23 +394,25 @@ class CodeTensors(Protocol):
     tensors: Sequence[CodeTensor]
 
     def marked(self) -> Any:
-        """Return an ``onnx.ModelProto`` with all tensors of codes as outputs."""
+        """Return an ``onnx.ModelProto`` with all quantized tensors as outputs."""
 
     def split(self, codes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return an ``onnx.ModelProto`` in which nodes read given codes, and these as inputs."""
+        """Return an ``onnx.ModelProto`` in which nodes read given quantized tensors, and the inputs
+        to feed.
+        """
 
     def split_into_pairs(self, codes: Mapping[str, Any]) -> Any:
-        """Return the same with Q/DQ pairs instead of operators on codes."""
+        """Return the same as `split`, with Q/DQ pairs instead of operators on quantized tensors."""
 
 
 @port
 def find_code_tensors(model: Any) -> CodeTensors:
-    """Return the tensors of codes in an ``onnx.ModelProto``, which stays as it is."""
+    """Return the quantized tensors of an ``onnx.ModelProto``, which is not changed."""
 
 
 @port
 def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
-    """Return the sites of a quantized ``onnx.ModelProto``.
+    """Return a quantized ``onnx.ModelProto`` with its quantization sites.
 
     Args:
         model: the model; it stays as it is.
@@ -417,8 +424,8 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
 def quantize_again(
     producer: str, reference: Any, sites: Sequence[Site], without: Sequence[str]
 ) -> Any | None:
-    """Return an ``onnx.ModelProto`` that its quantizer makes with the same parameters; None if the
-    quantizer is not installed, not known, or refuses.
+    """Return the ``onnx.ModelProto`` that its quantizer creates with the same parameters; None if
+    the quantizer is not installed, is unknown, or fails.
 
     Args:
         producer: which quantizer, as in `QuantizedModel`.
@@ -432,16 +439,16 @@ class DiagnosisReports(Protocol):
     """Shows how a diagnosis goes."""
 
     def attempted(self, attempt: Attempt) -> None:
-        """A step was done."""
+        """Report a finished step."""
 
     def concluded(self, result: DiagnosisResult) -> None:
-        """All steps were done."""
+        """Report the result after all steps."""
 
     def handed_over(self, folder: str, said: str) -> None:
-        """A part of the model that shows the fault was saved."""
+        """Report that a part of the model that shows the fault was saved."""
 
     def written_up(self, text: str) -> None:
-        """The text of a bug report is to be shown."""
+        """Show the text of a bug report."""
 
 
 class OtherEnvironment(Protocol):
@@ -460,7 +467,7 @@ class OtherEnvironment(Protocol):
     def run(
         self, model: Any, feed: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the outputs of an ``onnx.ModelProto``, run as the settings of a party say.
+        """Return the outputs of an ``onnx.ModelProto``, run with the settings of a party.
 
         Raises:
             BackendError: the backend refuses it there.
@@ -469,7 +476,8 @@ class OtherEnvironment(Protocol):
 
 @port
 def open_environment(path: str) -> OtherEnvironment:
-    """Ask for the version in an interpreter, or a folder of a virtual environment.
+    """Return the environment of a Python interpreter, or of a virtual environment's folder, with
+    its backend version.
 
     Raises:
         FileError: there is no interpreter.
@@ -489,13 +497,13 @@ def write_failure(folder: str, failure: Failure) -> None:
 
 @port
 def failure_text(failure: Failure) -> str:
-    """Return the part in the text format of ONNX, without the elements of large weights."""
+    """Return the part as text in ONNX syntax, without the elements of large weights."""
 
 
 @port
 def failure_program(failure: Failure) -> str:
-    """Return a program that needs the backend and numpy, and ends with exit code 1 where the
-    fault shows; empty for a backend that none can be written for.
+    """Return a program that needs only the backend and numpy, and exits with code 1 if the fault
+    shows; empty for a backend without such a program.
     """
 
 
@@ -518,22 +526,22 @@ def sanitize_model(model: Any, *, fold_constants: bool = False) -> Any:
 
 @port
 def graph_with_weights(model: Any) -> Graph:
-    """Return what an ``onnx.ModelProto`` consists of, with the values of its weights."""
+    """Return the graph of an ``onnx.ModelProto``, with the values of its weights."""
 
 
 @port
 def describe_with_weights(model: Any) -> Model:
-    """Describe an ``onnx.ModelProto``, with the values of its weights."""
+    """Return a description of an ``onnx.ModelProto``, with the values of its weights."""
 
 
 @port
 def apply_copies(model: Any, reference: Any, plan: Mending) -> Any:
-    """Return a copy of a model with what a plan takes from the reference."""
+    """Return a copy of a model with the parts of the reference that a plan names."""
 
 
 @port
 def change_node(model: Any, output: str, variant: Variant, *, asks: bool = False) -> Any:
-    """Return a copy of a model in which the node that makes a tensor is another.
+    """Return a copy of a model with a variant of the node that computes a tensor.
 
     Args:
         model: an ``onnx.ModelProto``.
@@ -545,21 +553,19 @@ def change_node(model: Any, output: str, variant: Variant, *, asks: bool = False
 
 @port
 def find_quantized_operands(model: Any) -> list[QuantisedOperand]:
-    """Return which operands of which nodes are quantised, by QuantizeLinear and DequantizeLinear,
-    before they are read.
-    """
+    """Return the operands that are quantized and dequantized before a node reads them."""
 
 
 @port
 def dequantize_model(model: Any) -> Any:
-    """Return a copy of a model in which nodes read what was quantised as it was before, and weights
-    in floating point.
+    """Return a copy of a model in which nodes read unquantized tensors, with weights in floating
+    point.
     """
 
 
 @port
 def requantize_model(reference: Any, model: Any, places: Iterable[tuple[str, int, str]]) -> Any:
-    """Return a copy of a model with operands quantised as they are in another.
+    """Return a copy of a model with operands quantized as in another model.
 
     Args:
         reference: an ``onnx.ModelProto``.

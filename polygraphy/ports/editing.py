@@ -37,7 +37,7 @@ def cast_precision(
     keep_ops: Collection[str] = (),
     keep_nodes: Collection[str] = (),
 ) -> Any:
-    """Cast a model; its inputs and outputs keep their data types.
+    """Return a model cast to a data type; its inputs and outputs keep their data types.
 
     Args:
         model: an `onnx.ModelProto`; it is not changed.
@@ -64,7 +64,7 @@ def quantize(
     cache: CalibrationCache = None,
     keep_nodes: Collection[str] = (),
 ) -> Any:
-    """Quantise a model.
+    """Return a quantized model.
 
     Args:
         model: an `onnx.ModelProto`; it is not changed.
@@ -101,47 +101,47 @@ class OpenModel(Protocol):
 
     @property
     def nodes(self) -> Sequence[GraphNode]:
-        """Its nodes, in order."""
+        """Return the nodes, in order."""
 
     @property
     def indexed_graph(self) -> Side:
-        """The graph with the values of its weights, indexed once."""
+        """Return the graph with the values of its weights, indexed once."""
 
     @property
     def operators(self) -> Sequence[str]:
-        """The operator of each node."""
+        """Return the operator of each node."""
 
     @property
     def inputs(self) -> TensorMetadata:
-        """Names, data types and shapes of its inputs."""
+        """Return names, data types and shapes of the inputs."""
 
     @property
     def outputs(self) -> Sequence[str]:
-        """The names of its outputs."""
+        """Return the names of the outputs."""
 
     @property
     def constants(self) -> Collection[str]:
-        """The names of its weights."""
+        """Return the names of the weights."""
 
     def facts(self) -> Facts:
-        """Return what the model tells without being run."""
+        """Return the facts about the model that are known without running it."""
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OpenModel:
-        """Return the model with the branches that are taken in place of its If nodes, where their
-        conditions are weights or are given; the model itself where it has none of them.
+        """Return the model with the taken branches in place of its If nodes, if their conditions
+        are weights or are given; the model itself if no node is replaced.
 
         Args:
             conditions: by tensor, a boolean array of one element.
         """
 
     def marked(self) -> Any:
-        """Return the model with every tensor as an output that backends can hand out."""
+        """Return the model with every tensor that backends can return as an output."""
 
     def apart(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[Any, dict[str, str]]:
-        """Return a model in which every node computes from given values alone, not from what other
-        nodes made of theirs.
+        """Return a model in which every node computes from given values alone, not from the results
+        of other nodes.
 
         Args:
             values: by tensor, an array of its type. Each becomes an input of the model in place of
@@ -153,8 +153,8 @@ class OpenModel(Protocol):
         """
 
     def needed_of(self, nodes: Collection[int]) -> list[str]:
-        """Return what other nodes, or the outputs, need of what some nodes make; all where that is
-        nothing.
+        """Return the results of some nodes that other nodes, or the outputs, need; all results if
+        there are none.
         """
 
     def part(
@@ -165,8 +165,8 @@ class OpenModel(Protocol):
         *,
         keeps_types: bool = False,
     ) -> Any:
-        """Return a model of some of the nodes, with their weights; what they read from others
-        becomes its inputs.
+        """Return a model of some of the nodes, with their weights; tensors that they read from
+        other nodes become inputs.
 
         Args:
             nodes: their positions.
@@ -177,17 +177,19 @@ class OpenModel(Protocol):
         """
 
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
-        """Describe the nodes of the graph, in order, for inputs of these shapes."""
+        """Return a description of each node, in order, for inputs of these shapes."""
 
     def fixed(self) -> Collection[str]:
-        """Return the tensors that cannot be handed from one part to another: those of unknown type,
-        and what is no tensor.
+        """Return the tensors that cannot be passed from one part to another: values of unknown
+        type, and values that are not tensors.
         """
 
     def recompute(
         self, name: str, runs: Sequence[Mapping[str, Any]], epsilon: float
     ) -> Recomputed | None:
-        """Compute a tensor from those before it; see `polygraphy.domain.results.results`."""
+        """Return a tensor computed from the tensors before it; see
+        `polygraphy.domain.results.results`.
+        """
 
 
 class LayeredModel(OpenModel, Protocol):
@@ -201,7 +203,7 @@ class LayeredModel(OpenModel, Protocol):
     resident_weights: int
 
     def whole(self) -> Any:
-        """Return the model with all that is compared as its outputs, to be run in one piece."""
+        """Return the model with all tensors to compare as outputs, to be run in one piece."""
 
     def unmarked(self) -> Any:
         """Return the model with its own outputs alone."""
@@ -217,7 +219,7 @@ class ReducibleModel(Protocol):
     dependencies: Sequence[Sequence[int]]
 
     def name(self, node: int) -> str:
-        """Return what a node is called in messages."""
+        """Return the name of a node for messages."""
 
     def op(self, node: int) -> str:
         """Return the operator of a node."""
@@ -244,12 +246,11 @@ class ReducibleModel(Protocol):
         """
 
     def feed(self, part: Any) -> dict[str, ndarray[Any, Any]]:
-        """Return the values that the inputs of a part have when the whole model is run."""
+        """Return the input values of a part, taken from a run of the whole model."""
 
     def inside(self, node: int) -> tuple[Any, dict[str, ndarray[Any, Any]]] | None:
-        """Return what a node computes inside, as a model, with the values of its inputs: the branch
-        of a condition that is taken, or the first iteration of a loop; None where there is
-        nothing inside.
+        """Return the body of a node as a model, with its input values: the taken branch of a
+        condition, or the first iteration of a loop; None for a node without a body.
 
         Raises:
             BackendError: the whole model would have to be run, and cannot be.
@@ -258,7 +259,8 @@ class ReducibleModel(Protocol):
 
 @port
 def open_model(model: Any, *, as_it_is: bool = False) -> OpenModel:
-    """Read a model: a path, an ``onnx.ModelProto``, or a loader that makes one.
+    """Return a model prepared for editing: from a path, an ``onnx.ModelProto``, or a loader that
+    returns one.
 
     Args:
         model: it stays as it is.
@@ -272,7 +274,7 @@ def open_model(model: Any, *, as_it_is: bool = False) -> OpenModel:
 
 @port
 def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredModel:
-    """Read the structure of a model.
+    """Return the structure of a model, layer by layer.
 
     Args:
         model: its path, the model itself (an ``onnx.ModelProto``, which stays as it is), or a
@@ -288,7 +290,7 @@ def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredModel:
 
 @port
 def open_reducible(model: Any, data_loader: Any = None) -> ReducibleModel:
-    """Look into a model to find the part that fails.
+    """Return a model prepared for a search for the part that fails.
 
     Args:
         model: it stays as it is.
@@ -299,7 +301,7 @@ def open_reducible(model: Any, data_loader: Any = None) -> ReducibleModel:
 
 @port
 def samples_of(model: Any, data_loader: Any = None) -> Iterator[dict[str, Any]]:
-    """Yield the data of each iteration, by input of the model.
+    """Yield the input data of each iteration, by input name.
 
     Raises:
         InputError: there are none, or they lack an input.
@@ -315,7 +317,7 @@ def save_to_file(
     size_threshold: int | None = None,
     all_tensors_to_one_file: bool | None = None,
 ) -> None:
-    """Write a model to a file, whole or not at all; see `polygraphy.backend.onnx.SaveOnnx`.
+    """Write a model to a file atomically; see `polygraphy.backend.onnx.SaveOnnx`.
 
     Raises:
         FileError: it cannot be written.
@@ -324,8 +326,8 @@ def save_to_file(
 
 @port
 def move_weights(model: Any, epsilon: float, seed: int) -> Any:
-    """Return a copy of a model in which each floating-point weight is off by up to half an epsilon
-    of itself, at random: what rounding does to them.
+    """Return a copy of a model in which each floating-point weight differs by up to half an epsilon
+    of itself, at random, like after rounding.
 
     Args:
         model: an ``onnx.ModelProto``; it stays as it is.
@@ -346,8 +348,7 @@ def stored_precision(model: Any) -> str | None:
 
 @port
 def infer_symbolic_shapes(model: Any) -> Any:
-    """Return a model in which more tensors have a data type and a shape; `model` (an
-    ``onnx.ModelProto``) stays as it is.
+    """Return a copy of an ``onnx.ModelProto`` in which more tensors have a data type and a shape.
 
     Raises:
         MissingDependencyError: a package that this takes is not installed.
@@ -357,8 +358,8 @@ def infer_symbolic_shapes(model: Any) -> Any:
 
 @port
 def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Compute tensors of a model without inputs, in ONNX Runtime, or in the reference evaluator
-    under the key ``onnx``; constant folding asks for it.
+    """Return tensors of a model without inputs, computed in ONNX Runtime, or in the reference
+    evaluator under the key ``onnx``; constant folding uses it.
 
     Args:
         model: an `onnx.ModelProto` whose graph has no inputs.

@@ -25,10 +25,12 @@ class DeviceMemory(Protocol):
     """
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of `nbytes` of new memory; BackendError when there is not enough."""
+        """Return the address of `nbytes` of new memory; raise BackendError if there is not
+        enough.
+        """
 
     def free(self, address: int) -> None:
-        """Give memory back; an address that is not allocated is a BackendError."""
+        """Free memory; raise BackendError for an address that is not allocated."""
 
     def copy_to_device(self, address: int, source: np.ndarray[Any, Any]) -> None:
         """Copy a contiguous host array into memory that is at least as large."""
@@ -49,7 +51,7 @@ class DeviceStream(Protocol):
     device: int
 
     def synchronize(self) -> None:
-        """Wait until all work is done; BackendError when some of it failed."""
+        """Wait until all work is done; raise BackendError if some of it failed."""
 
     def to_device(self, address: int, host_address: int, nbytes: int) -> None:
         """Copy host memory to the device."""
@@ -61,23 +63,25 @@ class DeviceStream(Protocol):
         """Copy device memory to device memory."""
 
     def record(self, event: DeviceEvent) -> None:
-        """Note the time at which the work before this is done."""
+        """Record an event after the work that is queued now."""
 
     def wait_for(self, stream: int) -> None:
-        """Do what follows after what is queued on another stream now; `stream` is its address."""
+        """Delay later work until the work queued on another stream is done; `stream` is its
+        address.
+        """
 
     def free(self) -> None:
-        """Give the stream back; harmless when done twice."""
+        """Free the stream; calling it twice is allowed."""
 
 
 class DeviceEvent(Protocol):
     """A moment on a stream."""
 
     def seconds_since(self, earlier: DeviceEvent) -> float:
-        """Return the time between two moments that have passed."""
+        """Return the seconds between an earlier event and this one; both have passed."""
 
     def free(self) -> None:
-        """Give the event back; harmless when done twice."""
+        """Free the event; calling it twice is allowed."""
 
 
 class DeviceGraph(Protocol):
@@ -87,7 +91,7 @@ class DeviceGraph(Protocol):
         """Queue the work."""
 
     def free(self) -> None:
-        """Give the graph back; harmless when done twice."""
+        """Free the graph; calling it twice is allowed."""
 
 
 class PinnedBlock(Protocol):
@@ -102,14 +106,14 @@ class PinnedBlock(Protocol):
     array: np.ndarray[Any, Any]
 
     def free(self) -> None:
-        """Give the memory back; harmless when done twice. Arrays must not be used after that."""
+        """Free the memory; calling it twice is allowed. Arrays must not be used after that."""
 
 
 class Device(DeviceMemory, Protocol):
     """The GPU that is current in the calling thread."""
 
     def require(self) -> None:
-        """Do nothing if there is a GPU to use.
+        """Raise if there is no GPU to use.
 
         Raises:
             BackendError: there is none, or no driver, or no package to reach it; says which.
@@ -119,21 +123,21 @@ class Device(DeviceMemory, Protocol):
         """Return the index of the GPU that the calling thread uses."""
 
     def use(self, index: int | None) -> AbstractContextManager[None]:
-        """Make GPU `index` the current one of the calling thread inside a block, and the one before
-        after it; None to change nothing.
+        """Return a context manager that makes GPU `index` current for the calling thread inside a
+        block; None changes nothing.
 
         Raises:
             UsageError: there is no such GPU.
         """
 
     def synchronize(self) -> None:
-        """Wait until the GPU that the calling thread uses has nothing to do, on any stream."""
+        """Wait until the current GPU of the calling thread has finished the work of all streams."""
 
     def free_memory(self) -> int:
-        """Return how many bytes could be allocated at best."""
+        """Return the number of bytes that can be allocated at most."""
 
     def check_readable(self, address: int, gpu: int) -> None:
-        """Do nothing if a GPU can read the memory at an address.
+        """Raise if a GPU cannot read the memory at an address.
 
         Args:
             address: of memory that other code allocated.
@@ -154,18 +158,18 @@ class Device(DeviceMemory, Protocol):
         """Return new pinned host memory."""
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """Return an array of zeros in pinned host memory, which is given back when the array and
-        its views are gone.
+        """Return an array of zeros in pinned host memory, which is freed with the last view of the
+        array.
         """
 
     def register(self, host_address: int, nbytes: int) -> bool:
-        """Pin memory that exists; False when that cannot be done."""
+        """Pin existing memory; return whether that succeeded."""
 
     def unregister(self, host_address: int) -> None:
         """Undo `register`."""
 
     def capture(self, work: Callable[[DeviceStream], None], stream: DeviceStream) -> DeviceGraph:
-        """Write down the work that `work` queues on the stream it is given, without doing it.
+        """Return a graph of the work that `work` queues on the stream it is passed; nothing is run.
 
         Args:
             work: queues work; what it raises ends the capture and is raised again.
@@ -183,23 +187,23 @@ class Device(DeviceMemory, Protocol):
 
 @port
 def cores() -> int:
-    """Return how many cores it may run on, at least one."""
+    """Return the number of cores that this process may use, at least one."""
 
 
 @port
 def free_memory() -> int:
-    """Return how many bytes of memory it could still take without swapping."""
+    """Return how many bytes of memory this process could still use without swapping."""
 
 
 @port
 def release_memory() -> None:
-    """Give memory that this process holds, but does not use, back to the system."""
+    """Return memory that this process holds, but does not use, to the system."""
 
 
 @port
 def computes_in_tf32(gpu: int = 0) -> bool:
-    """Return whether libraries of NVIDIA may compute float32 in TF32 on a GPU: the GPU has TF32,
-    and the environment variable ``NVIDIA_TF32_OVERRIDE`` is not 0.
+    """Return whether NVIDIA libraries may compute float32 in TF32 on a GPU: the GPU has TF32, and
+    the environment variable ``NVIDIA_TF32_OVERRIDE`` is not 0.
 
     Args:
         gpu: its index.
@@ -215,8 +219,8 @@ def is_tf32_forced() -> bool:
 
 @port
 def machine_facts() -> Mapping[str, Any]:
-    """Return what decides how long something takes: ``processor``, ``threads``, ``driver`` and
-    ``gpus``, in plain values.
+    """Return facts that influence timings: ``processor``, ``threads``, ``driver`` and ``gpus``, in
+    plain values.
     """
 
 
@@ -226,6 +230,6 @@ SECTIONS = ("packages", "providers", "openvino", "tensorrt", "machine")
 
 @port
 def sections_of() -> list[Section]:
-    """Return what is known of the machine, of packages or of a backend, as the key says, without
-    changing anything. It never fails: what cannot be found out is said to be so.
+    """Return the known facts about the machine, packages or a backend (the key), without changing
+    anything. It never fails: facts that cannot be determined are reported as such.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @port
 def outline_of(model: Any) -> Outline:
-    """Return its parts; it stays as it is.
+    """Return the parts of a model, which is not changed.
 
     Raises:
         ModelError: a name in it is no text.
@@ -32,7 +32,8 @@ def outline_of(model: Any) -> Outline:
 
 @port
 def describe_file(source: ModelSource, detail: Detail) -> Any:
-    """Describe a model, of the kind that the key says: ``onnx``, ``tensorflow`` or ``tensorrt``.
+    """Return a description of a model file; the key is its kind: ``onnx``, ``tensorflow`` or
+    ``tensorrt``.
 
     Returns:
         A frozen attrs object: of ONNX models a `polygraphy.domain.model.Model`.
@@ -45,8 +46,8 @@ def describe_file(source: ModelSource, detail: Detail) -> Any:
 
 @port
 def find_quantized_tensors(path: str) -> list[QuantizedTensor]:
-    """Return the tensors that an ONNX file stores in few bits; none if it is not quantized, or
-    cannot be read.
+    """Return the quantized tensors in an ONNX file; none if it is not quantized, or cannot
+    be read.
     """
 
 
@@ -54,49 +55,53 @@ class ModelReports(Protocol):
     """Shows what was found out about models."""
 
     def loading(self, path: str) -> None:
-        """A model is about to be read."""
+        """Report that a model is about to be read."""
 
     def model(self, description: Any, detail: Detail) -> None:
-        """What a model consists of."""
+        """Show the contents of a model."""
 
     def statistics(self, statistics: Any) -> None:
-        """How large a model is, and what it costs to run."""
+        """Show the sizes and costs of a model."""
 
     def unbounded(self, names: Sequence[str]) -> None:
-        """Tensors whose elements decide without limit how large others become."""
+        """Show the tensors whose elements determine, without a limit, the sizes of other
+        tensors.
+        """
 
     def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
-        """How a model is quantized: in a line, or all tensors."""
+        """Show how a model is quantized: in one line, or tensor by tensor."""
 
     def placements(self, placements: Placements, *, is_complete: bool) -> None:
-        """Which execution provider runs which node; all nodes, or those that run elsewhere."""
+        """Show the execution provider of each node; of all nodes, or of those that run
+        elsewhere.
+        """
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
-        """Which tensors there are, and where they come from."""
+        """Show the tensors, and where they come from."""
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
-        """Which weights are sparse, of those that may be."""
+        """Show which weights are sparse, among those that may be."""
 
     def differences(self, found: Sequence[Difference]) -> None:
-        """In what two models differ; nothing where they are the same."""
+        """Show the differences between two models; nothing if there are none."""
 
     def outline(self, title: str, outline: Outline) -> None:
-        """What a model consists of in brief, under a title, before or after an edit."""
+        """Show an outline of a model under a title, before or after an edit."""
 
     def edit(self, edit: Edit) -> None:
-        """Which parts an edit took out of a model, and which it put in."""
+        """Show which parts an edit removed and added."""
 
     def lint(self, report: LintReport) -> None:
-        """What is wrong with a model."""
+        """Show the problems of a model."""
 
     def compatibility(self, result: Compatibility) -> None:
-        """Whether a backend can run a model."""
+        """Show whether a backend can run a model."""
 
     def page_saved(self, path: str) -> None:
-        """A page that shows a model was written."""
+        """Report that a page about a model was written."""
 
     def page_served(self, address: str) -> None:
-        """A page that shows a model can be opened at this address."""
+        """Report the address at which a page about a model can be opened."""
 
 
 @port
@@ -133,7 +138,7 @@ def weight_files(path: str) -> list[str]:
 
 @port
 def parse_onnx(content: bytes) -> Any:
-    """Return the `onnx.ModelProto` that was serialised; ModelError when it is none."""
+    """Return the `onnx.ModelProto` in serialized bytes; raise ModelError if they are invalid."""
 
 
 @port
@@ -143,7 +148,7 @@ def sketch_onnx(
     inputs: dict[str, tuple[Any, tuple[int, ...]]],
     outputs: dict[str, tuple[Any, tuple[int, ...]]],
 ) -> Any:
-    """Return an `onnx.ModelProto` to look at, not to run.
+    """Return an `onnx.ModelProto` for viewing, not for running.
 
     Args:
         name: the name of the graph.
@@ -156,7 +161,7 @@ def sketch_onnx(
 
 @port
 def read_tensor(path: str | Path) -> tuple[str, np.ndarray[Any, Any]]:
-    """Return the name of a tensor, which may be empty, and its elements.
+    """Return the name of a tensor, which may be empty, and its elements, from a file.
 
     Raises:
         FileError: the file is missing, damaged, or holds something else.
@@ -172,12 +177,12 @@ class ModelTrial(Protocol):
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> ModelTrial:
-        """Return a trial that runs models in a certain way, where the backend has several."""
+        """Return a trial that runs models with these settings, if the backend has several."""
 
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> Mapping[str, TrialValue]:
-        """Load a model and run it.
+        """Return the outputs of a model, which is loaded and run.
 
         Args:
             model: a serialised model, or the path of one.
@@ -202,7 +207,7 @@ where a file cannot be read.
 
 @port
 def open_to_lint(source: ModelSource) -> Lint:
-    """Read a model and look at its nodes.
+    """Return a model that is read and prepared for checks of its nodes.
 
     Raises:
         FileError: a file is missing or cannot be read.
@@ -212,8 +217,8 @@ def open_to_lint(source: ModelSource) -> Lint:
 
 @port
 def support_problems(model: Any) -> list[Problem]:
-    """Return what a backend, by its name as the key, says against an ``onnx.ModelProto``, which
-    stays as it is, without building anything; nothing if it supports the model.
+    """Return the reasons why a backend (the key is its name) does not support an
+    ``onnx.ModelProto``, which is not changed; nothing is built. Empty if it supports the model.
 
     Raises:
         BackendError: the backend is missing, or cannot be asked.
@@ -224,8 +229,8 @@ def support_problems(model: Any) -> list[Problem]:
 def place_nodes(
     model: Any, providers: Sequence[Any], provider_libraries: Mapping[str, str] | None = None
 ) -> Placements:
-    """Return which execution provider of ONNX Runtime runs each node of an ``onnx.ModelProto``,
-    which stays as it is, and why nodes run elsewhere if that is known.
+    """Return the ONNX Runtime execution provider of each node of an ``onnx.ModelProto``, which is
+    not changed, and why nodes run elsewhere if that is known.
 
     Args:
         model: the model.
@@ -241,6 +246,6 @@ def place_nodes(
 
 @port
 def supported_groups(model: Any) -> list[tuple[list[int], bool]]:
-    """Return groups of positions of nodes, and of each whether TensorRT is known to support it; of
-    the others parts may be supported. Nodes that are in no group are not supported.
+    """Return groups of node positions, each with whether TensorRT is known to support all of it; it
+    may support parts of the others. Nodes in no group are not supported.
     """

@@ -37,10 +37,10 @@ class Console(Protocol):
     """Notified of every step of a run, in the order in which they happen."""
 
     def note(self, text: str) -> None:
-        """Something was assumed that the user may want to know."""
+        """Report an assumption that the user may want to know."""
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
-        """Input data are about to be taken from a data loader.
+        """Report that input data are about to be loaded from a data loader.
 
         Args:
             source: what kind of loader it is.
@@ -49,21 +49,21 @@ class Console(Protocol):
         """
 
     def runner_activating(self, runner: str) -> None:
-        """A runner is about to build or load its model."""
+        """Report that a runner is about to build or load its model."""
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
-        """A model with many outputs, `tensors`, is about to be run in so many segments of layers,
-        so that its tensors need no more than `budget` bytes at a time.
+        """Report that a model with many outputs, `tensors`, is about to be run in that many
+        segments of layers, so that its tensors need no more than `budget` bytes at a time.
         """
 
     def iteration_starting(self, index: int) -> None:
-        """All runners are about to take the data of iteration `index`."""
+        """Report that all runners are about to run the data of iteration `index`."""
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner asks for."""
+        """Show the inputs of a runner."""
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner gave, in its first iteration."""
+        """Show the outputs of a runner, from its first iteration."""
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done; `runtimes` are the seconds of its iterations, in order."""
@@ -79,27 +79,27 @@ class Console(Protocol):
         """
 
     def runner_failed(self, runner: str, reason: str) -> None:
-        """A runner failed where the others go on."""
+        """Report that a runner failed and the others continue."""
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
-        """Two runs are about to be compared."""
+        """Report that two runs are about to be compared."""
 
     def iteration_compared(self, pair: PairResult) -> None:
-        """The outputs of one iteration of two runs were compared."""
+        """Report the comparison of the outputs of one iteration of two runs."""
 
     def comparison_finished(self, result: AccuracyResult) -> None:
-        """All iterations of all pairs of runs were compared."""
+        """Report that all iterations of all pairs of runs were compared."""
 
     def samples_compared(self, found: SamplesCompared) -> None:
-        """All samples of a pair of runs were compared: which changed their answer, and how often
-        both are right.
+        """Report which samples of a pair of runs changed their answer, and how often both are
+        correct.
         """
 
     def steps_compared(self, found: StepsCompared) -> None:
-        """All steps of a model with states were compared."""
+        """Report that all steps of a model with states were compared."""
 
     def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
-        """Runners were profiled with the same input shapes.
+        """Report the profiles of runners with the same input shapes.
 
         Args:
             table: the times of their nodes.
@@ -108,20 +108,20 @@ class Console(Protocol):
         """
 
     def validation_starting(self, runners: Sequence[str]) -> None:
-        """Outputs are about to be checked for NaN and infinity."""
+        """Report that outputs are about to be checked for NaN and infinity."""
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
-        """One output was checked."""
+        """Report the check of one output."""
 
     def validation_finished(self, passed: bool) -> None:
-        """All outputs of an iteration were checked."""
+        """Report that all outputs of an iteration were checked."""
 
 
 class Findings(Protocol):
     """Takes what a use case found, for programs that write a report. It is not shown."""
 
     def found(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """Something was found.
+        """Report a finding.
 
         Args:
             kind: what it is, such as ``iteration``.
@@ -134,7 +134,7 @@ class Findings(Protocol):
         culprits: Sequence[Mapping[str, Any]] = (),
         summary: str = "",
     ) -> None:
-        """Report what all of it comes to.
+        """Report the overall verdict.
 
         Args:
             verdict: in a word, or a few with hyphens; None where the exit code tells.
@@ -147,10 +147,10 @@ class Reports(Protocol):
     """Takes reports, one at a time."""
 
     def source(self, path: str) -> None:
-        """Several files are reported on, and this one is next."""
+        """Show the path of the next of several files."""
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
-        """Input data, or results of runners.
+        """Show input data, or results of runners.
 
         Args:
             report: what is known.
@@ -160,16 +160,16 @@ class Reports(Protocol):
         """
 
     def accuracy(self, results: AccuracyResults) -> None:
-        """Verdicts that were saved."""
+        """Show saved verdicts."""
 
     def environment(self, environment: Environment) -> None:
-        """What is installed on this machine."""
+        """Show the software that is installed on this machine."""
 
     def sweep(self, outcome: SweepOutcome) -> None:
-        """The cells of a sweep, and the causes of those that failed."""
+        """Show the cells of a sweep, and the causes of failures."""
 
     def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
-        """The times of nodes.
+        """Show the times of nodes.
 
         Args:
             table: what was measured.
@@ -178,7 +178,7 @@ class Reports(Protocol):
         """
 
     def replay(self, replay: TacticReplay) -> None:
-        """The tactic of each layer."""
+        """Show the tactic of each layer."""
 
     def replays_compared(
         self,
@@ -186,26 +186,27 @@ class Reports(Protocol):
         name1: str,
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
-        """The layers whose tactic differs between two builds, with both; None where a build does
-        not have the layer.
+        """Show the layers whose tactic differs between two builds, with both; None for a build
+        without the layer.
         """
 
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
-        """The tactics that only builds that failed chose, per layer, out of so many `good` and
-        `bad` builds.
+        """Show the tactics that only failed builds chose, per layer, out of `good` and `bad`
+        builds.
         """
 
     def support(self, report: SupportReport) -> None:
-        """Which parts of a model a backend supports."""
+        """Show which parts of a model a backend supports."""
 
 
 class Progress(Protocol):
     """Shows how far jobs are that take many steps, to people who watch."""
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
-        """Follow a job for the length of a `with` block.
+        """Return a context manager that shows the progress of a job, and a function to call after
+        each step.
 
         Args:
             what: what the job is called.
@@ -216,8 +217,8 @@ class Progress(Protocol):
         """
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job that other code does, for the length of a `with` block: how long it has
-        taken, and what is being done.
+        """Return a context manager that shows the time of a job that other code does, and a
+        function to call with its current stage.
 
         Args:
             what: what the job is called.
@@ -230,7 +231,7 @@ class Progress(Protocol):
 
 @port
 def report_page(document: Document, model: Model | None, place: str = ".") -> str:
-    """Return a page as HTML that needs nothing but itself.
+    """Return a self-contained HTML page about a report.
 
     Args:
         document: what is shown.
@@ -247,7 +248,7 @@ def model_page(
     statistics: ModelStatistics,
     errors: Mapping[str, OutputRow] | None = None,
 ) -> str:
-    """Return a page as HTML that needs nothing but itself.
+    """Return a self-contained HTML page about a model.
 
     Args:
         model: what is shown.
@@ -260,7 +261,7 @@ def model_page(
 
 @port
 def serve_page(page: str, port: int, announce: Callable[[str], Any]) -> None:
-    """Show a page to browsers on this machine, and to no other, until the user interrupts.
+    """Serve a page to browsers on this machine only, until the user interrupts.
 
     Args:
         page: the page.

@@ -31,7 +31,7 @@ class Runner(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether the runner is between `activate` and `deactivate`."""
+        """Return whether the runner is between `activate` and `deactivate`."""
 
     def activate(self) -> None:
         """Acquire what inference needs: build or load the model, allocate memory."""
@@ -46,10 +46,12 @@ class Runner(Protocol):
         """Deactivate."""
 
     def get_input_metadata(self, use_numpy_dtypes: bool | None = None) -> TensorMetadata:
-        """Describe the inputs, in the model's order; only while active."""
+        """Return names, data types and shapes of the inputs, in the model's order; only while
+        active.
+        """
 
     def infer(self, feed_dict: Mapping[str, Any], check_inputs: bool = True) -> dict[str, Any]:
-        """Run the model once; only while active.
+        """Return the outputs of one run of the model; only while active.
 
         Args:
             feed_dict: one array per input.
@@ -65,32 +67,30 @@ class Runner(Protocol):
         """
 
     def last_inference_time(self) -> float | None:
-        """Return how long the last `infer` took, in seconds; None when the runner does not
-        measure.
-        """
+        """Return the seconds that the last `infer` took; None if the runner does not measure it."""
 
 
 class RunnerExtras(Protocol):
     """What a `Runner` may have besides, method by method."""
 
     def get_model_facts(self) -> Facts:
-        """Return what is known of the model: data types in which it computes, sources of its
+        """Return the known facts about the model: data types of computations, sources of its
         outputs; only while active.
         """
 
     def last_device_times(self) -> DeviceTimes | None:
-        """Return what the device measured of the last `infer`; None where it did not."""
+        """Return the times that the device measured for the last `infer`; None if it did not."""
 
     def runner_of(self, feed_dict: Mapping[str, Any]) -> Runner:
-        """Return the runner that takes a feed dictionary, of one that consists of several; only
-        while active.
+        """Return the runner that handles a feed dictionary, for a runner that combines several;
+        only while active.
         """
 
     def device_memory(self) -> int:
-        """Return the bytes that activations take; only while active."""
+        """Return the bytes of device memory for activations; only while active."""
 
     def open_profiler(self) -> NodeProfiler:
-        """Open the model with the profiler of the backend; only while active.
+        """Return the model opened with the profiler of the backend; only while active.
 
         Raises:
             BackendError: the backend cannot profile this model.
@@ -98,8 +98,8 @@ class RunnerExtras(Protocol):
 
     @property
     def uses_device(self) -> bool:
-        """Whether it computes on a device, where the first inference loads libraries and kernels;
-        only while active.
+        """Return whether it computes on a device, where the first inference loads libraries and
+        kernels; only while active.
         """
 
 
@@ -117,7 +117,8 @@ class NodeProfiler(Protocol):
         """
 
     def finish(self, groups: Sequence[Sequence[int]]) -> list[ExecutionProfile]:
-        """End profiling, and return a profile for each group of runs; it cannot run any more.
+        """Return a profile for each group of runs, and end profiling; the model cannot run any
+        more.
 
         Args:
             groups: the positions of the runs, from 0. Runs that are in no group are dropped.
@@ -127,7 +128,7 @@ class NodeProfiler(Protocol):
         """
 
     def close(self) -> None:
-        """Release the model, and delete temporary files; again is allowed."""
+        """Release the model, and delete temporary files; calling it twice is allowed."""
 
 
 Promise = Literal["leaves_inputs_alone", "outputs_are_fresh", "rewrites_nothing"]
@@ -162,7 +163,7 @@ def call_isolated(
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
-    """Call a function and hand over what it returns, or raise what it raised.
+    """Return the result of a function that is called in a process of its own, or raise its error.
 
     Args:
         function: what to call; changes that it makes to objects of the caller are lost.
@@ -193,7 +194,7 @@ class WarmProcess(Protocol):
     """
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function there, and return what it returns, or raise what it raises.
+        """Return the result of a function that is called in the process, or raise its error.
 
         Raises:
             BackendError: it crashed, was killed, or took too long.
@@ -201,7 +202,8 @@ class WarmProcess(Protocol):
         """
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
-        """Call a function, and keep there what it returns as long as what this returns exists.
+        """Call a function, and keep its result in the process for as long as the returned object
+        exists.
 
         Raises:
             BackendError: as for `call`.
@@ -210,7 +212,7 @@ class WarmProcess(Protocol):
     def limited(
         self, timeout: float | None = None, is_silent: bool = False
     ) -> AbstractContextManager[None]:
-        """Limit each call in a block.
+        """Return a context manager that limits each call in a block.
 
         Args:
             timeout: how long it may take, in seconds.
@@ -218,7 +220,7 @@ class WarmProcess(Protocol):
         """
 
     def close(self) -> None:
-        """End the process, with what it keeps, until it is needed again."""
+        """End the process, with everything it keeps; it is restarted when it is needed again."""
 
 
 @port
@@ -243,7 +245,7 @@ def is_fork_safe() -> bool:
 
 @port
 def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
-    """Return what is known of a model: an ``onnx.ModelProto``, its bytes, or its path.
+    """Return the facts about a model: an ``onnx.ModelProto``, its bytes, or its path.
 
     Args:
         model: the model.
@@ -283,8 +285,8 @@ def read_backend_profile(path: str, layers: str | None) -> list[ExecutionProfile
 
 @port
 def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[int]]) -> str:
-    """Return what a node is given, for the message of a backend that fails at it: its opset,
-    and its inputs with data types and shapes; empty where that is not known.
+    """Return a phrase for the error message of a backend: the opset of a node, and its inputs with
+    data types and shapes; empty if they are not known.
 
     Args:
         model: an ``onnx.ModelProto``, its bytes, or its path.
@@ -296,33 +298,33 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
 
 @port
 def ranked_inputs(model: Any) -> Collection[str]:
-    """Return the inputs of a model whose rank it tells: an ``onnx.ModelProto``, its bytes, or
-    its path; none of one that cannot be read.
+    """Return the inputs of a model with a declared rank; the model is an ``onnx.ModelProto``, its
+    bytes, or its path. Empty if it cannot be read.
     """
 
 
 @port
 def first_omission(model: str | bytes) -> str:
-    """Return which node of a model, given by its path or its bytes, leaves out a numbered
-    result; empty where none does, or the model cannot be read.
+    """Return a phrase for the first node of a model (a path or bytes) that omits a numbered result;
+    empty if there is none, or the model cannot be read.
     """
 
 
 @port
 def input_metadata(model: Any) -> TensorMetadata:
-    """Return what the model asks for."""
+    """Return names, data types and shapes of the inputs of a model."""
 
 
 @port
 def output_names(model: Any) -> list[str]:
-    """Return the names of what the model gives."""
+    """Return the names of the outputs of a model."""
 
 
 @port
 def observe_tensors(
     model: Any, feed_dict: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the values of some tensors, wherever in the graph they are.
+    """Return the values of some tensors, from anywhere in the graph.
 
     Raises:
         UnknownNameError: the model has no tensor of a name.
@@ -334,17 +336,17 @@ class RunningCommand(Protocol):
     """A command that was started."""
 
     def wait(self) -> Finished:
-        """Wait for its end; it is stopped when its time is over."""
+        """Return the result of the command at its end; it is stopped after its time limit."""
 
     def stop(self) -> None:
-        """End it, with what it has started: its answer is not needed any more."""
+        """Stop the command and its child processes: its result is not needed any more."""
 
 
 class Commands(Protocol):
     """Runs commands."""
 
     def prepare(self, command: Sequence[str]) -> None:
-        """Get ready to run a command soon, as far as that takes no waiting."""
+        """Prepare to run a command soon, without waiting."""
 
     def start(
         self,
@@ -355,7 +357,8 @@ class Commands(Protocol):
         environment: Mapping[str, str] | None = None,
         afresh: bool = False,
     ) -> RunningCommand:
-        """Start a command, without a shell; it reads nothing. Several may run side by side.
+        """Return a command that was started without a shell and without input. Several may run in
+        parallel.
 
         Args:
             command: the program and its arguments. ``polygraphy`` is the package that this is.
@@ -369,17 +372,17 @@ class Commands(Protocol):
         """
 
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
-        """Run a command to its end; see `start`."""
+        """Return the result of a command that is run to its end; see `start`."""
 
 
 @port
 def can_ask() -> bool:
-    """Return whether a user is there."""
+    """Return whether a user can answer questions."""
 
 
 @port
 def ask(question: str) -> str:
-    """Return the line that answers a question.
+    """Return the line with which the user answers a question.
 
     Raises:
         CheckFailedError: nothing more will be answered.

@@ -25,27 +25,27 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 @port
 def open_spool() -> Spool:
-    """Return an empty spool, which costs nothing before something is put into it."""
+    """Return an empty spool, which costs nothing until something is added."""
 
 
 @port
 def read_text(path: str) -> str:
-    """Return what a file in UTF-8 holds; FileError when it cannot be read, or is no text."""
+    """Return the text in a UTF-8 file; raise FileError if it cannot be read, or is not text."""
 
 
 @port
 def write_text(path: str, text: str, *, executable: bool = False) -> None:
-    """Write a file, in UTF-8; FileError when that cannot be done."""
+    """Write a UTF-8 file; raise FileError if that fails."""
 
 
 @port
 def path_exists(path: str) -> bool:
-    """Return whether there is something at a path."""
+    """Return whether a file or folder exists at a path."""
 
 
 @port
 def check_writable(path: str) -> None:
-    """Find out whether a file can be written, without leaving anything there.
+    """Raise if a file cannot be written; nothing is left at its path.
 
     Raises:
         FileError: it cannot be.
@@ -54,7 +54,7 @@ def check_writable(path: str) -> None:
 
 @port
 def remove_path(path: str) -> None:
-    """Remove what is at a path, if anything is.
+    """Remove the file or folder at a path, if there is one.
 
     Raises:
         FileError: it cannot be removed.
@@ -63,7 +63,7 @@ def remove_path(path: str) -> None:
 
 @port
 def copy_file(path: str, target: str) -> None:
-    """Write a copy of a file; nothing where the file is missing.
+    """Write a copy of a file; do nothing if the file is missing.
 
     Raises:
         FileError: it cannot be written.
@@ -99,8 +99,8 @@ def temporary_path() -> str:
 
 @port
 def mirror_folder(folder: str, besides: Collection[str]) -> None:
-    """Make a folder in which everything is that the current folder holds, by links: commands
-    can run there side by side.
+    """Create a folder with links to everything in the current folder, so that commands can run in
+    it in parallel.
 
     Args:
         folder: its path.
@@ -114,12 +114,12 @@ def mirror_folder(folder: str, besides: Collection[str]) -> None:
 
 @port
 def start_label() -> str:
-    """Return when this process started, as labels tell it."""
+    """Return the time when this process started, as a label for file names."""
 
 
 @port
 def load_debug_replay(path: str) -> DebugReplay:
-    """Read a file.
+    """Return the debug replay in a file.
 
     Raises:
         FileError: it is missing or damaged, or holds something else.
@@ -128,23 +128,23 @@ def load_debug_replay(path: str) -> DebugReplay:
 
 @port
 def save_debug_replay(replay: DebugReplay, path: str) -> None:
-    """Write a file, whole or not at all; FileError when that cannot be done."""
+    """Write a debug replay to a file atomically; raise FileError if that fails."""
 
 
 @port
 def read_matches(path: str) -> list[PluginMatch]:
-    """Return what a file holds; FileError when it holds something else."""
+    """Return the plugin matches in a file; raise FileError for other contents."""
 
 
 @port
 def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
-    """Write a file; FileError when it cannot be written."""
+    """Write plugin matches to a file; raise FileError if that fails."""
 
 
 @port
 def load_tactic_replays(path: str) -> list[TacticReplay]:
-    """Read one replay file, or all those in a folder and the folders in it, in the order of
-    their paths.
+    """Return one replay file, or all those in a folder and its subfolders, in the order of their
+    paths.
 
     Raises:
         FileError: there is nothing at the path; or it is a file, and no replay. In a folder,
@@ -163,7 +163,7 @@ def save_profiles(profiles: Sequence[ExecutionProfile], path: str) -> None:
 
 @port
 def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile]:
-    """Read execution profiles: from `save_profiles`, ONNX Runtime, trtexec or OpenVINO.
+    """Return execution profiles: from `save_profiles`, ONNX Runtime, trtexec or OpenVINO.
 
     Args:
         path: the file.
@@ -176,9 +176,9 @@ def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile
 
 @port
 def read_shard_hints(path: str) -> ShardHints:
-    """Return what a file holds; FileError when it holds something else."""
+    """Return the shard hints in a file; raise FileError for other contents."""
 
 
 @port
 def write_shard_hints(path: str, hints: ShardHints) -> None:
-    """Write a file; FileError when it cannot be written."""
+    """Write shard hints to a file; raise FileError if that fails."""

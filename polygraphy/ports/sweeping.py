@@ -15,19 +15,20 @@ class Launched(Protocol):
     """A job that runs in a process of its own."""
 
     def poll(self, wait: float = 0.0) -> Mapping[str, Any] | None:
-        """Return the record of what came of it, which is in its file by then; None while it runs.
+        """Return the record of the job, which is in its file by then; None while the job runs.
 
         Args:
             wait: seconds to wait for its end, at most.
         """
 
     def stop(self) -> None:
-        """End it, and leave no record."""
+        """Stop the job, without a record."""
 
 
 @port
 def launch(job: Job, limits: Limits, device: str | None, *, shared: bool) -> Launched | None:
-    """Start a job in a process on the machine that this is; it ends with this process.
+    """Return a job started in a process on this machine, which ends with this process; None while
+    another process runs the same job.
 
     Args:
         job: the job.
@@ -52,7 +53,7 @@ class SweepEngine(Protocol):
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
-        """Run jobs, side by side; a job that was run before, by whomever, only ends.
+        """Run jobs in parallel; a job with a record from an earlier run is not run again.
 
         Args:
             jobs: the jobs, of different keys.
@@ -66,20 +67,20 @@ class SweepEngine(Protocol):
 
 @port
 def matching_files(folder: str, pattern: str) -> list[str]:
-    """Return the files below a folder that a pattern matches, from there on, sorted."""
+    """Return the files below a folder that match a pattern relative to it, sorted."""
 
 
 @port
 def files_named_by(folder: str, word: str) -> list[str]:
-    """Return the files that a word of a command line names, from a folder on: as a path, behind the
-    flag or the name of an input, in front of the name of a function; those of a folder, and for a
-    script also the modules beside it that it imports.
+    """Return the files that a word of a command line refers to, relative to a folder: as a path,
+    after an option or the name of an input, before the name of a function; all files in a folder,
+    and for a script also the modules beside it that it imports.
     """
 
 
 @port
 def digest_of(path: str) -> str:
-    """Return a hash of the content of a file, of a model with its weights.
+    """Return a hash of the content of a file; for a model, its weights are included.
 
     Raises:
         FileError: the file is missing, or cannot be read.
@@ -102,7 +103,7 @@ def forget_record(path: str) -> None:
 
 @port
 def holds_sweep(folder: str) -> bool:
-    """Return whether a folder holds results of a sweep.
+    """Return whether a folder contains the results of a sweep.
 
     Raises:
         FileError: it holds something else.
@@ -111,7 +112,7 @@ def holds_sweep(folder: str) -> bool:
 
 @port
 def claim_folder(folder: str) -> None:
-    """Make a folder that of a sweep.
+    """Mark a folder as the folder of a sweep.
 
     Raises:
         FileError: that cannot be done.
@@ -139,8 +140,8 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
 
 @port
 def install_environment(requirements: str, folder: str) -> str:
-    """Make a virtual environment with what a file requires and what this package needs, once for
-    the content of the file, and return its path.
+    """Return the path of a virtual environment with the packages in a requirements file and those
+    that this package needs; it is created once for each content of the file.
 
     Raises:
         FileError: there is no such file.

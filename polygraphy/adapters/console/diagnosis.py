@@ -72,7 +72,7 @@ class LogDiagnosisReports:
 
 
 def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
-    """Show a culprit; what the next ones say as well is shown with the last of them."""
+    """Show a culprit; text that it shares with the next ones is shown with the last of them."""
     said = {sentence for other in later for sentence in other.evidence}
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
     what = f"{culprit.op} {some_of(culprit.nodes, _NODES)}".strip() or "Data"
@@ -99,7 +99,9 @@ def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
 
 
 def _draw(step: str) -> None:
-    """Show on a terminal what was done last, in a line that the answer replaces; none clears it."""
+    """Show the last step on a terminal, in a line that the answer replaces; no step clears the
+    line.
+    """
     stream = sys.stderr
     if shows_answers() and stream is not None and shows_colours(stream):
         room = get_terminal_size().columns - 1
@@ -108,5 +110,6 @@ def _draw(step: str) -> None:
 
 
 def _short(text: str, width: int = _WIDTH) -> str:
+    """Return a text in one line, cut to a width."""
     line = one_line(text)
     return line if len(line) <= width else f"{line[: width - 3]}..."

@@ -109,6 +109,7 @@ class LogConsole:
             self._tell(pair)
 
     def _tell(self, pair: PairResult) -> None:
+        """Log the results of an iteration, output by output."""
         from polygraphy.adapters.console import verdicts
 
         with G_LOGGER.indent():
@@ -170,9 +171,7 @@ class LogConsole:
 
 
 def _is_quick(pair: PairResult) -> bool:
-    """Return whether the lines about an iteration follow each other so quickly that they may as
-    well come together.
-    """
+    """Return whether an iteration takes so little time that its lines may be logged together."""
     size = 0
     for outputs in pair.outputs:
         for output in outputs.values():
@@ -183,16 +182,16 @@ def _is_quick(pair: PairResult) -> bool:
 
 
 def _spread(runtimes: Sequence[float]) -> str:
-    """Return how inference times spread; the first call, which pays for what later ones reuse, is
-    apart.
+    """Return the spread of inference times as text; the first call is separate, because it includes
+    one-time costs.
     """
     others = _percentiles(runtimes[1:])
     return f"Inference time: first={runtimes[0] * 1000:.4g} ms; of the others {others} ms."
 
 
 def _device_spread(times: Sequence[DeviceTimes]) -> str:
-    """Return how times on the device spread, part by part; without the first call, unless it is the
-    only one.
+    """Return the spread of device times as text, part by part; without the first call, unless it is
+    the only one.
     """
     later = times[1:] or times
     parts = {
@@ -207,7 +206,7 @@ def _device_spread(times: Sequence[DeviceTimes]) -> str:
 
 
 def _percentiles(seconds: Sequence[float]) -> str:
-    """Return mean and percentiles in milliseconds."""
+    """Return mean and percentiles in milliseconds, as text."""
     from polygraphy.domain.arithmetic import summarize
 
     summary = summarize(np.array(seconds) * 1000, quantiles=(0.5, 0.9, 0.99))

@@ -26,7 +26,7 @@ def format_number(value: Any) -> str:
 
 
 def tolerance(value: float) -> str:
-    """Return a tolerance as it was written: no digits are lost."""
+    """Return a tolerance as text, with all its digits."""
     return f"{value:.15g}"
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polygraphy.adapters.console.tables import Column, draw_table
-from polygraphy.domain.profiling.table import Cell, ProfileTable, Side, TimeRow, time_text
+from polygraphy.domain.profiling.table import (
+    Cell,
+    ProfileTable,
+    TimeRow,
+    difference_text,
+    digits_text,
+    executed_text,
+    side_in_words,
+    time_text,
+)
 from polygraphy.domain.tensors.naming import count_text, one_line, shorten_text
 
 _KERNEL = 28
@@ -13,7 +22,7 @@ _HOW = 44
 
 
 def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) -> Iterator[str]:
-    """Yield the lines of a table.
+    """Yield the lines of a table of node times.
 
     Args:
         table: what was measured.
@@ -29,7 +38,8 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
         )
         yield f"Shapes: {shapes}"
     for side in table.sides:
-        yield from _side_lines(side)
+        yield side_in_words(side)
+        yield from (f"  {one_line(note)}" for note in side.notes)
     yield ""
     ordered = table.sorted(sort)
     shown = ordered if rows <= 0 else ordered[:rows]
@@ -44,29 +54,8 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
         yield table.sentence
 
 
-def _side_lines(side: Side) -> Iterator[str]:
-    measured = f"{time_text(side.profiled)} with the profiler"
-    if side.microseconds is not None:
-        measured = f"{time_text(side.microseconds)} a run, {measured}"
-    if side.cost:
-        measured += f" ({time_text(side.cost)} a node)"
-    setting = f", {one_line(side.setting)}" if side.setting else ""
-    gone = [
-        text
-        for count, text in (
-            (side.folded, f"{side.folded} folded"),
-            (side.removed, f"{side.removed} removed"),
-        )
-        if count
-    ]
-    executed = count_text(side.executed, "node") + " executed"
-    what = "; ".join([executed, *gone])
-    yield f"{one_line(side.runner)}{setting}: {measured}; median of {side.runs}; {what}"
-    for note in side.notes:
-        yield f"  {one_line(note)}"
-
-
 def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None) -> Iterator[str]:
+    """Yield the lines of the table itself."""
     lines = [line for row in rows for line in _with_inner(row)]
     names = Column("", [f"{'  ' * depth}{one_line(name)}" for name, depth, _ in lines])
     columns = []
@@ -74,9 +63,11 @@ def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None
         title = "us" if len(table.sides) == 1 else f"{shorten_text(one_line(side.runner), 24)} us"
         columns.append(Column(title, [_time(cells[at]) for *_, cells in lines], is_number=True))
     if len(table.sides) > 1:
-        texts = [_difference(cells) for *_, cells in lines]
+        texts = [difference_text(cells) for *_, cells in lines]
         columns.append(Column("difference", texts, is_number=True))
-    columns.append(Column("run as", [_how(cells) for *_, cells in lines], rank=1))
+    columns.append(
+        Column("run as", [shorten_text(executed_text(cells), _HOW) for *_, cells in lines], rank=1)
+    )
     kernels = [_kernels(cells) for *_, cells in lines]
     columns.append(Column("kernel", kernels, rank=3))
     providers = [_providers(cells) for *_, cells in lines]
@@ -95,7 +86,7 @@ def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None
 
 
 def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
-    """Return the line of a row, and those of the nodes in its bodies."""
+    """Return label, depth and cells of a row, and of the nodes in its bodies."""
     lines: list[tuple[str, int, list[Cell]]] = [(row.label, 0, list(row.cells))]
     names = dict.fromkeys((inner.name, inner.op) for cell in row.cells for inner in cell.inner)
     for name, op in names:
@@ -108,34 +99,20 @@ def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
 
 
 def _time(cell: Cell) -> str:
+    """Return a time as text; ``~`` marks one below the cost of measuring."""
     if cell.microseconds is None:
         return "-"
-    return f"{'~' if cell.is_below_cost else ''}{_digits(cell.microseconds)}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.1f}" if abs(value) < 10 else f"{value:.0f}"
-
-
-def _difference(cells: Sequence[Cell]) -> str:
-    value = cells[-1].time - cells[0].time
-    return f"{'+' if value > 0 else ''}{_digits(value)}"
-
-
-def _how(cells: Sequence[Cell]) -> str:
-    """Return what ran, for each profile; once if all ran the same."""
-    texts = [cell.ops for cell in cells]
-    if len(set(texts)) == 1:
-        return shorten_text(texts[0], _HOW)
-    return shorten_text(" | ".join(text or "-" for text in texts), _HOW)
+    return f"{'~' if cell.is_below_cost else ''}{digits_text(cell.microseconds)}"
 
 
 def _kernels(cells: Sequence[Cell]) -> str:
+    """Return the names of the kernels, shortened."""
     texts = [", ".join(cell.kernels) for cell in cells]
     texts = [text for text in texts if text]
     return shorten_text(" | ".join(dict.fromkeys(texts)), _KERNEL) if texts else ""
 
 
 def _providers(cells: Sequence[Cell]) -> str:
+    """Return the short names of the execution providers."""
     names = dict.fromkeys(name for cell in cells for name in cell.providers)
     return ", ".join(name.removesuffix("ExecutionProvider") for name in names)

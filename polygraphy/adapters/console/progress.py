@@ -47,7 +47,7 @@ class _Line:
         self._is_within_line = False  # Of what is written above: it is drawn when that ends.
 
     def start(self) -> None:
-        """Draw it from now on."""
+        """Start drawing the line."""
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             if stream is not None and stream.isatty():
@@ -57,7 +57,7 @@ class _Line:
         Thread(target=self._redraw, daemon=True).start()
 
     def stop(self) -> None:
-        """Clear it, if it was drawn."""
+        """Clear the line, if it was drawn."""
         self._ended.set()
         for name, stream in self._redirected.items():
             if getattr(sys, name) is stream:
@@ -67,7 +67,7 @@ class _Line:
                 self._put(_CLEAR)
 
     def write(self, stream: Any, text: str) -> int:
-        """Write a text above the line."""
+        """Write a text above the line; return the number of characters."""
         if self._ended.is_set() or os.getpid() != self._process:  # A fork does not draw.
             written: int = stream.write(text)
             return written
@@ -81,15 +81,18 @@ class _Line:
         return written
 
     def _redraw(self) -> None:
+        """Draw the line repeatedly until it is stopped."""
         while not self._ended.wait(_PAUSE):
             self._draw()
 
     def _draw(self) -> None:
+        """Draw the line once, cut to the width of the terminal."""
         with self._lock:
             if not self._is_within_line and not self._ended.is_set():
                 self._put(_CLEAR + self._text()[: shutil.get_terminal_size().columns - 1])
 
     def _put(self, text: str) -> None:
+        """Write to the stream; stop drawing if that fails."""
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         try:
             self._stream.write(text.encode(encoding, "replace").decode(encoding))
@@ -106,7 +109,7 @@ class _Above:
         self._line = line
 
     def write(self, text: str) -> int:
-        """Write a text; return how many characters."""
+        """Write a text; return the number of characters."""
         return self._line.write(self.stream, text)
 
     def __getattr__(self, name: str) -> Any:
@@ -121,13 +124,15 @@ class TerminalProgress:
         self._now = now
 
     def follow(self, what: str, total: int | None) -> AbstractContextManager[Callable[[], None]]:
-        """Follow a job for the length of a `with` block; see `polygraphy.ports.reporting`."""
+        """Return a context manager that shows the progress of a job; see
+        `polygraphy.ports.reporting`.
+        """
         return self._bar(what, total) if _is_watched() else nullcontext(_nothing)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Follow a job; see `polygraphy.ports.reporting`. Inside of a job
-        that has a bar already, nothing is drawn. Without a terminal, the log says now and then
-        what is being done.
+        """Return a context manager that shows the stage of a job; see `polygraphy.ports.reporting`.
+        Inside a job with a bar, nothing is drawn. Without a terminal, the log shows the stage from
+        time to time.
         """
         if not _is_watched():
             return _log_progress(what)
@@ -135,12 +140,14 @@ class TerminalProgress:
 
     @contextmanager
     def _bar(self, what: str, total: int | None) -> Iterator[Callable[[], None]]:
+        """Draw a bar once the job takes long; yield the function to call after each step."""
         start, steps, is_drawn = self._now(), 0, False
         began = time.monotonic()
         line = _Line(lambda: _bar_text(what, steps, total, time.monotonic() - began))
         with ExitStack() as stack:
 
             def step() -> None:
+                """Count a step, and draw the bar once the job takes long."""
                 nonlocal steps, is_drawn
                 steps += 1
                 if not is_drawn and self._now() - start >= _DELAY:
@@ -164,10 +171,13 @@ def _draw_line(line: _Line) -> Iterator[None]:
 
 @contextmanager
 def _line(what: str) -> Iterator[Callable[[str], None]]:
-    """Draw a line once the job takes long, even if nothing is reported."""
+    """Draw a line once the job takes long, even if no stage is reported; yield the function that
+    reports a stage.
+    """
     began, current = time.monotonic(), what
 
     def tell(part: str) -> None:
+        """Show a stage of the job."""
         nonlocal current
         current = f"{what}: {part}"
 
@@ -187,14 +197,16 @@ def _line(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Log what is being done while the job takes long."""
+    """Log the stage while the job takes long; yield the function that reports a stage."""
     ended, start, current = Event(), time.monotonic(), ""
 
     def tell(part: str) -> None:
+        """Remember the stage of the job."""
         nonlocal current
         current = part
 
     def report() -> None:
+        """Log the stage at intervals until the job ends."""
         pause, pauses = _REPORTS
         while not ended.wait(pause):
             seconds = f"{time.monotonic() - start:.0f} s"
@@ -216,7 +228,7 @@ def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def _bar_text(what: str, steps: int, total: int | None, seconds: float) -> str:
-    """Return how far a job is, how long it has taken, and how long it may still take."""
+    """Return the progress of a job, its time so far and the estimated rest as text."""
     elapsed = _elapsed_text(seconds)
     if not total:
         return f"{what}  {steps}/?  {elapsed}"
@@ -226,11 +238,12 @@ def _bar_text(what: str, steps: int, total: int | None, seconds: float) -> str:
 
 
 def _elapsed_text(seconds: float) -> str:
+    """Return seconds as ``H:MM:SS``."""
     return str(timedelta(seconds=int(seconds)))
 
 
 def _is_watched() -> bool:
-    """Return whether a bar is seen, and the user did not ask for silence or another form of log."""
+    """Return whether a user can see a bar, and did not request silence or another log format."""
     stream = sys.stderr
     if stream is None or stream.closed or not stream.isatty() or os.environ.get("TERM") == "dumb":
         return False
@@ -240,8 +253,8 @@ def _is_watched() -> bool:
 
 
 def _nothing() -> None:
-    """Take a step that is not shown."""
+    """Ignore a step."""
 
 
 def _nothing_told(part: str) -> None:
-    """Do something that is not shown."""
+    """Ignore a stage."""

@@ -13,7 +13,7 @@ def can_ask() -> bool:
 
 
 def ask(question: str) -> str:
-    """Return the next line of standard input, without blanks around it."""
+    """Return the next line of standard input, without surrounding blanks."""
     sys.stdout.write(f"{question} ")
     sys.stdout.flush()
     line = sys.stdin.readline() if sys.stdin is not None else ""

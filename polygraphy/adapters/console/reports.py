@@ -157,9 +157,11 @@ def _table_lines(report: DataReport) -> Iterator[str]:
 
 
 def _tensor_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
+    """Yield the lines of a table of tensors with their statistics."""
     measured = [None if one.unmeasured is not None else one.summary for one in tensors]
 
     def numbers(name: str, rank: int = 0) -> Column:
+        """Return a column with one statistic of each tensor."""
         cells = ["" if one is None else f"{getattr(one, name):.3g}" for one in measured]
         return Column(name, cells, is_number=True, rank=rank)
 
@@ -184,6 +186,7 @@ Texts = Callable[[Any], str]
 
 
 def _data_lines(report: DataReport, values: Texts) -> Iterator[str]:
+    """Yield the lines about input data or results of runners."""
     if report.is_of_inputs:
         [run] = report.runs
         yield f"==== Data ({run.iterations} iterations) ===="
@@ -203,6 +206,7 @@ def _data_lines(report: DataReport, values: Texts) -> Iterator[str]:
 
 
 def _run_lines(run: RunReport, report: DataReport, values: Texts) -> Iterator[str]:
+    """Yield the lines about the results of one runner."""
     for position, iteration in enumerate(run.reports):
         if report.all_iterations:
             if position > 0:
@@ -217,6 +221,7 @@ def _run_lines(run: RunReport, report: DataReport, values: Texts) -> Iterator[st
 
 
 def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> Iterator[str]:
+    """Yield the texts about one tensor."""
     meta, name = f"[dtype={tensor.dtype}, shape={tensor.shape}]", one_line(tensor.name)
     if tensor.unmeasured is not None:
         yield f"{name} {meta} | {tensor.unmeasured}, no statistics"
@@ -228,6 +233,7 @@ def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> It
 
 
 def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
+    """Yield the texts about the percentiles and the histogram of a tensor."""
     if tensor.peculiarities:
         found = ", ".join(
             f"{one.what}: {one.count}" + (f" (first at {one.first})" if one.count else "")
@@ -241,10 +247,12 @@ def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
 
 
 def _indent_lines(text: str) -> str:
+    """Return a text with every line indented."""
     return "\n".join(_INDENT + line for line in text.splitlines())
 
 
 def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:
+    """Yield the lines about saved verdicts."""
     yield f"==== Accuracy Results ({len(results)} comparison(s)) ===="
     for result in results:
         yield ""
@@ -265,6 +273,7 @@ def _accuracy_lines(results: AccuracyResults) -> Iterator[str]:
 
 
 def _answer(name: str, answer: object, *, is_judged: bool) -> str:
+    """Return the verdict about an output as text."""
     facts = [name, *(["PASSED" if answer else "FAILED"] if is_judged else [])]
     if isinstance(answer, CompareResult):
         metrics = {
@@ -281,6 +290,7 @@ def _answer(name: str, answer: object, *, is_judged: bool) -> str:
 
 
 def _environment_lines(environment: Environment) -> Iterator[str]:
+    """Yield the lines about the installed software, section by section."""
     yield "==== Environment ===="
     for section in environment.sections:
         yield ""
@@ -291,7 +301,9 @@ def _environment_lines(environment: Environment) -> Iterator[str]:
 
 
 def _environment_answer(environment: Environment) -> Iterator[str]:
-    """Yield what is installed as a table for each section, without the bars of the log."""
+    """Yield the installed software as a table for each section, without the separators of
+    the log.
+    """
     yield from (*wrap_text(environment.summary, 2), "")
     for section in environment.sections:
         width = max((len(name) for name, _ in section.facts), default=0)
@@ -304,10 +316,12 @@ def _environment_answer(environment: Environment) -> Iterator[str]:
 
 
 def _choice(algorithm: Algorithm | None) -> str:
+    """Return the tactic of a layer as text; ``missing`` for None."""
     return "missing" if algorithm is None else f"Algorithm: {algorithm}"
 
 
 def _support_lines(report: SupportReport) -> Iterator[str]:
+    """Yield the lines about which nodes a backend supports."""
     if report.is_supported:
         yield f"All {len(report.nodes)} nodes are supported."
         return
@@ -324,7 +338,7 @@ _WORDS = {PASSED: "ok", MISSING: "-", NO_REFERENCE: "no ref", INCONCLUSIVE: "?",
 
 
 def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
-    """Yield the lines.
+    """Yield the lines about a sweep: its matrix, and the causes of failures.
 
     Args:
         outcome: what came of the sweep.
@@ -347,8 +361,8 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
 
 
 def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
-    """Yield the models with failures first, then others with news, and how many passed. If the
-    columns do not fit the terminal, each cell with news is a line.
+    """Yield the models with failures first, then others with news, and the number that passed. If
+    the columns do not fit the terminal, each cell with news is a line.
     """
     matrix = outcome.matrix
     notable = {
@@ -381,6 +395,7 @@ def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
 
 
 def _has_new_failure(cells: Mapping[str, Row]) -> bool:
+    """Return whether a cell failed in a way that is not known yet."""
     return any(row.failed and not row.known for row in cells.values())
 
 
@@ -397,11 +412,12 @@ def _cell_lines(models: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
 
 
 def _fits(columns: list[Column], width: int) -> bool:
-    """Return whether all columns fit a terminal, which a matrix does not do without."""
+    """Return whether all columns fit a terminal; a matrix needs that."""
     return sum(column.width + 2 for column in columns) + 30 <= width
 
 
 def _word(row: Row | None) -> str:
+    """Return the state of a cell as a word, in parentheses if it is known."""
     if row is None:
         return ""
     word = _WORDS.get(row.state, row.state)
@@ -409,6 +425,7 @@ def _word(row: Row | None) -> str:
 
 
 def _group(group: Group) -> Iterator[str]:
+    """Yield the lines about one cause of failures, its cells and its remedy."""
     count = count_text(len(group.cells), "cell")
     yield from wrap_text(f"{count}: {one_line(group.cause)}", 4)
     yield from wrap_text(f"    {some_of(group.cells, _MOST_CELLS, one_line)}", 4)

@@ -53,13 +53,16 @@ class RunView:
 
     @cached_property
     def recorder(self) -> Recorder:
-        """What happened so far."""
+        """Return the record of the run so far."""
         from polygraphy.domain.report.document import Recorder
 
         return Recorder()
 
     @cached_property
     def _log(self) -> LogConsole:
+        """Return the log console, which draws distributions if lines of the log are shown or
+        saved.
+        """
         from polygraphy.adapters.console.log import LogConsole
 
         return LogConsole(draws=self._screen is None or G_LOGGER.log_file is not None)
@@ -67,7 +70,7 @@ class RunView:
     # The frame of a program.
 
     def open(self, tell: Callable[[], object], *, banner: bool) -> None:
-        """Begin: `tell` logs the command line, if there is a banner."""
+        """Start: `tell` logs the command line, if there is a banner."""
         self._banner = banner
         if not _is_line_by_line():
             from polygraphy.adapters.console import screen
@@ -87,7 +90,9 @@ class RunView:
         return words.partition(" ")[0] if program == "polygraphy" else ""
 
     def _form(self) -> str:
-        """Return how the console shows the log, before anything is known of the program."""
+        """Return the form in which the console shows the log, before anything is known about the
+        program.
+        """
         from polygraphy.adapters.console.screen import ANSWERS, EVERYTHING, WAITING, WARNINGS
 
         name = self._name()
@@ -96,7 +101,7 @@ class RunView:
         return ANSWERS if self._banner or name in _WITHOUT_BANNER else EVERYTHING
 
     def close(self, tell: Callable[[], object], code: int, seconds: float) -> None:
-        """End.
+        """Finish: show the verdict, and log the end.
 
         Args:
             tell: logs the verdict of the program, in a line, if there is a banner.
@@ -120,14 +125,15 @@ class RunView:
             self._show(code, seconds)
 
     def explains_failure(self) -> bool:
-        """Return whether the verdict is going to say why a check failed."""
+        """Return whether the verdict will explain why a check failed."""
         return self._screen is not None and self._failed and self._compared != 1
 
     def log_aside(self, tell: Callable[[], object]) -> None:
-        """Log what the console shows in its own way."""
+        """Log lines that the console shows in its own way."""
         self._aside(tell)
 
     def _aside(self, tell: Callable[[], object]) -> None:
+        """Call a function whose log lines the console shows in its own way."""
         if self._screen is None:
             tell()
         else:
@@ -135,7 +141,7 @@ class RunView:
                 tell()
 
     def abandon(self) -> None:
-        """Show from now on everything."""
+        """Show everything from now on."""
         if self._screen is not None and G_LOGGER.console_gate is self._screen:
             from polygraphy.adapters.console.screen import WAITING, WARNINGS
 
@@ -151,6 +157,7 @@ class RunView:
             raise AttributeError(event)
 
         def take(*facts: Any, **named: Any) -> None:
+            """Record an event, and log it."""
             self._record(event, *facts, **named)
             self._tell(event, *facts, **named)
 
@@ -158,22 +165,22 @@ class RunView:
         return take
 
     def _record(self, event: str, *facts: Any, **named: Any) -> None:
-        """Record an event, unless nobody is going to ask."""
+        """Record an event, unless records are off."""
         if self.records:
             getattr(self.recorder, event)(*facts, **named)
 
     def _tell(self, event: str, *facts: Any, **named: Any) -> None:
-        """Tell the log, unless nobody is going to read it."""
+        """Log an event, unless nobody reads the log."""
         screen = self._screen
         if screen is None or screen.form in ("everything", "waiting") or G_LOGGER.log_file:
             self._aside(lambda: getattr(self._log, event)(*facts, **named))
 
     def found(self, kind: str, facts: Any) -> None:
-        """Something was found that is not shown."""
+        """Record a finding that is not shown."""
         self.recorder.found(kind, facts)
 
     def conclude(self, *facts: Any, **named: Any) -> None:
-        """All of it comes to something."""
+        """Record the overall verdict."""
         self.recorder.conclude(*facts, **named)
 
     def note(self, text: str) -> None:
@@ -222,7 +229,7 @@ class RunView:
         self._tell("output_validated", runner, validity)
 
     def _decide(self, compared: int) -> None:
-        """Stop keeping lines as soon as there is more than one comparison."""
+        """Stop keeping lines once there is more than one comparison."""
         from polygraphy.adapters.console.screen import WAITING, WARNINGS
 
         if compared > 1 and self._screen is not None and self._screen.form == WAITING:
@@ -231,7 +238,7 @@ class RunView:
     # What is shown in place of lines.
 
     def _hint(self, code: int) -> None:
-        """Log what else there is to say about a comparison that is reported line by line."""
+        """Log further advice about a comparison that is reported line by line."""
         terminal = self._terminal()
         if doubts := terminal.doubts():
             G_LOGGER.warning(doubts)
@@ -239,14 +246,14 @@ class RunView:
             G_LOGGER.error(line)
 
     def _explains_itself(self) -> bool:
-        """Return whether the console is going to say below the transcript why it failed."""
+        """Return whether the console will explain the failure below the transcript."""
         from polygraphy.adapters.console.screen import WAITING
 
         is_waiting = self._screen is not None and self._screen.form == WAITING
         return is_waiting and self._banner and self._compared == 1 and self._failed
 
     def _show(self, code: int, seconds: float) -> None:
-        """Show what was recorded, and the verdict."""
+        """Show the recorded run, and the verdict."""
         from polygraphy.adapters.console.screen import WARNINGS, verdict_lines, write_lines
 
         lines: list[Line] = []
@@ -269,6 +276,7 @@ class RunView:
             write_lines([*lines, *last])
 
     def _terminal(self) -> Terminal:
+        """Return the view of the recorded run for the terminal."""
         from polygraphy.adapters.console.terminal import Terminal
 
         path = next((path for path in self._reports if not path.endswith(".md")), None)
@@ -282,7 +290,7 @@ def _level() -> int:
 
 
 def _is_line_by_line() -> bool:
-    """Return whether the log is read line by line: by a program, or by somebody who wants more."""
+    """Return whether the log is read line by line: by a program, or by a user who wants more."""
     if G_LOGGER.json or G_LOGGER.use_python_logging_system:
         return True
     if G_LOGGER.legacy or config.CONSOLE == "log":

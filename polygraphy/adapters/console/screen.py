@@ -54,6 +54,7 @@ class Screen:
         return [] if self._tells else self._visible_lines(lines)
 
     def _visible_lines(self, lines: Sequence[Line]) -> list[Line]:
+        """Return the lines that are severe enough to be shown."""
         if self.form == WARNINGS:
             return [line for line in lines if line[1] >= self._least]
         plain = [(text.removeprefix(_INFO), severity) for text, severity in lines]
@@ -65,7 +66,7 @@ class Screen:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Lines that are logged inside the block tell what the console tells in its own way."""
+        """Mark lines logged inside the block: the console shows their content in its own way."""
         before, self._tells = self._tells, True
         try:
             yield
@@ -73,7 +74,7 @@ class Screen:
             self._tells = before
 
     def settle(self, form: str) -> None:
-        """Show what was kept, as far as it is shown in a form, and what follows."""
+        """Show the kept lines that belong to a form of the log, and those that follow."""
         with G_LOGGER._lock:
             kept, self._held = self._held, []
             self.form = form
@@ -92,18 +93,18 @@ class Screen:
 
 
 def is_abridged() -> bool:
-    """Return whether a program shows the essence on the console, rather than every line."""
+    """Return whether a program shows a summary on the console, not every line."""
     return G_LOGGER.console_gate is not None
 
 
 def shows_answers() -> bool:
-    """Return whether the console shows answers in place of the lines of the log."""
+    """Return whether the console shows answers instead of the lines of the log."""
     gate = G_LOGGER.console_gate
     return isinstance(gate, Screen) and gate.form == ANSWERS
 
 
 def keeps_lines() -> bool:
-    """Return whether lines of the log are kept, or dropped, while a run goes on."""
+    """Return whether lines of the log are kept, or dropped, during a run."""
     gate = G_LOGGER.console_gate
     return isinstance(gate, Screen) and gate.form in (WAITING, WARNINGS)
 
@@ -118,13 +119,13 @@ def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> 
 
 
 def log(text: str, severity: int = G_LOGGER.INFO) -> None:
-    """Log a message, which a console that shows answers has in another form."""
+    """Log a message, which the console shows in another form if it shows answers."""
     with only_in_file() if shows_answers() else nullcontext():
         G_LOGGER.log(text, severity)
 
 
 def show(lines: Iterable[str], severity: int = G_LOGGER.INFO) -> None:
-    """Show lines that only the console gets, where it shows answers."""
+    """Show lines only on the console, if it shows answers."""
     level = max(G_LOGGER.severity, G_LOGGER.console_severity)
     if shows_answers() and severity >= level:
         write_lines([(line, severity) for line in lines])
@@ -132,7 +133,7 @@ def show(lines: Iterable[str], severity: int = G_LOGGER.INFO) -> None:
 
 @contextmanager
 def only_in_file() -> Iterator[None]:
-    """Lines that are logged inside the block are for the log file alone."""
+    """Write lines logged inside the block only to the log file."""
     before = G_LOGGER.console_gate
     G_LOGGER.console_gate = _nothing
     try:
@@ -142,11 +143,12 @@ def only_in_file() -> Iterator[None]:
 
 
 def _nothing(lines: list[Line]) -> list[Line]:
+    """Return no lines."""
     return []
 
 
 def write_lines(lines: Sequence[Line]) -> None:
-    """Write lines to the console; their severity is their colour."""
+    """Write lines to the console, colored by severity."""
     rest = list(lines)
     with G_LOGGER._lock:
         while rest:
@@ -156,7 +158,7 @@ def write_lines(lines: Sequence[Line]) -> None:
 
 
 def verdict_lines(code: int, words: str, seconds: float) -> list[Line]:
-    """Return the last lines of a program: passed, failed or inconclusive, and in words why."""
+    """Return the last lines of a program: passed, failed or inconclusive, and the reason."""
     word, severity = ("PASSED", G_LOGGER.FINISH) if code == 0 else ("FAILED", G_LOGGER.ERROR)
     if code == _INCONCLUSIVE:
         word, severity = "INCONCLUSIVE", G_LOGGER.WARNING
@@ -165,7 +167,7 @@ def verdict_lines(code: int, words: str, seconds: float) -> list[Line]:
 
 
 def columns() -> int | None:
-    """Return the columns of the terminal; None where the output is no terminal."""
+    """Return the number of columns of the terminal; None if the output is not a terminal."""
     import shutil
 
     stream = sys.stdout
@@ -175,7 +177,7 @@ def columns() -> int | None:
 
 
 def wrap_text(text: str, indent: int) -> list[str]:
-    """Return the lines of a text that has to fit a terminal."""
+    """Return the lines of a text wrapped to the terminal."""
     from textwrap import wrap
 
     width = columns()

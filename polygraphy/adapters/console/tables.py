@@ -50,11 +50,11 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Return how wide the widest of its cells is."""
+        """Return the width of the widest cell."""
         return max(map(columns_of, (self.title, *self.cells)))
 
     def pad_cell(self, text: str, width: int) -> str:
-        """Return a cell, or the title, as wide as the column."""
+        """Return a cell, or the title, padded to the width of the column."""
         text = text if columns_of(text) <= width else _cut(text, width)
         padding = " " * (width - columns_of(text))
         return padding + text if self.is_number else text + padding
@@ -67,7 +67,7 @@ def draw_table(
     failed: Sequence[bool],
     width: int | None,
 ) -> list[Line]:
-    """Return the lines of a table, and how severe each is: a head, and a line for each row.
+    """Return the lines of a table with their severities: a head, and a line for each row.
 
     Args:
         title: stands above the names.
@@ -100,19 +100,19 @@ def draw_table(
 
 
 def _columns_width(columns: Sequence[Column]) -> int:
-    """Return how much of a line the mark, the columns and their gaps take."""
+    """Return the width of the mark, the columns and their gaps."""
     return len(_GAP) + sum(len(_GAP) + column.width for column in columns)
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes; many characters of Asia take two."""
+    """Return the number of terminal columns of a text; many Asian characters take two."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(each) else 1 + (east_asian_width(each) in "WF") for each in text)
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the two ends of a name that is too long: what tells layers apart is at the end."""
+    """Return the two ends of a long name: layers mostly differ at the end."""
     head, tail = "", ""
     room = width - len(_CUT)
     for each in text:
@@ -138,7 +138,7 @@ _TOLERANCE = "tolerance"
 
 
 def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line]:
-    """Return the lines of a table, and how severe each is.
+    """Return the lines of a comparison table with their severities.
 
     Args:
         each: what was compared with what, and the rows.
@@ -189,7 +189,7 @@ def _with_gaps(lines: Sequence[Line], shown: Sequence[int], total: int) -> list[
 
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
-    """Name the outputs that only one side has, as many as fit a line."""
+    """Return lines that name the outputs of only one side, as many as fit."""
     text = f"x {len(names)} more on one side only: "
     for at, name in enumerate(names):
         after = f"{name}, " if at + 1 < len(names) else name
@@ -201,8 +201,8 @@ def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
 
 
 def _rows_to_show(rows: Sequence[OutputRow]) -> list[int]:
-    """Return the positions of the rows that are shown: all, or the first that fails, those around
-    the one where errors jump, and the worst ones.
+    """Return the positions of the rows to show: all, or the first failure, those around the jump of
+    errors, and the worst ones.
     """
     if len(rows) <= MOST_ROWS:
         return list(range(len(rows)))
@@ -217,7 +217,7 @@ def _rows_to_show(rows: Sequence[OutputRow]) -> list[int]:
 
 
 def _result_columns(rows: Sequence[OutputRow]) -> list[Column]:
-    """Return the columns about what was found."""
+    """Return the columns with the results."""
     numbers = [
         Column("max abs", [short(row.absolute) for row in rows], is_number=True),
         Column("max rel", [short(row.relative) for row in rows], is_number=True),
@@ -238,11 +238,12 @@ def _result_columns(rows: Sequence[OutputRow]) -> list[Column]:
 
 
 def _shape(row: OutputRow) -> str:
+    """Return the shape of a row as text; empty if it is unknown."""
     return "" if row.shape is None else str(list(row.shape)).replace(" ", "")
 
 
 def short(number: float | None) -> str:
-    """Return a difference with two digits."""
+    """Return a difference as text with two digits."""
     if number is None:
         return "-"
     if isnan(number):
@@ -253,7 +254,7 @@ def short(number: float | None) -> str:
 
 
 def limit_words(row: OutputRow) -> str:
-    """Return what an output is held to."""
+    """Return the limit of an output as text."""
     limit = row.limit
     if isinstance(limit, Tolerance):
         atol, rtol = f"{limit.atol:g}", f"{limit.rtol:g}"
@@ -272,12 +273,12 @@ def limit_words(row: OutputRow) -> str:
 
 
 def _remark(row: OutputRow) -> str:
-    """Return what is to be known about an output that passed."""
+    """Return a remark about an output that passed."""
     return ", ".join(filter(None, (_criterion(row), row.uniform[0] or row.uniform[1])))
 
 
 def _criterion(row: OutputRow) -> str:
-    """Return which of two tolerances an output passes by, where it is not both."""
+    """Return the name of the tolerance by which an output passes, if only one of two does."""
     if not row.passed or row.metric != "simple" or len(row.kept) == 2:
         return ""
     kept = "".join(row.kept)
@@ -285,7 +286,7 @@ def _criterion(row: OutputRow) -> str:
 
 
 def count_words(row: OutputRow) -> str:
-    """Return how many elements are to blame."""
+    """Return the number of elements that mismatch, or that are not finite, as text."""
     worst = row.worst
     if worst.non_finite is not None and any(map(any, worst.non_finite)):
         (nan0, inf0), (nan1, inf1) = worst.non_finite
@@ -300,7 +301,7 @@ _MOST = 20
 
 
 def sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines.
+    """Yield the lines about the samples of two runs.
 
     Args:
         found: a result of the kind ``samples``.

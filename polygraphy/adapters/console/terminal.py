@@ -51,13 +51,17 @@ class Terminal:
         self.comparisons = self._with_nodes(recorder.comparisons)
 
     def _with_nodes(self, comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
-        """Name the nodes that make layers; those of a few layers that passed say nothing."""
+        """Return the comparisons with the nodes that compute each layer; without nodes for few
+        layers that all passed.
+        """
         if all(each.passed and len(each.outputs) <= _FEW for each in comparisons):
             return comparisons
         return with_nodes(comparisons, _graph_of(self._model))
 
     def head(self, *, notes: bool) -> Iterator[Line]:
-        """Yield what was run on what and, if they are not shown yet, notes."""
+        """Yield lines with the model, the inputs, the times of the runners and, if they are not
+        shown yet, notes.
+        """
         parties = self._recorder.parties()
         fed = next((party for party in parties if party.inputs), None)
         if self._model and parties:
@@ -103,7 +107,7 @@ class Terminal:
                 yield from ((line, INFO) for line in _profile_lines(found))
 
     def findings(self, code: int) -> Iterator[Line]:
-        """Yield where it failed, whether that is rounding, and what to do next."""
+        """Yield lines about the place of the failure, whether it is rounding, and the next step."""
         found = [*self._values(), *self._reasons()] if code else []
         if code:
             from polygraphy.domain.report.summary import passing_threshold
@@ -121,9 +125,7 @@ class Terminal:
         yield from ((line, INFO) for line in lines)
 
     def next_step(self) -> str:
-        """Return the command that finds out more about a failure, or else what to do; empty for
-        none.
-        """
+        """Return the command that shows more about a failure, or other advice; empty for none."""
         from polygraphy.domain.report.summary import advice_on_outputs
 
         invalid = any(each["nan"] or each["inf"] for each in self._recorder.validation)
@@ -132,7 +134,7 @@ class Terminal:
         return next(commands, advice[0].text if advice else "")
 
     def verdict(self, code: int) -> str:
-        """Return what it comes to, in a sentence or two."""
+        """Return the verdict in one or two sentences."""
         if code not in (0, 1):
             return "" if code == _INCONCLUSIVE else f"Exit code {code}."
         recorder, comparisons = self._recorder, self.comparisons
@@ -162,7 +164,9 @@ class Terminal:
     # What the verdict follows from.
 
     def _values(self) -> Iterator[tuple[str, str]]:
-        """Name the node that makes the first NaN or infinity, and say how many there are."""
+        """Yield labels and texts: the node of the first NaN or infinity, and the numbers of
+        both.
+        """
         first = next((one for one in self._recorder.validation if one["nan"] or one["inf"]), None)
         if first is not None:
             graph = _graph_of(self._model)
@@ -177,7 +181,9 @@ class Terminal:
             yield "first", f"{one_line(first['name'])}: {', '.join(counts)}"
 
     def _reasons(self) -> Iterator[tuple[str, str]]:
-        """Say where the worst output is worst, and what rounding explains of it."""
+        """Yield labels and texts about the worst element of the worst output, and how much rounding
+        explains.
+        """
         from polygraphy.domain.accuracy.output_rows import rounding_in_words, row_in_words
         from polygraphy.domain.accuracy.summarizing import worst_row
 
@@ -206,7 +212,7 @@ class Terminal:
             yield "rounding?", rounding
 
     def doubts(self) -> str:
-        """Name what passed without saying much; empty for nothing."""
+        """Return a sentence that names passed outputs whose check proves little; empty for none."""
         if not self.comparisons and not self._recorder.validation:
             return ""
         from polygraphy.domain.report.summary import doubts_in_words
@@ -215,7 +221,7 @@ class Terminal:
 
 
 def _suspects(every: Sequence[OutputRow]) -> list[Node]:
-    """Return the nodes that make the first tensor that fails and, if it is another one, that where
+    """Return the nodes that compute the first tensor that fails and, if it differs, the one where
     errors jump.
     """
     from polygraphy.domain.accuracy.output_rows import largest_jump
@@ -229,7 +235,7 @@ def _suspects(every: Sequence[OutputRow]) -> list[Node]:
 
 
 def _profile_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table of a profile."""
+    """Yield the lines of the table of a profile."""
     from polygraphy.adapters.console.profiles import profile_lines
     from polygraphy.domain.profiling.table import table_in
 
@@ -237,18 +243,19 @@ def _profile_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _labeled_line(label: str, text: str) -> str:
+    """Return a line with a label in front."""
     return f"  {label:{_INSET}}{text}"
 
 
 def _missing(each: Comparison) -> str:
-    """Return which outputs only one side has, as far as they fit a line."""
+    """Return the outputs that only one side has, as far as they fit a line."""
     names = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
     shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     return f"{shown}; --allow-missing-outputs skips outputs that only one run has"
 
 
 def brief_note(text: str) -> str:
-    """Return a note in one line; empty where a table says the same."""
+    """Return a note in one line; empty if a table shows the same."""
     note = without_runner(text)
     return " ".join(getattr(note, "brief", note).split())
 
@@ -261,7 +268,7 @@ def note_lines(brief: str) -> list[Line]:
 
 
 def _outputs_of(parties: Sequence[Party]) -> Iterator[Line]:
-    """Yield what runners gave, where nothing was compared."""
+    """Yield the outputs of runners that were not compared."""
     label = "Outputs"
     for party in parties:
         if party.outputs:
@@ -271,6 +278,7 @@ def _outputs_of(parties: Sequence[Party]) -> Iterator[Line]:
 
 
 def _tensors(tensors: Sequence[TensorFacts]) -> str:
+    """Return names and shapes of tensors as text."""
     parts = [
         f"{one_line(one.name)} {one.dtype}[{','.join(map(str, one.shape or ()))}]"
         for one in tensors
@@ -279,7 +287,7 @@ def _tensors(tensors: Sequence[TensorFacts]) -> str:
 
 
 def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
-    """Say which outputs of a pair were not compared, below its table."""
+    """Yield lines that name outputs of a pair that were not compared, for below its table."""
     shown = ", ".join(map(one_line, names[:_MOST_NAMES]))
     more = ", ..." if len(names) > _MOST_NAMES else ""
     was, them = ("was", "it") if len(names) == 1 else ("were", "them")
@@ -288,7 +296,7 @@ def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
 
 
 def _quantization_of(path: str) -> Iterator[Line]:
-    """Yield how an ONNX model is quantized; nothing if it is not."""
+    """Yield a line about how an ONNX model is quantized; nothing if it is not."""
     from polygraphy.domain.catalog.formats import format_named
     from polygraphy.ports.models import find_quantized_tensors
 
@@ -301,7 +309,7 @@ def _quantization_of(path: str) -> Iterator[Line]:
 
 
 def _graph_of(path: str) -> Graph | None:
-    """Return the graph of an ONNX model with its nodes; None where it cannot be read."""
+    """Return the graph of an ONNX model with its nodes; None if it cannot be read."""
     from pathlib import Path
 
     from polygraphy.domain.catalog.formats import format_named
@@ -322,7 +330,7 @@ def _graph_of(path: str) -> Graph | None:
 
 
 def _node_words(node: Node) -> str:
-    """Return what a node computes of which tensors, and where it comes from."""
+    """Return a node as text: its operator, its tensors, and its source."""
     inputs = [one_line(name) for name in node.inputs if name]
     reads = ", ".join(inputs[:_MOST_INPUTS]) + (", ..." if len(inputs) > _MOST_INPUTS else "")
     of = f" of {reads}" if reads else ""

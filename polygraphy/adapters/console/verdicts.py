@@ -32,7 +32,7 @@ from polygraphy.logger import G_LOGGER
 
 
 def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
-    """Log a metric, what it is held to and, where it is judged, whether it passed."""
+    """Log a metric, its limit and, if it is judged, whether it passed."""
     _log_start(result)
     with G_LOGGER.indent():
         if not is_judged:
@@ -58,12 +58,13 @@ def _log_details(result: DetailedResult) -> None:
 
 
 def _histogram(drawn: Mapping[str, Sequence[float]]) -> Histogram:
+    """Return a histogram from plain values."""
     counts = tuple(int(count) for count in drawn["counts"])
     return Histogram(counts, tuple(drawn["bin_edges"]), nonfinite=0, outside=0)
 
 
 def log_indices(name: str, result: IndicesResult) -> None:
-    """Log how many entries are misplaced, and the first of them."""
+    """Log the number of misplaced entries, and the first of them."""
     _log_start(result)
     with G_LOGGER.indent():
         allowed = f"(index tolerance: {result.index_tolerance})"
@@ -104,8 +105,8 @@ _KINDS = ("Absolute Difference", "Relative Difference")
 
 
 def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) -> None:
-    """Log what was found about one output of one iteration; `draws` says whether distributions are
-    drawn where it failed.
+    """Log the comparison of one output in one iteration; `draws` enables distributions for
+    failures.
     """
     if isinstance(result, UncomparedResult):
         G_LOGGER.error(f"FAILED | Output: {name!r} | {result.reason}")
@@ -144,6 +145,7 @@ def _log_compared(pair: PairResult, result: OutputCompareResult, *, draws: bool)
 
 
 def _statistic_label(statistic: str, result: OutputCompareResult) -> str:
+    """Return the name of a statistic, with the quantile if it is one."""
     return f"{result.quantile:g} quantile" if statistic == "quantile" else statistic
 
 
@@ -226,7 +228,7 @@ def _log_verdict(name: str, result: OutputCompareResult) -> None:
 
 
 def log_iteration(pair: PairResult) -> None:
-    """Return whether all outputs of one iteration matched, unless the average is what counts."""
+    """Log whether all outputs of one iteration matched, unless the average decides."""
     if not pair.is_judged:
         return
     by = _by(pair.label)
@@ -239,13 +241,13 @@ def log_iteration(pair: PairResult) -> None:
 
 
 def _by(label: str) -> str:
-    """Name a comparison function, unless it is the one that is used when none is chosen."""
+    """Return a phrase that names a comparison function; empty for the default one."""
     return "" if label == "simple" else f" | {label}"
 
 
 def log_summary(result: AccuracyResult, *, is_explained: bool = True) -> None:
-    """Log how many iterations, or average outputs, matched; if `is_explained`, also what that
-    means.
+    """Log the number of iterations, or average outputs, that matched; if `is_explained`, also an
+    explanation.
     """
     for position, tally in enumerate(result.tallies()):
         text = (
@@ -266,7 +268,9 @@ def log_summary(result: AccuracyResult, *, is_explained: bool = True) -> None:
 
 
 def _conclusion(result: AccuracyResult) -> Iterator[str]:
-    """Yield what each pair of runs comes to, whether that is rounding, and what would pass."""
+    """Yield the verdict of each pair of runs, whether it is rounding, and which tolerances would
+    pass.
+    """
     comparisons = comparisons_of([result])
     for each in comparisons:
         if len(each.outputs) > _HANDFUL and not each.average:
@@ -302,4 +306,5 @@ def _log_averages(averages: Mapping[str, CompareResult]) -> None:
 
 
 def _reason(result: CompareResult) -> str:
+    """Return the reason of a result as text."""
     return result.reason if isinstance(result, UncomparedResult) else str(result)

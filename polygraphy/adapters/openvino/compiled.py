@@ -118,7 +118,7 @@ class CompiledModelFromOnnx(BaseLoader):
         self._fuse = fuse is not False
 
     def call_impl(self) -> CompiledModel:
-        """Read and compile the model.
+        """Return the model, read and compiled.
 
         Raises:
             FileError: the model file is missing or empty.
@@ -165,6 +165,7 @@ class CompiledModelFromOnnx(BaseLoader):
         return made
 
     def _config(self) -> dict[str, Any]:
+        """Return the OpenVINO properties to compile with."""
         given = {
             HINT: self._precision_hint,
             "INFERENCE_NUM_THREADS": self._threads,
@@ -178,7 +179,7 @@ class CompiledModelFromOnnx(BaseLoader):
     def _lowered_outputs(
         self, compiled: CompiledModel, products: Collection[str]
     ) -> dict[str, str]:
-        """Return which outputs are computed in less than float32, and say so.
+        """Return by output the type it is computed in, if that is less than float32, and log it.
 
         Args:
             compiled: the model.
@@ -233,7 +234,7 @@ class _LoweredFacts:
 
 
 def compiled_facts(compiled: CompiledModel) -> Known:
-    """Return what is known of a compiled model; of one that was made elsewhere the names."""
+    """Return the facts about a compiled model; only names if it was compiled elsewhere."""
     if compiled in _known:
         return _known[compiled]
     inputs = [_input_name(port) for port in compiled.inputs]
@@ -264,7 +265,7 @@ def core_of_process() -> Any:
 
 
 def precision_of(compiled: CompiledModel) -> str:
-    """Return the type that a compiled model was asked to compute in, as OpenVINO calls it."""
+    """Return the type that a compiled model was asked to compute in, by OpenVINO's name."""
     found = _precision_name(compiled.get_property)
     if found is None:  # AUTO and HETERO do not say what the device that they chose does.
         lowered = (layer.precision for layer in layers_of(compiled) if layer.lowered)
@@ -273,8 +274,8 @@ def precision_of(compiled: CompiledModel) -> str:
 
 
 def default_precision(device: str) -> str:
-    """Return the type that a device computes in by default, as OpenVINO calls it; of several, the
-    first that is less than float32.
+    """Return the default compute type of a device, by OpenVINO's name; for several devices, the
+    first below float32.
     """
     core = core_of_process()
     kind, _, listed = device.partition(":")
@@ -286,7 +287,7 @@ def default_precision(device: str) -> str:
 
 
 def _precision_name(get: Callable[[str], Any]) -> str | None:
-    """Return the name of a type, float32 where it is another; None where it is not said."""
+    """Return the name of a type, float32 for all others; None if OpenVINO does not report it."""
     try:
         name: str = get(HINT).get_type_name()
     except RuntimeError:  # A device without it.
@@ -295,7 +296,9 @@ def _precision_name(get: Callable[[str], Any]) -> str | None:
 
 
 def _read(source: bytes | str) -> Any:
-    """Read a model as ONNX: left to itself, OpenVINO tries all formats, some of which complain."""
+    """Return a model read as ONNX: by itself, OpenVINO tries all formats, some of which log
+    errors.
+    """
     from openvino.frontend import FrontEndManager
 
     frontend = FrontEndManager().load_by_framework("onnx")
@@ -303,6 +306,7 @@ def _read(source: bytes | str) -> Any:
 
 
 def _check_device(core: Any, device: str) -> None:
+    """Raise if a device does not exist."""
     if device == "CPU":  # To ask which there are loads what drives the others.
         return
     known = core.available_devices
@@ -315,8 +319,8 @@ def _check_device(core: Any, device: str) -> None:
 
 
 def _output_name(port: Any) -> str:
-    """Return the name of an output in the ONNX model: tensors that are the same have several, so
-    that it stands in what the output is called.
+    """Return the name of an output in the ONNX model: equal tensors share several names, one of
+    which is in the name of the output.
     """
     called: str = port.node.friendly_name
     if called.endswith(_SINK):
@@ -325,14 +329,14 @@ def _output_name(port: Any) -> str:
 
 
 def _input_name(port: Any, names: Collection[str] = ()) -> str:
-    """Return the name of an input in the ONNX model: OpenVINO may give it those of tensors that
-    hold the same, too.
+    """Return the name of an input in the ONNX model: OpenVINO may add the names of equal
+    tensors.
     """
     return min(port.names & set(names), default=str(port.any_name))
 
 
 def _inner_ports(model: Any) -> list[Any]:
-    """Return what operators compute that is no output yet."""
+    """Return the results of operators that are not outputs yet."""
     skipped = ("Parameter", "Result", "Constant")
     ports = [p for op in model.get_ops() if op.get_type_name() not in skipped for p in op.outputs()]
     return [
@@ -393,17 +397,17 @@ class Layer:
     output: str = ""
 
     def is_compiled_of(self, names: Collection[str]) -> bool:
-        """Return whether it is code made for several operators, with one of these among them."""
+        """Return whether it is code generated for several operators, including one of these."""
         return self.kind == "Subgraph" and not {*names}.isdisjoint(self.names)
 
     @property
     def lowered(self) -> bool:
-        """Whether it computes in less than float32, and was asked to."""
+        """Return whether it was asked to compute in less than float32, and does."""
         return self.precision in ("bf16", "f16") and self.kind not in _LAYERS_THAT_MOVE
 
 
 def layers_of(compiled: CompiledModel) -> list[Layer]:
-    """Return the layers that are really run, in order; none where the device does not show them."""
+    """Return the executed layers, in order; none if the device does not expose them."""
     try:
         ops = compiled.get_runtime_model().get_ordered_ops()
     except RuntimeError:
@@ -412,9 +416,11 @@ def layers_of(compiled: CompiledModel) -> list[Layer]:
 
 
 def _layer(op: Any) -> Layer:
+    """Return one layer of the executed graph."""
     info = op.get_rt_info()
 
     def info_of(key: str) -> str:
+        """Return a runtime property of the operator as text; empty if it is missing."""
         return str(info[key].astype(str)) if key in info else ""
 
     name: str = op.friendly_name
@@ -429,7 +435,7 @@ def _layer(op: Any) -> Layer:
 
 
 def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
-    """Return by output the coarsest type on the way to it, where that is less than float32."""
+    """Return by output the coarsest type on the way to it, if that is less than float32."""
     seen: dict[str, str] = {}
     for layer in layers:
         before = [seen[name] for name in layer.reads if name in seen]

@@ -27,12 +27,14 @@ class OpenvinoDataTypes:
     """Translates between our data types and those of OpenVINO whose arrays NumPy can hold."""
 
     def to_native(self, entry: DataTypeEntry) -> Any:
-        """Return an ``openvino.Type``; None where arrays cannot be handed over."""
+        """Return the ``openvino.Type``; None if arrays of it cannot be passed."""
         name = _NAMES.get(entry.name)
         return None if name is None else getattr(openvino.Type, name)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for text, and for what is packed into less than a byte."""
+        """Return our data type; None for strings, and for types that are packed into less than a
+        byte.
+        """
         return _ENTRIES.get(dtype.get_type_name()) if hasattr(dtype, "get_type_name") else None
 
 
@@ -57,13 +59,13 @@ def data_type(name: str, native: Any) -> DataTypeEntry:
 
 
 def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array whose memory a tensor may share: itself, or a copy."""
+    """Return a contiguous array whose memory a tensor may share: the array itself, or a copy."""
     return np.require(array, requirements=["C", "A", "W"])
 
 
 def tensor_of(held: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
-    """Return an ``openvino.Tensor`` that shares the memory of a contiguous array where that is
-    possible; it does not keep the array.
+    """Return an ``openvino.Tensor`` that shares the memory of a contiguous array if possible; it
+    does not keep the array alive.
     """
     if dtype != DataType.BFLOAT16 and held.size:
         return openvino.Tensor(held, shared_memory=True)
@@ -74,6 +76,6 @@ def tensor_of(held: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
 
 
 def array_of(tensor: Any, dtype: DataTypeEntry) -> np.ndarray[Any, Any]:
-    """Return a copy of what a tensor holds."""
+    """Return a copy of the elements of a tensor."""
     array = np.array(tensor.data)
     return array.view(dtype.numpy()) if dtype == DataType.BFLOAT16 else array

@@ -13,8 +13,8 @@ _HINT = "INFERENCE_PRECISION_HINT"
 
 
 def device_sections() -> list[Section]:
-    """Return the devices, and what each computes in by default; nothing without OpenVINO, which is
-    imported, because it alone knows, and never installed here.
+    """Return the devices, and the default compute type of each; nothing without OpenVINO, which is
+    imported, but never installed here.
     """
     try:
         import openvino  # noqa: F401 - Nothing is installed by that.
@@ -32,6 +32,7 @@ def device_sections() -> list[Section]:
 
 
 def _describe_device(core: Any, device: str) -> str:
+    """Return the full name and the default compute type of a device as text."""
     said = [core.get_property(device, "FULL_DEVICE_NAME")]
     if _HINT in core.get_property(device, "SUPPORTED_PROPERTIES"):
         said.append(f"computes in {core.get_property(device, _HINT).get_type_name()} by default")

@@ -31,5 +31,5 @@ print("names", json.dumps(names))
 
 
 def open_environment(path: str) -> OtherEnvironment:
-    """Ask an environment for its version; see the port."""
+    """Return an environment with its version of OpenVINO; see the port."""
     return OtherEnvironment(path, "openvino", "OpenVINO", _RUN)

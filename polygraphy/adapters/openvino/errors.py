@@ -50,7 +50,7 @@ _HINTS = (
 
 @contextmanager
 def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
-    """Turn an error of OpenVINO inside the block into one of ours that says what was being done.
+    """Turn an error of OpenVINO inside the block into one of ours that names the failed action.
 
     Args:
         doing: what is done with the model, as in ``run``.
@@ -83,7 +83,7 @@ def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
 
 
 def point_of(message: str) -> str:
-    """Return the message of an error without where in OpenVINO it was raised, in one line."""
+    """Return the message of an error in one line, without its location in OpenVINO."""
     lines = (_WHERE.sub("", line.strip()) for line in message.splitlines())
     whole = " ".join(" ".join(line for line in lines if line).split())
     if failed := _FAILED.search(whole):  # The first of all nodes that it cannot convert.

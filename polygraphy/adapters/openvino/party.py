@@ -82,12 +82,14 @@ class OpenvinoParty:
 
     @property
     def uses_device(self) -> bool:
-        """Whether it compiles for anything but the CPU; see the port."""
+        """Return whether it compiles for a device other than the CPU; see the port."""
         return (self._how["device"] or "CPU") != "CPU"
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """How models are compiled: see the port. What changes the graph needs this package."""
+        """Return how models are compiled: see the port. Settings that change the graph need this
+        package.
+        """
         how = self._how
         named = {HINT: how["precision_hint"], "INFERENCE_NUM_THREADS": how["threads"]}
         properties = {name: value for name, value in named.items() if value is not None}
@@ -115,7 +117,7 @@ class OpenvinoParty:
 
     @property
     def lowers_to(self) -> str | None:
-        """What it computes in where that is not float32: as it was asked to, or by default."""
+        """Return the type it computes in if that is not float32: as requested, or by default."""
         asked = self._how["precision_hint"] or self._how["properties"].get(HINT)
         if asked is None:
             asked = default_precision(self._how["device"] or "CPU")
@@ -126,7 +128,7 @@ class OpenvinoParty:
         return OpenvinoParty(**{**self._how, "precision_hint": "f32"}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        """Compile a model; see the port."""
+        """Return a function that runs the compiled model; see the port."""
         made = evaluate(model)
         how = self._options_without(plain=plain, without=without)
         if not isinstance(made, str) and any(node.domain == _FUSED for node in made.graph.node):
@@ -146,14 +148,14 @@ class OpenvinoParty:
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the model with one node for all that are run as one; see the port."""
+        """Return the model with one node for each group that runs as one; see the port."""
         proto = onnx.load(model) if isinstance(model, str) else model
         how = {**self._options_without(plain=False, without=without), "precision_hint": "f32"}
         layers = layers_of(compiled_model_from_onnx(proto, **how))
         return _with_fused(proto, [layer.names for layer in layers]) if layers else None
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
-        """Return the options that compile a model so."""
+        """Return the options that compile a model as `load` does with these arguments."""
         nodes = [] if plain else [name for name in without if name not in self.passes]
         how = self._options_without(plain=plain, without=without)
         if nodes:
@@ -162,6 +164,7 @@ class OpenvinoParty:
         return OpenvinoParty(**how).options
 
     def _options_without(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
+        """Return the options without some optimizations; if `plain`, also in float32."""
         off = set(self.passes if plain else without)
         how = dict(self._how)
         how["properties"] = {
@@ -176,7 +179,7 @@ class OpenvinoParty:
 
 
 def _compile_model(model: Any, how: Mapping[str, Any]) -> Any:
-    """Compile a model, in which tensors of nodes that were folded are none any more."""
+    """Return a compiled model; float32 tensors of nodes that were folded are ignored."""
     try:
         return CompiledModelFromOnnx(model, **how)()
     except UnknownNameError as error:
@@ -187,13 +190,13 @@ def _compile_model(model: Any, how: Mapping[str, Any]) -> Any:
 
 
 def _tensors_of(proto: Any, nodes: Collection[str]) -> dict[str, str]:
-    """Return by the name of a node the first tensor that it computes."""
+    """Return the first tensor that each node computes, by the name of the node."""
     named = {node.name or node.output[0]: node.output[0] for node in proto.graph.node}
     return {name: named[name] for name in nodes if name in named}
 
 
 def _with_fused(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
-    """Return a copy of a model with one node in place of all that became one layer.
+    """Return a copy of a model with one node for each group of nodes that became one layer.
 
     Args:
         proto: the model.
@@ -229,12 +232,12 @@ def _with_fused(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
 
 
 def _is_kept_whole(node: Any) -> bool:
-    """Return whether a node is left as it is: what is inside reads tensors around it by name."""
+    """Return whether a node is left unchanged because its subgraphs read outer tensors by name."""
     return len(node.output) != 1 or any(each.HasField("g") for each in node.attribute)
 
 
 def _join_nodes(nodes: Sequence[Any], tensor: str) -> Any:
-    """Return one node for some that compute a tensor."""
+    """Return one node for several that compute a tensor."""
     made = {name for node in nodes for name in node.output}
     asked = dict.fromkeys(
         name for node in nodes for name in node.input if name and name not in made
@@ -248,7 +251,7 @@ def _join_nodes(nodes: Sequence[Any], tensor: str) -> Any:
 
 
 def _expand_groups(proto: Any) -> Any:
-    """Return a copy of a model with what is run as one written out again."""
+    """Return a copy of a model with the nodes of each group in place of the group."""
     made = onnx.ModelProto()
     made.CopyFrom(proto)
     del made.graph.node[:]

@@ -69,6 +69,7 @@ class CompiledModelProfiler:
         self._runs.append([*self._events(self._runner.performance_counts())])
 
     def _events(self, counts: Iterable[Any]) -> Iterable[NodeEvent]:
+        """Yield the time of each node from the performance counts of a run."""
         for count in counts:
             layer = self._layers.get(count.node_name)
             is_run = str(count.status).endswith(f".{_EXECUTED}")
@@ -107,7 +108,9 @@ class CompiledModelProfiler:
 
 
 def _place(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
-    """Return a node with the tensors between layers, and the operators that it was built from."""
+    """Return an executed node with the tensors between layers, and the operators that it was built
+    from.
+    """
     layer = layers.get(node.name)
     if layer is None:
         return evolve(node, origins=[node.name])
@@ -121,7 +124,7 @@ def _place(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
 
 
 def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
-    """Return the profile in a report of ``benchmark_app -pc``: what it printed, or its table.
+    """Return the profile in a report of ``benchmark_app -pc``: its log, or its table.
 
     Raises:
         UsageError: the report contains no executed node.

@@ -62,7 +62,7 @@ class OpenvinoRunner(BaseRunner):
         self._may_take_long = True
 
     def activate_impl(self) -> None:
-        """Compile the model, and make a request."""
+        """Compile the model, and create an inference request."""
         given: Any = self._compiled  # A compiled model can be called, as loaders can.
         with self._last_words("compiled"):
             compiled = given if hasattr(given, "create_infer_request") else evaluate(given)
@@ -76,11 +76,12 @@ class OpenvinoRunner(BaseRunner):
         self._may_take_long = True
 
     def _last_words(self, doing: str) -> AbstractContextManager[None]:
-        """Return what leaves a line where OpenVINO ends the process."""
+        """Return a context manager that prints a line if OpenVINO ends the process."""
         return last_words(_CRASHED.format(doing)) if self.is_watched else nullcontext()
 
     def open_profiler(self) -> NodeProfiler:
-        """Compile the model again, with performance counts; only while active.
+        """Return a profiler of the model, compiled again with performance counts; only while
+        active.
 
         Raises:
             BackendError: the model was compiled elsewhere.
@@ -93,18 +94,22 @@ class OpenvinoRunner(BaseRunner):
         self._request = None
 
     def performance_counts(self) -> list[Any]:
-        """Return what OpenVINO measured of the last inference, if the model was compiled so."""
+        """Return the performance counts of the last inference, if the model was compiled
+        with them.
+        """
         return list(self._request.profiling_info)
 
     def get_model_facts(self) -> Facts:
-        """Return what the model tells, and in which data types OpenVINO computes it, as far as it
-        was compiled by `CompiledModelFromOnnx`.
+        """Return the facts about the model, and the data types in which OpenVINO computes it if
+        `CompiledModelFromOnnx` compiled it.
         """
         assert self.compiled is not None
         return compiled_facts(self.compiled).facts
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the inputs; OpenVINO forgets what dynamic dimensions are called."""
+        """Return names, data types and shapes of the inputs; OpenVINO loses the names of dynamic
+        dimensions.
+        """
         assert self.compiled is not None
         metadata = TensorMetadata()
         for name, (index, dtype) in self._inputs.items():
@@ -114,7 +119,7 @@ class OpenvinoRunner(BaseRunner):
         return metadata
 
     def infer_impl(self, feed_dict: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the model once.
+        """Return the outputs of one run.
 
         Returns:
             One array per output; they belong to the caller.
@@ -157,4 +162,5 @@ def _describe_ports(
 
 
 def _dimension(dimension: Any) -> int | None:
+    """Return the length of a dimension; None if it is dynamic."""
     return None if dimension.is_dynamic else dimension.get_length()

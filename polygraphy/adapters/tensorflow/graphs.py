@@ -73,8 +73,8 @@ def tensor_names(graph: tensorflow.Graph) -> list[str]:
 
 
 def _conditional_ops(graph: tensorflow.Graph) -> set[str]:
-    """Return the names of the operations inside loops and branches of the old control flow: they
-    run any number of times, and cannot be fetched.
+    """Return the names of the operations inside loops and branches of TensorFlow 1 control flow:
+    they run any number of times, and cannot be fetched.
     """
     inside: set[str] = set()
     for entrance, ends in _ENTRANCES.items():
@@ -91,7 +91,7 @@ def _conditional_ops(graph: tensorflow.Graph) -> set[str]:
 
 def final_tensors(graph: tensorflow.Graph, ignored: Iterable[str] = ()) -> list[str]:
     """Return the names of the tensors that nothing in the graph uses: its outputs, as far as the
-    graph tells.
+    graph shows.
 
     Args:
         ignored: names of operations that are no outputs.
@@ -119,6 +119,7 @@ def final_tensors(graph: tensorflow.Graph, ignored: Iterable[str] = ()) -> list[
 
 
 def _is_array(tensor: Any) -> bool:
+    """Return whether the elements of a tensor have one of our data types."""
     try:
         DataType.from_dtype(tensor.dtype, "tensorflow")
     except DataTypeConversionException:
@@ -127,7 +128,7 @@ def _is_array(tensor: Any) -> bool:
 
 
 def describe(tensors: Iterable[Any]) -> TensorMetadata:
-    """Describe tensors by name, with our data types; a dimension that may vary is None."""
+    """Return data types and shapes of tensors by name; a dynamic dimension is None."""
     metadata = TensorMetadata()
     for tensor in tensors:
         shape = None if tensor.shape.rank is None else tensor.shape.as_list()
@@ -150,7 +151,7 @@ def graph_from_definition(definition: Any, source: object = "") -> tensorflow.Gr
 
 
 def prune_graph(definition: Any, kept: Sequence[str]) -> Any:
-    """Return the part of a `GraphDef` on which some tensors depend, and its placeholders."""
+    """Return the part of a `GraphDef` that some tensors depend on, and its placeholders."""
     tf = tensorflow_module()
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]
     names = list(dict.fromkeys([*inputs, *map(op_name, kept)]))
@@ -208,8 +209,8 @@ _HANDING_ON = {"CheckNumerics", "Identity", "PreventGradient", "StopGradient"}
 
 
 def without_passthroughs(definition: Any, kept: Collection[str]) -> Any:
-    """Return a copy of a `GraphDef` in which a consumer of an operation that hands on its input
-    reads that input.
+    """Return a copy of a `GraphDef` in which consumers of operations that only pass on their input
+    read that input directly.
 
     An operation stays if its name is among the `kept`, or if it, or another because of it, waits
     for an operation whose result it does not read.
@@ -241,7 +242,7 @@ def without_passthroughs(definition: Any, kept: Collection[str]) -> Any:
 
 def without_control_dependencies(definition: Any) -> Any:
     """Return a copy of a `GraphDef` in which no operation waits for one whose result it does not
-    read. That changes nothing where no operation has a state or an effect.
+    read. This changes nothing if no operation has a state or a side effect.
     """
     shorter = type(definition)()
     shorter.CopyFrom(definition)
@@ -251,7 +252,9 @@ def without_control_dependencies(definition: Any) -> Any:
 
 
 def _origin(name: str, sources: dict[str, str]) -> str:
-    """Follow an input, ``x`` or ``x:0``, to the first operation that stays."""
+    """Return the name of the tensor that an input (``x`` or ``x:0``) comes from, following
+    `sources`.
+    """
     while (operation := name.removesuffix(":0")) in sources:
         name = sources[operation]
     return name
@@ -269,7 +272,7 @@ class OptimizeGraph(BaseLoader):
         self._graph = graph
 
     def call_impl(self) -> GraphAndOutputs:
-        """Return another graph with the same inputs and outputs.
+        """Return the optimized graph, with the same inputs and outputs.
 
         It has no variables, no operation on which no output depends, and none that hands on what it
         is given, for training or for a check (`Identity`, `StopGradient`, `CheckNumerics`).
@@ -302,7 +305,7 @@ class OptimizeGraph(BaseLoader):
 
 
 def frozen_function(function: Any, names: Mapping[str, str] | None = None) -> GraphAndOutputs:
-    """Return the graph of a concrete function, its variables turned into constants.
+    """Return the graph of a concrete function, with its variables as constants.
 
     Args:
         function: a `ConcreteFunction`.
@@ -330,11 +333,12 @@ def frozen_function(function: Any, names: Mapping[str, str] | None = None) -> Gr
 
 
 def _has_op(graph: Any, name: str) -> bool:
+    """Return whether a graph has an operation of this name."""
     return any(op.name == name for op in graph.get_operations())
 
 
 def frozen_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
-    """Return the graph of a session as far as some outputs need it, its variables turned into
+    """Return the part of a session's graph that some outputs need, with its variables as
     constants.
     """
     v1 = tensorflow_module().compat.v1

@@ -40,11 +40,12 @@ def tensorflow_module() -> Any:
 
 
 def register_logger_callback() -> None:
-    """Have TensorFlow report as much as the log does from now on, whenever its severity is set."""
+    """Set TensorFlow's log level to that of our log now, and whenever that changes."""
     G_LOGGER.register_callback(_report_as_much)
 
 
 def _report_as_much(_: object) -> None:
+    """Apply the log level to TensorFlow if it is imported."""
     if "tensorflow" in sys.modules:
         tensorflow_module()
 
@@ -92,6 +93,7 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
 
 
 def _translate_error(error: Exception, doing: str, model: object) -> PolygraphyException:
+    """Return an error of TensorFlow as one of ours."""
     text = _first_line(error)
     hint = next((advice for sign, advice in _HINTS if sign.lower() in str(error).lower()), "")
     if doing == "run" and _is_about_data(error):
@@ -114,14 +116,15 @@ def _translate_error(error: Exception, doing: str, model: object) -> PolygraphyE
 
 
 def _is_about_data(error: Exception) -> bool:
+    """Return whether an error is about the input data."""
     return isinstance(error, (KeyError, TypeError, ValueError)) or (
         type(error).__name__ == "InvalidArgumentError"
     )
 
 
 def _first_line(error: Exception) -> str:
-    """Return what the error says without the places in the graph before and after it, and without
-    what Keras says before it.
+    """Return the message of an error without graph locations, and without the prefix that Keras
+    adds.
     """
     if isinstance(error, UnicodeDecodeError):
         return "It is damaged."

@@ -100,8 +100,8 @@ class GraphFromSavedModel(BaseLoader):
         self._tags = tags
 
     def call_impl(self) -> GraphAndOutputs:
-        """Return the graph of one signature, its variables turned into constants, and the names of
-        its outputs. They are called as the signature calls them, the inputs of TensorFlow 1 as in
+        """Return the graph of one signature with its variables as constants, and the names of its
+        outputs, which are those in the signature. The inputs of TensorFlow 1 have their names in
         the graph.
 
         Raises:
@@ -119,6 +119,7 @@ class GraphFromSavedModel(BaseLoader):
             return frozen_function(function, _signature_outputs(function))
 
     def _choose_signature(self, model: Any, path: Path) -> Any:
+        """Return the requested signature."""
         signatures = getattr(model, "signatures", {})
         if not signatures:
             raise ModelError(
@@ -134,6 +135,7 @@ class GraphFromSavedModel(BaseLoader):
 
 
 def _folder(name: str) -> Path:
+    """Return the path of a SavedModel; raise if it is not one."""
     path = Path(name)
     if path.name in ("saved_model.pb", "saved_model.pbtxt"):
         path = path.parent
@@ -149,7 +151,7 @@ def _folder(name: str) -> Path:
 
 
 def _signature_outputs(function: Any) -> dict[str, str]:
-    """Return what the signature calls its outputs, by tensor of the function."""
+    """Return the names of the outputs in the signature, by tensor of the function."""
     structured = function.structured_outputs
     if not isinstance(structured, dict):
         return {}
@@ -176,7 +178,7 @@ class GraphFromCkpt(BaseLoader):
         self._name = name
 
     def call_impl(self) -> GraphAndOutputs:
-        """Return the graph, its variables turned into constants, and the names of its outputs: the
+        """Return the graph with its variables as constants, and the names of its outputs: the
         tensors that nothing in it uses.
 
         Raises:
@@ -201,6 +203,7 @@ class GraphFromCkpt(BaseLoader):
             return frozen_session(session, final_tensors(graph, ignored))
 
     def _prefix(self) -> Path:
+        """Return the path of the checkpoint without extension; raise if its graph is missing."""
         folder = Path(self._dir)
         if not folder.is_dir():
             raise FileError(
@@ -222,6 +225,7 @@ class GraphFromCkpt(BaseLoader):
         return prefix
 
     def _latest(self, folder: Path) -> str:
+        """Return the name of the latest checkpoint in a folder."""
         latest = tensorflow_module().train.latest_checkpoint(str(folder))
         if latest is None:
             raise FileError(
@@ -246,8 +250,8 @@ class GraphFromKeras(BaseLoader):
         self._path = path
 
     def call_impl(self) -> GraphAndOutputs:
-        """Return the graph of the model's inference, its weights turned into constants, and the
-        names of its outputs: those of the model's inputs, and of the layers that end it.
+        """Return the graph of the model's inference with its weights as constants, and the names of
+        its outputs: those of the model's inputs, and of its last layers.
 
         Layers that hold Python code (`Lambda`) are refused, as Keras does by default.
 
@@ -276,7 +280,9 @@ class GraphFromKeras(BaseLoader):
 
 @contextmanager
 def _version_named(path: Path) -> Iterator[None]:
-    """Add to an error which release of Keras wrote the file, if it is another."""
+    """Add to an error the Keras version that wrote the file, if it differs from the
+    installed one.
+    """
     try:
         yield
     except PolygraphyException as error:
@@ -287,7 +293,7 @@ def _version_named(path: Path) -> Iterator[None]:
 
 
 def _version_of(path: Path) -> str | None:
-    """Return the release of Keras that wrote a file; None where it does not tell."""
+    """Return the Keras version that wrote a file; None if the file does not contain it."""
     try:
         if is_zipfile(path):
             with ZipFile(path) as archive:
@@ -301,10 +307,12 @@ def _version_of(path: Path) -> str | None:
 
 
 def _graph(model: Any) -> GraphAndOutputs:
+    """Return the graph of the inference of a Keras model, and the names of its outputs."""
     tf = tensorflow_module()
     inputs, outputs = tf.nest.flatten(model.inputs), tf.nest.flatten(model.outputs)
 
     def infer(*tensors: Any) -> list[Any]:
+        """Return the outputs of the model as a flat list."""
         fed = tensors[0] if len(tensors) == 1 else list(tensors)
         return list(tf.nest.flatten(model(fed, training=False)))
 
@@ -335,7 +343,7 @@ _NO_LAYERS = ("Const", "Placeholder")
 
 
 def describe_file(source: ModelSource, detail: Detail) -> TensorFlowGraph:
-    """Describe the graph of a model.
+    """Return a description of the graph of a model file.
 
     Raises:
         FileError: the file or folder is missing.
@@ -353,7 +361,7 @@ def describe_file(source: ModelSource, detail: Detail) -> TensorFlowGraph:
 
 
 def describe_graph(graph: Any, outputs: Iterable[str], name: str, detail: Detail) -> Graph:
-    """Describe a `tensorflow.Graph`, given the names of its outputs."""
+    """Return a description of a `tensorflow.Graph`, given the names of its outputs."""
     operations = graph.get_operations()
     nodes = [op for op in operations if op.type not in _NO_LAYERS]
     return Graph(
@@ -373,11 +381,13 @@ def describe_graph(graph: Any, outputs: Iterable[str], name: str, detail: Detail
 
 
 def _tensor(tensor: Any) -> Tensor:
+    """Return a description of a tensor."""
     shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
     return Tensor(tensor.name, tensor.dtype.name, shape)
 
 
 def _weight(op: Any, detail: Detail) -> Weight:
+    """Return a description of a Const operation as a weight, with its values if requested."""
     tensor = op.outputs[0]
     shape = tuple(tensor.shape.as_list())
     count = tensor.shape.num_elements()
@@ -387,6 +397,7 @@ def _weight(op: Any, detail: Detail) -> Weight:
 
 
 def _node(op: Any, detail: Detail) -> Node:
+    """Return a description of an operation."""
     return Node(
         name=op.name,
         op=op.type,
@@ -397,7 +408,7 @@ def _node(op: Any, detail: Detail) -> Node:
 
 
 def _attributes(op: Any) -> Iterator[Attribute]:
-    """Yield the attributes, but for notes of TensorFlow to itself, which begin with ``_``."""
+    """Yield the attributes, without TensorFlow's internal ones, which begin with ``_``."""
     for name, value in sorted(op.node_def.attr.items()):
         if not name.startswith("_"):
             kind = value.WhichOneof("value")
@@ -411,11 +422,12 @@ def _attributes(op: Any) -> Iterator[Attribute]:
 
 
 def _are_texts(values: tuple[Any, ...]) -> bool:
+    """Return whether a list contains a string."""
     return any(isinstance(value, str) for value in values)
 
 
 def _plain(kind: str, value: Any) -> tuple[str, Any]:
-    """Return the kind of an attribute as descriptions call it, and its value."""
+    """Return the kind of an attribute in our descriptions, and its value."""
     tf = tensorflow_module()
     if kind == "type":
         return "dtype", tf.as_dtype(value).name

@@ -76,7 +76,7 @@ class CreateConfig(BaseLoader):
 
 
 def _allow_xla_on_cpu() -> None:
-    """Let sessions compile for the CPU too: TensorFlow reads the flag when it first compiles."""
+    """Let sessions compile for the CPU too: TensorFlow reads the setting when it first compiles."""
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _XLA_ON_CPU not in flags:
         os.environ["TF_XLA_FLAGS"] = f"{flags} {_XLA_ON_CPU}".strip()
@@ -145,21 +145,23 @@ class TfRunner(BaseRunner):
         self._output_names: list[str] = []
 
     def activate_impl(self) -> None:
-        """Make the session."""
+        """Create the session."""
         self.sess, self._output_names = evaluate(self._session)
 
     def deactivate_impl(self) -> None:
-        """Close the session, if the runner made it."""
+        """Close the session, if the runner created it."""
         session, self.sess = self.sess, None
         if callable(self._session):
             session.close()
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the placeholders of the graph; a dimension that may vary is None."""
+        """Return names, data types and shapes of the graph's placeholders; a dynamic dimension is
+        None.
+        """
         return describe(input_tensors(self.sess.graph))
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Run the session once.
+        """Return the outputs of one run of the session.
 
         Returns:
             One NumPy array per output; they belong to the caller.
@@ -175,11 +177,13 @@ class TfRunner(BaseRunner):
         return {name: _plain(output, feed_dict) for name, output in zip(names, outputs)}
 
     def _tracing(self) -> dict[str, Any]:
+        """Return the arguments of `Session.run` that record a trace."""
         v1 = tensorflow_module().compat.v1
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
         return {"options": options, "run_metadata": v1.RunMetadata()}
 
     def _save_trace(self, recorded: Any) -> None:
+        """Write the trace of an inference to its file."""
         from tensorflow.python.client.timeline import Timeline
 
         path = Path(str(self._timeline_dir)) / f"run-{self._traces}.json"
@@ -191,9 +195,7 @@ class TfRunner(BaseRunner):
 
 
 def _plain(output: Any, feed_dict: Mapping[str, Any]) -> Any:
-    """Return an output as an array of the caller's own; texts come as bytes in arrays of
-    objects.
-    """
+    """Return an output as an array that the caller owns; strings come as bytes in object arrays."""
     array = numpy.asarray(output)
     if array.dtype == object:
         texts = [value.decode("utf-8", "surrogateescape") for value in array.ravel().tolist()]

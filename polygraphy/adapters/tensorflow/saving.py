@@ -69,7 +69,7 @@ class UseTfTrt(BaseLoader):
         }
 
     def call_impl(self) -> GraphAndOutputs:
-        """Return the graph with engines in it; BackendError where TensorFlow has no TensorRT."""
+        """Return the graph with engines in it; raise BackendError if TensorFlow has no TensorRT."""
         graph, outputs = evaluate(self._graph)
         converter = _converter()
         options = {name: value for name, value in self._options.items() if value is not None}
@@ -135,7 +135,7 @@ class OnnxFromTfGraph(BaseLoader):
         self._optimize = optimize is None or optimize
 
     def call_impl(self) -> ModelProto:
-        """Return the model; its inputs and outputs are called like the graph's, ``x:0``.
+        """Return the model; its inputs and outputs have the names in the graph, ``x:0``.
 
         Raises:
             BackendError: tf2onnx cannot convert an operator, or does not know the opset.
@@ -157,7 +157,7 @@ class OnnxFromTfGraph(BaseLoader):
 
 
 def _convert_graph(graph: Any, opset: int, inputs: list[str], outputs: list[str]) -> Any:
-    """Return tf2onnx's own graph. What the outputs do not need is left away before: it might not be
+    """Return tf2onnx's own graph. Nodes that no output needs are removed first: they might not be
     convertible.
     """
     tf = tensorflow_module()
@@ -171,7 +171,7 @@ def _convert_graph(graph: Any, opset: int, inputs: list[str], outputs: list[str]
 
 
 def _refuse_foreign_operators(model: ModelProto) -> None:
-    """Refuse a model in which operators of TensorFlow are left: tf2onnx only mentions them."""
+    """Raise if TensorFlow operators remain in a model: tf2onnx only warns about them."""
     foreign = {
         node.op_type
         for node in all_nodes(model.graph)
@@ -213,7 +213,9 @@ class SaveGraph(BaseLoader):
         self._engine_dir = engine_dir
 
     def call_impl(self) -> GraphAndOutputs:
-        """Write the files, and return the graph as it was; FileError when one cannot be written."""
+        """Write the files, and return the graph unchanged; raise FileError if one cannot be
+        written.
+        """
         graph, outputs = evaluate(self._graph)
         if self._path is not None:
             # What leads to the outputs only: a graph alone tells them by its ends.
@@ -231,6 +233,7 @@ class SaveGraph(BaseLoader):
 
 
 def _save_for_tensorboard(graph: tensorflow.Graph, folder: str) -> None:
+    """Write a graph as an event file of TensorBoard into a folder."""
     v1 = tensorflow_module().compat.v1
     G_LOGGER.info(f"Saving the graph for TensorBoard to {Path(folder).absolute()}")
     with translate_os_errors(folder, "write"):
@@ -240,9 +243,7 @@ def _save_for_tensorboard(graph: tensorflow.Graph, folder: str) -> None:
 
 
 def _save_engines(graph: tensorflow.Graph, folder: str) -> None:
-    """Save the engines of `TRTEngineOp` nodes; an engine that is built when the graph runs is not
-    there yet.
-    """
+    """Save the engines of `TRTEngineOp` nodes, except those that are built when the graph runs."""
     nodes = [node for node in graph.as_graph_def().node if node.op == "TRTEngineOp"]
     for node in nodes:
         if engine := node.attr["serialized_segment"].s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from attrs import evolve
@@ -90,6 +91,7 @@ def _trace_suspect(
     if not indices:
         return None
     if suspect.weights:
+        indices = _folded_nodes(suspect, pairing, model, indices)
         return _trace_folded(suspect, held, pairing, model, indices)
     if suspect.cause in ("attribute", "epsilon"):
         return _attribute(suspect, pairing, model, indices)
@@ -103,6 +105,76 @@ def _trace_suspect(
     ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
     same = tuple(index for index in indices if model.nodes[index].op in ops)
     return evolve(suspect, nodes=same if len(same) == 1 else indices)
+
+
+def _folded_nodes(
+    suspect: Suspect, pairing: Pairing, model: Side, indices: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the nodes whose weights, folded, are the ones that the fused node of a suspect reads:
+    one with weights, and its normalization. If not exactly one such node fits, return all nodes.
+
+    A backend may store the weights in another order, and with zeros at the end.
+    """
+    inputs = pairing.model.nodes[suspect.nodes[0]].inputs
+    held = pairing.model.weights.get(inputs[1]) if len(inputs) > 1 else None
+    weighed = [index for index in indices if model.nodes[index].op in _WEIGHED]
+    if held is None or held.values is None or len(weighed) < 2 or len(suspect.nodes) > 1:
+        return indices
+    found: list[tuple[int, ...]] = []
+    for index in weighed:
+        for norm in dict.fromkeys([_norm_behind(model, index, indices), None]):
+            folded = _fold_weight(model, index, norm)
+            if folded is not None and _has_same_values(np.asarray(held.values, np.float64), folded):
+                found.append((index,) if norm is None else (index, norm))
+                break
+    return found[0] if len(found) == 1 else indices
+
+
+def _norm_behind(model: Side, index: int, indices: tuple[int, ...]) -> int | None:
+    """Return the normalization of what a node computes; None if none of the nodes is that."""
+    read = model.readers.get(model.nodes[index].outputs[0], ())
+    norms = (reader for reader, position in read if position == 0 and reader in indices)
+    return next((reader for reader in norms if model.nodes[reader].op == _NORMS), None)
+
+
+def _fold_weight(model: Side, index: int, norm: int | None) -> Any:
+    """Return the weight of a node, times what its normalization multiplies each channel by; None if
+    these are no constants, or do not fit.
+    """
+    node = model.nodes[index]
+    weight = next((model.weights[name] for name in node.inputs[1:2] if name in model.weights), None)
+    if weight is None or weight.values is None:
+        return None
+    values = np.asarray(weight.values, np.float64)
+    if norm is None:
+        return values
+    read = [model.weights.get(name) for name in model.nodes[norm].inputs[1:5:3]]
+    pair = [np.asarray(one.values, np.float64) for one in read if one and one.values is not None]
+    if len(pair) < 2 or pair[0].shape != pair[1].shape:
+        return None
+    factor = pair[0] / np.sqrt(pair[1] + float(model.nodes[norm].attribute("epsilon", 1e-5)))
+    is_first = node.op == "Conv" or (node.op == "Gemm" and node.attribute("transB", 0))
+    axis = 0 if is_first else 1 if node.op == "ConvTranspose" else values.ndim - 1
+    if axis >= values.ndim or values.shape[axis] != factor.size:
+        return None
+    return np.moveaxis(np.moveaxis(values, axis, -1) * factor.reshape(-1), -1, axis)
+
+
+def _has_same_values(stored: Any, values: Any) -> bool:
+    """Return whether an array has the values of another in any order, and zeros beside them."""
+    if stored.size < values.size:
+        return False
+    padded = np.concatenate([values.reshape(-1), np.zeros(stored.size - values.size)])
+    limit = 1e-4 * float(np.max(np.abs(values), initial=0))
+    return bool(np.allclose(np.sort(stored.reshape(-1)), np.sort(padded), rtol=0, atol=limit))
+
+
+def is_open_trace(suspect: Suspect, model: Side) -> bool:
+    """Return whether a suspect is a folded weight of which it is not known from which node it came;
+    a weight that several nodes of the model read is all of theirs.
+    """
+    is_folded = suspect.weights and not any(name in model.weights for name, _ in suspect.weights)
+    return bool(is_folded) and len(suspect.nodes) > 1
 
 
 def _trace_folded(
@@ -123,6 +195,9 @@ def _trace_folded(
         return evolve(suspect, nodes=others or indices)
     if differing == {1}:
         return evolve(suspect, nodes=others or indices)
+    if len(norms) > 1:
+        with_bias = [index for index in others if len(model.nodes[index].inputs) > 2]
+        return evolve(suspect, nodes=tuple(sorted([*norms, *with_bias])))
     if differing == {2}:
         bare = tuple(index for index in others if len(model.nodes[index].inputs) < 3)
         biased = [node for node in model.nodes if node.op == "Conv" and len(node.inputs) > 2]

@@ -52,10 +52,11 @@ def attention(**changed: object) -> onnx.ModelProto:
     return make("attention", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
 
 
-def optimised(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+def optimised(
+    model: onnx.ModelProto, folder: Path, level: str = "ORT_ENABLE_EXTENDED"
+) -> onnx.ModelProto:
     options = onnxruntime.SessionOptions()
-    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.graph_optimization_level = level
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.optimized_model_filepath = str(folder / "optimised.onnx")
     options.log_severity_level = 4
     onnxruntime.InferenceSession(
@@ -245,3 +246,42 @@ def turning(layers: Sequence[Sequence[Sequence[int]]]) -> onnx.ModelProto:
         read = f"y{layer}"
     shape = [WIDTH, WIDTH, WIDTH]
     return make("turning", nodes, [value("x", shape)], [value(read, shape)], weights=weights)
+
+
+def normalized(is_alike: bool, factor: float = 1.0) -> onnx.ModelProto:
+    """Three convolutions, each with a normalization, the second with another offset."""
+    weights, nodes = {}, []
+    for i in range(3):
+        random = np.random.RandomState(0 if is_alike else i)
+        held = {"w": random.randn(16, 16, 1, 1) / 4, "b": random.uniform(0.5, 1.5, 16)}
+        held |= {name: random.uniform(0.5, 1.5, 16) for name in "smv"}
+        held["b"] = held["b"] * (factor if i == 1 else 1.0)
+        weights |= {f"{name}{i}": each.astype(np.float32) for name, each in held.items()}
+        read = [f"{name}{i}" for name in "csbmv"]
+        nodes += [
+            helper.make_node("Conv", [f"r{i - 1}" if i else "x", f"w{i}"], [f"c{i}"], f"conv{i}"),
+            helper.make_node("BatchNormalization", read, [f"n{i}"], f"norm{i}"),
+            helper.make_node("Relu", [f"n{i}"], [f"r{i}"], f"relu{i}"),
+        ]
+    shape = [1, 16, 6, 6]
+    return make("normalized", nodes, [value("x", shape)], [value("r2", shape)], weights=weights)
+
+
+@pytest.mark.parametrize("is_alike", [False, True])
+def test_a_weight_in_blocks_blames_one_node_or_says_that_it_is_one_of_several(
+    tmp_path: Path, is_alike: bool
+) -> None:
+    reference = optimised(normalized(is_alike), tmp_path, "ORT_ENABLE_ALL")
+    if not any(node.domain == "com.microsoft.nchwc" for node in reference.graph.node):
+        pytest.skip("this processor has no kernels that compute in blocks")
+    kept = Kept()
+    feed = {"x": np.random.RandomState(1).randn(1, 16, 6, 6).astype(np.float32)}
+    model = normalized(is_alike, 3.0)
+    with bind(Findings, kept):
+        if is_alike:
+            with pytest.raises(InconclusiveError, match="one or more of 3 nodes"):
+                diagnose(model, [OnnxrtParty()], [feed], reference)
+        else:
+            diagnose(model, [OnnxrtParty()], [feed], reference)
+    names = {name for culprit in kept.culprits for name in culprit["nodes"]}
+    assert names == ({"norm0", "norm1", "norm2"} if is_alike else {"norm1"})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from polygraphy.domain.diagnosis.fused import region, replaced_nodes, trace_suspects
+from polygraphy.domain.diagnosis.fused import is_open_trace, region, replaced_nodes, trace_suspects
 from polygraphy.domain.diagnosis.pairing import Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
@@ -124,3 +124,66 @@ def test_a_node_that_is_missing_behind_fused_nodes_is_missing_beside_the_last_of
     pairing = pair_graphs(lacking, reference)
     [suspect] = trace_suspects(suspects(pairing), pairing, Side(evolve(model, nodes=nodes)))
     assert [model.nodes[index].name for index in suspect.nodes] == ["norm"]
+
+
+def in_a_row(count: int, alike: bool, **fault: float) -> Graph:
+    """Convolutions, each with a normalization and Relu; `fault` is in the second of them."""
+    nodes, held = [], []
+    for i in range(count):
+        rng = np.random.default_rng(0 if alike else i)
+        factor = {"scale": 1.0, "bias": 1.0, **(fault if i == 1 else {})}
+        held += [
+            weight(f"w{i}", rng.standard_normal((4, 4, 1, 1))),
+            weight(f"s{i}", rng.uniform(0.5, 1.5, 4) * factor["scale"]),
+            weight(f"b{i}", rng.random(4) * factor["bias"]),
+            weight(f"m{i}", rng.random(4)),
+            weight(f"v{i}", rng.uniform(0.5, 1.5, 4)),
+        ]
+        read = (f"c{i}", f"s{i}", f"b{i}", f"m{i}", f"v{i}")
+        nodes += [
+            Node(f"conv{i}", "Conv", "", (f"r{i - 1}" if i else "x", f"w{i}"), (f"c{i}",)),
+            Node(f"norm{i}", "BatchNormalization", "", read, (f"n{i}",)),
+            Node(f"relu{i}", "Relu", "", (f"n{i}",), (f"r{i}",)),
+        ]
+    last = Tensor(f"r{count - 1}")
+    return Graph(inputs=(Tensor("x"),), outputs=(last,), weights=tuple(held), nodes=tuple(nodes))
+
+
+def reordered(graph: Graph) -> Graph:
+    """The same in blocks: no tensor between keeps its name, and weights are in another order."""
+    held = {one.name: np.asarray(one.values, np.float64) for one in graph.weights}
+    nodes, weights, count = [], [], len(graph.nodes) // 3
+    for i in range(count):
+        factor = held[f"s{i}"] / np.sqrt(held[f"v{i}"] + 1e-5)
+        folded = (held[f"w{i}"] * factor[:, None, None, None]).transpose(1, 2, 3, 0)
+        bias = held[f"b{i}"] - held[f"m{i}"] * factor
+        weights += [
+            weight(f"blocks{i}", np.concatenate([folded, np.zeros((4, 1, 1, 4))], axis=2)),
+            weight(f"blocks of bias {i}", np.concatenate([bias, np.zeros(4)])),
+        ]
+        read = (f"token{i - 1}" if i else "x", f"blocks{i}", f"blocks of bias {i}")
+        nodes.append(Node(f"fused{i}", "Conv", "com.microsoft.nchwc", read, (f"token{i}",)))
+    (last,) = graph.outputs
+    back = Node(
+        "back", "ReorderOutput", "com.microsoft.nchwc", (f"token{count - 1}",), (last.name,)
+    )
+    return evolve(graph, weights=tuple(weights), nodes=(*nodes, back))
+
+
+@pytest.mark.parametrize(
+    ("fault", "alike", "names", "is_open"),
+    [
+        ({"bias": 1.5}, False, {"norm1"}, False),
+        ({"scale": 1.5}, False, {"norm1"}, False),
+        ({"bias": 1.5}, True, {"norm0", "norm1", "norm2"}, True),
+    ],
+)
+def test_a_reordered_weight_is_of_the_node_whose_values_it_has_or_of_an_unknown_one(
+    fault, alike, names, is_open
+):
+    model = in_a_row(3, alike, **fault)
+    pairing = pair_graphs(reordered(model), reordered(in_a_row(3, alike)))
+    side = Side(model)
+    found = trace_suspects(suspects(pairing), pairing, side)
+    assert {side.identity(index) for one in found for index in one.nodes} == names
+    assert {is_open_trace(one, side) for one in found} == {is_open}

@@ -22,7 +22,7 @@ _AS_READ = Detail()
 
 
 def network_lines(network: NetworkDescription, detail: Detail = _AS_READ) -> Iterator[str]:
-    """Yield the lines that describe a network; its layers as far as they were read."""
+    """Yield the lines about a network, with its layers if they were read."""
     typing = " Strongly Typed" if network.is_strongly_typed else ""
     yield "==== TensorRT Network ===="
     yield f"Name: {one_line(network.name)} | Explicit Batch{typing} Network"
@@ -38,7 +38,7 @@ def network_lines(network: NetworkDescription, detail: Detail = _AS_READ) -> Ite
 
 
 def engine_lines(engine: EngineDescription, detail: Detail = _AS_READ) -> Iterator[str]:
-    """Yield the lines that describe an engine; its layers as far as they were read."""
+    """Yield the lines about an engine, with its layers if they were read."""
     refittable = "Refittable " if engine.is_refittable else ""
     batch = "Implicit" if engine.has_implicit_batch else "Explicit"
     yield "==== TensorRT Engine ===="
@@ -72,6 +72,7 @@ def engine_lines(engine: EngineDescription, detail: Detail = _AS_READ) -> Iterat
 
 
 def _profile_lines(tensors: Iterable[ProfileTensor]) -> Iterator[str]:
+    """Yield a line for each tensor of a profile with its minimum, optimum and maximum."""
     tensors = list(tensors)
     width = max((len(tensor.name) for tensor in tensors), default=0) + _NAME_MARGIN
     for index, tensor in enumerate(tensors):
@@ -86,7 +87,7 @@ def _profile_lines(tensors: Iterable[ProfileTensor]) -> Iterator[str]:
 
 
 def _layers(layers: Iterable[Layer], *, qualified: bool) -> Iterator[str]:
-    """Yield the lines of layers; where `qualified`, attributes carry the name of their layer."""
+    """Yield the lines about layers; if `qualified`, attributes include the name of their layer."""
     for index, layer in enumerate(layers):
         if index:
             yield ""
@@ -108,6 +109,7 @@ def layer_lines(index: int, layer: Layer, *, qualified: bool = True) -> Iterator
 
 
 def _dataflow(layer: Layer) -> Iterator[str]:
+    """Yield the inputs and outputs of a layer as lines."""
     if not layer.inputs:
         yield from f"{layer.inputs} -> {layer.outputs}".split("\n")
         return
@@ -118,12 +120,15 @@ def _dataflow(layer: Layer) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
+    """Return the value of an attribute as text."""
     return np.array2string(value) if isinstance(value, np.ndarray) else one_line(str(value))
 
 
 def _lines(text: object) -> list[str]:
+    """Return the lines of a text."""
     return str(text).split("\n")
 
 
 def _indent_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Return the lines with an indent; empty ones stay empty."""
     return (_INDENT + line if line else line for line in lines)

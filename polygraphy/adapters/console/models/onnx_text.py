@@ -16,12 +16,12 @@ _SHOWN_TYPES = ("tensor", "tensors", "graph", "graphs")
 
 
 def onnx_lines(model: Model, detail: Detail) -> list[str]:
-    """Return the lines of the text about a model."""
+    """Return the lines of text about a model."""
     return ["==== ONNX Model ====", *lines_below_heading(model, detail)]
 
 
 def lines_below_heading(model: Model, detail: Detail) -> Iterator[str]:
-    """Yield these lines without the heading: from the model's name on."""
+    """Yield the lines of text about a model without the heading: from the model's name on."""
     others = {domain: version for domain, version in model.opsets.items() if domain}
     more = f" | Other Opsets: {others}" if others else ""
     opset = model.opsets.get("", model.opsets.get("ai.onnx", "unknown"))
@@ -42,7 +42,7 @@ def lines_below_heading(model: Model, detail: Detail) -> Iterator[str]:
 
 
 def graph_lines(graph: Graph, detail: Detail) -> list[str]:
-    """Return the lines about a whole graph; those about a node are one text."""
+    """Return the lines about a whole graph; all text about a node is one element."""
     lines = _graph_lines(graph, detail, "Graph")
     if detail.layers and graph.nodes:
         last = lines.pop().split("\n")
@@ -55,6 +55,7 @@ def graph_lines(graph: Graph, detail: Detail) -> list[str]:
 def _graph_lines(
     graph: Graph, detail: Detail, title: str, outer: _Texts | None = None
 ) -> list[str]:
+    """Return the lines about a graph: inputs, outputs, weights and nodes."""
     weight_texts = [
         f"{one_line(weight.name)} [dtype={weight.dtype}, shape={weight.shape}]"
         for weight in (graph.weights if detail.layers else ())
@@ -77,11 +78,12 @@ def _graph_lines(
 
 
 def _in_braces(texts: Iterable[str]) -> str:
+    """Return texts as a list in braces, one a line."""
     return "{" + ",\n ".join(texts) + "}"
 
 
 def tensor_text(tensor: Tensor) -> str:
-    """Return what is written about a tensor: its name, and what is known of it."""
+    """Return a tensor as text: its name, and its data type and shape if they are known."""
     facts = []
     if tensor.dtype is not None:
         facts.append(f"dtype={tensor.dtype}")
@@ -91,6 +93,7 @@ def tensor_text(tensor: Tensor) -> str:
 
 
 def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail) -> Iterator[str]:
+    """Yield the lines about the weights of a graph, as far as the detail requires."""
     if detail.weights:
         for position, weight in enumerate(weights):
             if position > 0:
@@ -104,10 +107,12 @@ def _weight_lines(weights: tuple[Weight, ...], texts: list[str], detail: Detail)
 
 
 def _values_title(weight: Weight) -> str:
+    """Return the title above the values of a weight."""
     return f"[dtype={weight.dtype}, shape={list(weight.shape)}] | Values:"
 
 
 def _value_lines(weight: Weight) -> list[str]:
+    """Return the lines of the values of a weight."""
     if weight.values is None:
         place = f", from {weight.location}" if weight.location else ""
         return [f"({weight.nbytes} bytes{place}, not shown)"]
@@ -127,7 +132,7 @@ class _Inner:
         self._outer = outer
 
     def get(self, name: str, unknown: str, /) -> str:
-        """Return it, or `unknown` where no graph has anything to say."""
+        """Return the text about a tensor from the innermost graph that has one; else `unknown`."""
         return self._texts.get(name) or self._outer.get(name, unknown)
 
 
@@ -136,6 +141,7 @@ _Texts = Union[Mapping[str, str], _Inner]
 
 
 def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | None) -> _Texts:
+    """Return the text about each tensor of a graph, by name."""
     texts = {name: tensor_text(tensor) for name, tensor in graph.tensors.items()}
     for weight, text in zip(graph.weights, weight_texts):
         texts[weight.name] = f"Initializer | {text}"
@@ -144,6 +150,7 @@ def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | Non
 
 def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[str]:
     # A large model has tens of thousands of nodes: as little as possible is done for each.
+    """Return the text about each node."""
     made, get = [], texts.get
     for index, node in enumerate(nodes):
         inputs = ",\n     ".join([get(name, one_line(name)) for name in node.inputs])
@@ -159,6 +166,7 @@ def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[st
 
 
 def _attributes_text(node: Node, detail: Detail, texts: _Texts) -> str:
+    """Return the text about the attributes of a node."""
     lines = ["---- Attributes ----"] if node.attributes else []
     for attribute in node.attributes:
         label = f"{node.name}.{attribute.name}" if node.name else attribute.name
@@ -169,6 +177,7 @@ def _attributes_text(node: Node, detail: Detail, texts: _Texts) -> str:
 def _attribute_lines(
     label: str, attribute: Attribute, detail: Detail, texts: _Texts
 ) -> Iterator[str]:
+    """Yield the lines about an attribute."""
     if attribute.kind not in _SHOWN_TYPES:
         value: Any = attribute.value
         yield f"{label} = {list(value) if isinstance(value, tuple) else value}"
@@ -188,7 +197,7 @@ def _attribute_lines(
 
 
 def tensorflow_lines(described: TensorFlowGraph, detail: Detail) -> Iterator[str]:
-    """Yield the lines of the text about a graph."""
+    """Yield the lines of text about a TensorFlow graph."""
     yield "==== TensorFlow Graph ===="
     yield f"Name: {one_line(described.graph.name)} | Type: {described.kind}"
     yield ""

@@ -52,7 +52,9 @@ _LINES = {
 
 
 def model_lines(description: Any, detail: Detail) -> Iterable[str]:
-    """Return the lines of the text about a model; TypeError where there is no text about it."""
+    """Return the lines of text about a model; raise TypeError for an unknown kind of
+    description.
+    """
     kind = type(description).__name__
     if kind not in _LINES:
         raise TypeError(f"Cannot show a {kind} as text.")
@@ -176,6 +178,7 @@ def quantized_tensor_lines(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
     """Yield a table of quantized tensors, the largest ratio of loss to least loss first."""
 
     def excess(one: QuantizedTensor) -> float:
+        """Return the ratio of the loss of a tensor to its least loss, by which rows are sorted."""
         return 0.0 if one.loss is None else one.loss / max(one.least or 0.0, 1e-6)
 
     rows = [("tensor", "kind", "format", "range", "loss", "least loss")]
@@ -189,6 +192,7 @@ def quantized_tensor_lines(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
 
 
 def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
+    """Yield a line for each tensor with its producer and the number of its consumers."""
     from polygraphy.adapters.console.models.onnx_text import tensor_text
 
     yield f"==== {len(uses)} Tensor(s) ===="
@@ -201,6 +205,7 @@ def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
 
 
 def _difference(one: Difference) -> str:
+    """Return a difference between two models as text."""
     place = f" (in {', '.join(one.where)})" if one.where else ""
     label = f"{one.what} {one.name}".rstrip()
     if one.change in ("changed", "renamed"):
@@ -210,8 +215,8 @@ def _difference(one: Difference) -> str:
 
 
 def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:
-    """Yield findings that say the same of several nodes or weights together: some of each kind, and
-    how many more there are.
+    """Yield findings that differ only in the node or weight, grouped: some of each group, and the
+    number of omitted ones.
     """
     kinds: dict[tuple[str, str], list[LintEntry]] = {}
     for entry in entries:
@@ -222,6 +227,7 @@ def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], 
 
 
 def _finding(entry: LintEntry) -> str:
+    """Return a finding as text."""
     if not entry.nodes or not entry.op:
         about = some_of(entry.nodes, _MOST_NAMES, str)
         return f"{entry.message}{f' Node(s): {about}' if about else ''}"
@@ -229,7 +235,7 @@ def _finding(entry: LintEntry) -> str:
 
 
 def _telling_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
-    """Return some of many weights: those first that are what most of the others are not."""
+    """Return some of many weights: first those that differ from most of the others."""
     if len(weights) <= _MOST_WEIGHTS + 1:
         return weights
     usual = sum(weight.is_sparse for weight in weights) * 2 >= len(weights)
@@ -237,6 +243,7 @@ def _telling_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsi
 
 
 def _tell_sparsity(weight: WeightSparsity) -> None:
+    """Log the sparsity of a weight."""
     if weight.is_sparse:
         G_LOGGER.info(f"Found sparse tensor: {one_line(weight.name)}")
         return
@@ -245,7 +252,7 @@ def _tell_sparsity(weight: WeightSparsity) -> None:
 
 
 def outline_lines(title: str, outline: Outline) -> Iterator[str]:
-    """Yield the lines about what a model consists of."""
+    """Yield the lines of an outline of a model."""
     from polygraphy.adapters.console.models.onnx_text import lines_below_heading
     from polygraphy.domain.model import Detail
 
@@ -254,7 +261,9 @@ def outline_lines(title: str, outline: Outline) -> Iterator[str]:
 
 
 def edit_line(edit: Edit) -> str:
-    """Return how many nodes, of which types, and weights came and went."""
+    """Return the numbers of nodes, by type, and of weights that an edit added and removed,
+    as text.
+    """
     removed = _counts(edit.removed_nodes, edit.removed_weights)
     added = _counts(edit.added_nodes, edit.added_weights)
     if not removed and not added:
@@ -264,6 +273,7 @@ def edit_line(edit: Edit) -> str:
 
 
 def _counts(nodes: Sequence[NodeLabel], weights: Sequence[str]) -> str:
+    """Return the numbers of nodes, by type, and of weights as text."""
     counts = []
     if nodes:
         ops = Counter(op for op, _ in nodes).most_common()
@@ -275,7 +285,7 @@ def _counts(nodes: Sequence[NodeLabel], weights: Sequence[str]) -> str:
 
 
 def part_lines(edit: Edit) -> Iterator[Callable[[], str]]:
-    """Yield what writes the names of the parts that came and went, a line for each kind."""
+    """Yield functions that return the names of removed and added parts, a line for each kind."""
     for what, nodes in (("Removed", edit.removed_nodes), ("Added", edit.added_nodes)):
         if nodes:
             yield partial(_node_names, what, nodes)
@@ -285,12 +295,14 @@ def part_lines(edit: Edit) -> Iterator[Callable[[], str]]:
 
 
 def _node_names(what: str, nodes: Sequence[NodeLabel]) -> str:
+    """Return the names and operators of nodes as a line."""
     return f"{what} nodes: " + ", ".join(
         f"{one_line(name)} [Op: {one_line(op)}]" for op, name in nodes
     )
 
 
 def _weight_names(what: str, names: Sequence[str]) -> str:
+    """Return the names of weights as a line."""
     return f"{what} initializers: {', '.join(names)}"
 
 
@@ -298,7 +310,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
-    """Yield the lines of the text about a model's sizes and costs."""
+    """Yield the lines of text about a model's sizes and costs."""
     yield "==== Statistics ===="
     weights = f"{statistics.parameters:,} ({_size(statistics.weight_bytes)})"
     yield f"Parameters      | {weights}"
@@ -316,7 +328,7 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
 
 
 def size_lines(statistics: EngineStatistics) -> Iterator[str]:
-    """Yield the lines of the text about the sizes of a network or an engine."""
+    """Yield the lines of text about the sizes of a network or an engine."""
     yield "==== Statistics ===="
     if statistics.parameters is not None:
         weights = f"{statistics.parameters:,} ({_size(statistics.weight_bytes or 0)})"
@@ -340,11 +352,13 @@ def size_lines(statistics: EngineStatistics) -> Iterator[str]:
 
 
 def _unknown_operators_text(statistics: ModelStatistics) -> str:
+    """Return a phrase that lists the operators whose cost is unknown; empty if there are none."""
     listed = ", ".join(f"{count} {op}" for op, count in statistics.macs_unknown.items())
     return f", without {listed} of unknown shapes" if listed else ""
 
 
 def _size(nbytes: int) -> str:
+    """Return a number of bytes as text in a fitting unit."""
     size, unit = float(nbytes), _UNITS[0]
     for larger in _UNITS[1:]:
         if size < 1024:

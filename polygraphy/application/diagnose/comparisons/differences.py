@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENC
 from polygraphy.application.diagnose.model_changes import Differences, find_changes
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.fused import trace_suspects
+from polygraphy.domain.diagnosis.fused import is_open_trace, trace_suspects
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import Suspect, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
@@ -60,9 +60,11 @@ def find_differences(
         if (parting.is_open and not is_proven) or len(by_values) > len(culprits):
             return proven
     if by_values:
-        return evolve(parting, repaired=parting.repaired or proven.repaired)
+        is_open = proven.is_open and any(c in culprits and len(c.nodes) > 1 for c in by_values)
+        repaired = parting.repaired or proven.repaired
+        return evolve(parting, repaired=repaired, is_open=parting.is_open or is_open)
     # Taking over much of the reference makes the outputs match whatever is wrong.
-    return evolve(proven, is_open=bool(culprits) and not is_small)
+    return evolve(proven, is_open=proven.is_open or (bool(culprits) and not is_small))
 
 
 def prove_differences(
@@ -100,7 +102,8 @@ def prove_differences(
         needed = trace_suspects(needed, pairing, pair.pairing.model, differing)
     side = pair.pairing.model
     culprits = [_describe_difference(side, suspect, len(needed)) for suspect in needed]
-    return Differences(culprits, repaired)
+    is_open = pairing is not pair.pairing and any(is_open_trace(one, side) for one in needed)
+    return Differences(culprits, repaired, is_open)
 
 
 def _without_pairs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import evolve
 
@@ -32,6 +32,7 @@ from polygraphy.domain.diagnosis.culprit import (
     merge_same_nodes,
     with_reasons,
 )
+from polygraphy.domain.diagnosis.facts import Statement
 from polygraphy.domain.diagnosis.pairing import is_quantised
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
@@ -61,10 +62,18 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if differences.is_open and broken is None:
         names = {name for culprit in culprits for name in culprit.nodes}
-        is_any = all(culprit.remedy.proven for culprit in culprits)
-        reason = (reasons.any_of_nodes if is_any else reasons.not_narrowed_down)(len(names))
-        return Found(DiagnosisResult(INCONCLUSIVE, culprits, reason=reason), case)
+        return Found(
+            DiagnosisResult(INCONCLUSIVE, culprits, reason=_open_reason(culprits)(len(names))), case
+        )
     return Found(DiagnosisResult(FAULT, merge_same_nodes(culprits)), case)
+
+
+def _open_reason(culprits: Sequence[Culprit]) -> Callable[[int], Statement]:
+    """Return the statement that says why it is not known which node is at fault."""
+    if all(any(fact.kind == "restored" for fact in culprit.facts) for culprit in culprits):
+        return reasons.restored_together
+    is_any = all(culprit.remedy.proven for culprit in culprits)
+    return reasons.any_of_nodes if is_any else reasons.not_narrowed_down
 
 
 def _find_on_all_data(case: Case, comparison: ModelComparison) -> Differences:
