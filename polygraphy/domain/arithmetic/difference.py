@@ -81,7 +81,7 @@ class KeptDifferences:
 
     @staticmethod
     def find_medians(many: Iterable[KeptDifferences]) -> None:
-        """Find the medians of many at once, so that each is there when it is asked for."""
+        """Compute the medians of many objects at once, so that each is known when it is needed."""
         by_size: dict[int, list[KeptDifferences]] = {}
         for each in many:
             by_size.setdefault(each.absolute.size, []).append(each)
@@ -97,11 +97,13 @@ class KeptDifferences:
 
 
 def _mean(vector: Floats) -> float:
+    """Return the mean of a vector, which may have NaN or infinite elements."""
     with np.errstate(all="ignore"):
         return extent_of(vector).mean()
 
 
 def _median(vector: Floats) -> float:
+    """Return the median of a vector; NaN if it has a NaN."""
     found = sort_channel(vector, (), np.empty(vector.size))
     return found.median if found.valid == vector.size else math.nan
 
@@ -183,12 +185,12 @@ class Difference:
         return self._pair.value.array, self._pair.reference.array
 
     def own_arrays(self) -> None:
-        """Go on with copies of the operands, so that those may change."""
+        """Replace the operands by copies, so that the originals may change."""
         self._pair.own_arrays()
 
     def kept(self) -> KeptDifferences | None:
-        """The differences without the operands, if they are few and of a statistic that is not
-        known yet.
+        """Return the differences without the operands; None if they are many, or a statistic is
+        known already.
         """
         if self.size > MOST_KEPT or self._summaries or self._ordered:
             return None
@@ -208,7 +210,8 @@ class Difference:
     # Verdicts
 
     def mismatches(self, atol: float, rtol: float, formula: Formula = "either") -> Mismatches:
-        """The elements that differ by more than a tolerance; see `Limit` for the formulas.
+        """Return the mismatches: elements that differ by more than a tolerance; see `Limit` for the
+        formulas.
 
         The first call makes the one pass that also finds the largest and the mean differences.
 
@@ -227,8 +230,8 @@ class Difference:
         formula: Formula = "either",
         quantiles: Iterable[float] = QUANTILES,
     ) -> Mismatches:
-        """`mismatches` and `summaries` in one pass, for when both will be asked for; of small
-        arrays that of the operands, too.
+        """Return `mismatches`, and compute `summaries` in the same pass; for small arrays also the
+        summaries of the operands.
         """
         limit = Limit(atol, rtol, formula)
         probabilities = check_quantiles(quantiles)
@@ -238,6 +241,7 @@ class Difference:
         return self.mismatches(*key)
 
     def _measure(self, limit: Limit, quantiles: tuple[float, ...]) -> Mismatches:
+        """Return the mismatches, and keep the summaries of the differences."""
         kernel = self._pair.small() if self.size <= LONGEST else None
         if kernel is not None and self._measure_rows(kernel, quantiles):
             return self._put_together(_rows_of(kernel, limit))
@@ -246,7 +250,7 @@ class Difference:
         return self._put_together([rows[start] for start in sorted(rows)])
 
     def _measure_rows(self, kernel: Kernel, quantiles: tuple[float, ...]) -> bool:
-        """Measure small arrays and their differences all at once, if that is possible."""
+        """Measure small arrays and their differences at once; return whether that was possible."""
         with np.errstate(all="ignore"):
             sides = self._pair.value, self._pair.reference
             rows = np.empty((4, self.size))
@@ -261,7 +265,7 @@ class Difference:
         return True
 
     def element(self, position: int) -> Element:
-        """The values and the differences at a C-order position."""
+        """Return the values and the differences at a position in C order."""
         absolute, relative = self._pair.differences_at(position)
         return Element(
             index=unravel(position, self.shape),
@@ -298,30 +302,30 @@ class Difference:
         return self._order_statistic("relative", None)
 
     def quantile_abs(self, probability: float) -> float:
-        """The quantile of the absolute differences, for a probability from 0 to 1."""
+        """Return a quantile of the absolute differences, for a probability from 0 to 1."""
         return self._order_statistic("absolute", probability)
 
     def quantile_rel(self, probability: float) -> float:
-        """The quantile of the relative differences, for a probability from 0 to 1."""
+        """Return a quantile of the relative differences, for a probability from 0 to 1."""
         return self._order_statistic("relative", probability)
 
     # Statistics
 
     def absolute(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
-        """A summary of the absolute differences."""
+        """Return a summary of the absolute differences."""
         return self._summarize(("absolute",), check_quantiles(quantiles))[0]
 
     def relative(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
-        """A summary of the relative differences."""
+        """Return a summary of the relative differences."""
         return self._summarize(("relative",), check_quantiles(quantiles))[0]
 
     def summaries(self, quantiles: Iterable[float] = QUANTILES) -> tuple[Summary, Summary]:
-        """`absolute` and `relative` in one pass, which is cheaper than one after the other."""
+        """Return `absolute` and `relative`, computed in one pass, which is faster than two."""
         absolute, relative = self._summarize(("absolute", "relative"), check_quantiles(quantiles))
         return absolute, relative
 
     def operands(self) -> tuple[Summary, Summary]:
-        """Summaries of the value and of the reference."""
+        """Return summaries of the value and of the reference."""
         if self._operands is None:
             value, reference = self.arrays
             self._operands = (
@@ -331,24 +335,26 @@ class Difference:
         return self._operands
 
     def absolute_histogram(self, bins: int = 10) -> Histogram:
-        """The distribution of the finite absolute differences over their own range."""
+        """Return the histogram of the finite absolute differences over their own range."""
         stream = DifferenceStream(self._pair, "absolute")
         return stream_histogram(stream, bins, None, self.threads)
 
     def relative_histogram(self, bins: int = 10) -> Histogram:
-        """The distribution of the finite relative differences over their own range."""
+        """Return the histogram of the finite relative differences over their own range."""
         stream = DifferenceStream(self._pair, "relative")
         return stream_histogram(stream, bins, None, self.threads)
 
     # What is computed once
 
     def _find_mismatches(self, limit: Limit) -> Mismatches:
+        """Return the mismatches for a limit, computed in a pass."""
         whole = self._pair.whole()
         return self._put_together(
             self._mismatch_rows(limit) if whole is None else _rows_of(whole, limit)
         )
 
     def _put_together(self, rows: Sequence[MismatchRow]) -> Mismatches:
+        """Return the mismatches of the whole from those of its blocks."""
         found = [row for row in rows if row.far]
         if not found:  # What is NaN mismatches.
             return Mismatches(self.size, 0, 0, None, None)
@@ -361,24 +367,29 @@ class Difference:
         )
 
     def _mismatch_rows(self, limit: Limit) -> list[MismatchRow]:
+        """Return the mismatches of each block; none without a pass if the largest differences
+        are within the limit.
+        """
         known = self._extents.get("absolute")
         if known is not None and not known.nan and limit.covers(known.peak):
             return []
         return self._survey(("absolute", "relative"), limit)
 
     def _survey(self, channels: Iterable[Channel], limit: Limit | None) -> list[MismatchRow]:
+        """Return the mismatches of each block for a limit, and keep the extents of channels."""
         unknown = [channel for channel in channels if channel not in self._extents]
         found = survey(self._pair, unknown, limit, self.threads)
         self._extents |= found.extents
         return found.rows
 
     def _extent(self, channel: Channel) -> Extent:
+        """Return the extent of a channel; compute it at the first call."""
         if channel not in self._extents:
             self._survey((channel,), None)
         return self._extents[channel]
 
     def _order_statistic(self, channel: Channel, probability: float | None) -> float:
-        """A quantile for judging; the median if `probability` is None."""
+        """Return a quantile, exact enough for a verdict; the median if `probability` is None."""
         quantiles = () if probability is None else check_quantiles((probability,))
         if not self.size:
             return 0.0
@@ -393,7 +404,7 @@ class Difference:
         return known.median if probability is None else known.quantiles[probability]
 
     def _order(self, channel: Channel, quantiles: Iterable[float], *, median: bool) -> Ordered:
-        """All order statistics known of a channel, at least those asked for."""
+        """Return all known order statistics of a channel, at least the requested ones."""
         known = self._ordered.get(channel)
         lacking = tuple(q for q in quantiles if known is None or q not in known.quantiles)
         median = median and (known is None or math.isnan(known.median))
@@ -412,6 +423,7 @@ class Difference:
     def _summarize(
         self, channels: tuple[Channel, ...], quantiles: tuple[float, ...]
     ) -> list[Summary]:
+        """Return summaries of channels; unknown ones are computed in one pass."""
         unknown = [channel for channel in channels if channel not in self._summaries]
         if unknown:
             self._describe(unknown, quantiles)
@@ -423,11 +435,12 @@ class Difference:
         quantiles: tuple[float, ...],
         watch: Watch[DifferenceReader] | None = None,
     ) -> None:
-        """Summarise channels in a pass, and keep all that the summaries tell."""
+        """Summarize channels in a pass, and keep the results."""
         stream = DifferenceStream(self._pair, *channels)
         self._keep(channels, summarize_stream(stream, quantiles, self.threads, watch))
 
     def _keep(self, channels: Sequence[Channel], found: Sequence[Summary]) -> None:
+        """Keep the summaries of channels, with their extents and order statistics."""
         for channel, summary in zip(channels, found, strict=True):
             self._summaries[channel] = summary
             self._extents[channel] = Extent.of(summary)
@@ -438,6 +451,7 @@ class Difference:
     def _with_quantiles(
         self, summary: Summary, channel: Channel, quantiles: tuple[float, ...]
     ) -> Summary:
+        """Return a summary with the requested quantiles."""
         if tuple(summary.quantiles) == quantiles:
             return summary
         known = self._order(channel, quantiles, median=False).quantiles
@@ -445,7 +459,7 @@ class Difference:
 
 
 def _rows_of(kernel: Kernel, limit: Limit) -> list[MismatchRow]:
-    """The mismatches of small arrays, whose differences a kernel holds."""
+    """Return the mismatches of small arrays, whose differences are in a kernel."""
     if limit.covers(kernel.peak):
         return []
     with np.errstate(all="ignore"):

@@ -45,7 +45,7 @@ def histogram(
     *,
     threads: int = 1,
 ) -> Histogram:
-    """Count the elements of an array in bins of equal width.
+    """Return the counts of the elements of an array in bins of equal width.
 
     Elements are compared with the edges as float64. Complex numbers count by their modulus; dtypes
     that are no numbers, such as strings, count as not finite.
@@ -65,7 +65,7 @@ def histogram(
 
 
 def joint_range(a: Array, b: Array, *, threads: int = 1) -> tuple[float, float] | None:
-    """The least and the greatest finite element of two arrays; None if nothing is finite.
+    """Return the least and the greatest finite element of two arrays; None if nothing is finite.
 
     The arrays may differ in shape and dtype.
     """
@@ -83,13 +83,14 @@ def joint_range(a: Array, b: Array, *, threads: int = 1) -> tuple[float, float] 
 def stream_histogram(
     stream: Stream[Reader], bins: int, bounds: tuple[float, float] | None, threads: int = 1
 ) -> Histogram:
-    """The histogram of the first channel of a stream; see `histogram`."""
+    """Return the histogram of the first channel of a stream; see `histogram`."""
     if bounds is None:
         bounds = _finite_range(stream, threads) or (0.0, 1.0)
     edges = _edges(bounds, bins)
     count = _count_sorted if bins >= SORTED_FROM else _count_each
 
     def make(scratch: Scratch) -> Callable[[int, int], list[int]]:
+        """Return the function that counts the elements of a block below each edge."""
         reader = stream.reader(scratch)
         room = scratch.floats()
         # In float32, an edge would be rounded.
@@ -110,6 +111,7 @@ def stream_histogram(
 
 
 def _edges(bounds: tuple[float, float], bins: int) -> Floats:
+    """Return the edges of bins of equal width; the range may exceed the largest number."""
     if bins < 1:
         raise ValueError(f"a histogram requires at least one bin, not {bins}")
     low, high = (float(bound) for bound in bounds)
@@ -125,9 +127,12 @@ def _edges(bounds: tuple[float, float], bins: int) -> Floats:
 
 
 def _finite_range(stream: Stream[Reader], threads: int) -> tuple[float, float] | None:
-    """The least and the greatest finite element of the first channel."""
+    """Return the least and the greatest finite element of the first channel; None if nothing is
+    finite.
+    """
 
     def make(scratch: Scratch) -> Callable[[int, int], tuple[float, float] | None]:
+        """Return the function that returns the range of a block."""
         reader = stream.reader(scratch)
         return lambda start, stop: _block_range(reader.load(start, stop)[0])
 
@@ -138,6 +143,7 @@ def _finite_range(stream: Stream[Reader], threads: int) -> tuple[float, float] |
 
 
 def _block_range(block: Reals) -> tuple[float, float] | None:
+    """Return the least and the greatest finite element of a block; None if nothing is finite."""
     low, high = float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
     if math.isfinite(low) and math.isfinite(high):
         return low, high
@@ -148,7 +154,8 @@ def _block_range(block: Reals) -> tuple[float, float] | None:
 
 
 def _count_each(block: Floats, edges: Floats) -> list[int]:
-    """How many elements of a block are below each edge, at most the last one, and finite.
+    """Return how many finite elements of a block are below each edge, how many of them are at most
+    the last edge, and how many there are.
 
     Minus infinity is left out of all counts.
     """
@@ -162,7 +169,7 @@ def _count_each(block: Floats, edges: Floats) -> list[int]:
 
 
 def _count_sorted(block: Floats, edges: Floats) -> list[int]:
-    """The same, by sorting the block in place."""
+    """Return the same as `_count_each`, by sorting the block in place."""
     ordered = block
     ordered.sort()
     beneath = int(ordered.searchsorted(-np.inf, "right"))

@@ -30,7 +30,9 @@ rounding of a row does not depend on the number of processors.
 
 
 def block_mean(block: Floats, scratch: Floats) -> float:
-    """The mean of a block, shape ``(n,)``, n > 0; `scratch` has the same shape, or is the block."""
+    """Return the mean of a block, shape ``(n,)``, n > 0; `scratch` has the same shape, or is the
+    block.
+    """
     mean = float(np.add.reduce(block)) / block.size
     if math.isfinite(mean):
         return mean
@@ -39,7 +41,7 @@ def block_mean(block: Floats, scratch: Floats) -> float:
 
 
 def inner(a: Floats, b: Floats) -> float:
-    """The inner product of two blocks, shape ``(n,)``."""
+    """Return the inner product of two blocks, shape ``(n,)``."""
     whole = a.size - a.size % ROW
     if not whole:
         return float(np.dot(a, b))
@@ -48,7 +50,9 @@ def inner(a: Floats, b: Floats) -> float:
 
 
 def average(means: Sequence[tuple[float, int]]) -> float:
-    """The mean of all values, from the mean and the number of values of each part; 0 of none."""
+    """Return the mean of all values, from the mean and the number of values of each part; 0 if
+    there are no values.
+    """
     count = sum(part for _, part in means)
     if not count:
         return 0.0
@@ -57,7 +61,9 @@ def average(means: Sequence[tuple[float, int]]) -> float:
 
 
 def exact_sum(values: Iterable[float]) -> float:
-    """`math.fsum`, but IEEE where that raises: infinity on overflow, NaN for inf - inf."""
+    """Return `math.fsum`, but with IEEE results where that raises: infinity on overflow, NaN for
+    inf - inf.
+    """
     listed = list(values)
     try:
         return math.fsum(listed)
@@ -86,7 +92,7 @@ class Row(NamedTuple):
 
 
 def describe(block: Reals, low: float, high: float, room: Floats, spare: Floats) -> Row:
-    """Describe one block.
+    """Return the statistics of one block.
 
     Parameters:
         block: shape ``(n,)``, n > 0.
@@ -122,6 +128,7 @@ _EMPTY = Row(0, 0.0, 0.0, 0.0, math.nan, math.nan, 0, 0, 0, 0)
 
 
 def _describe_finite(block: Reals, low: float, high: float, room: Floats, spare: Floats) -> Row:
+    """Return the statistics of a block of finite values."""
     spare = spare[: block.size]
     values: Array = block if block.dtype == np.float64 else convert(block, room)
     mean = block_mean(values, spare)
@@ -135,7 +142,7 @@ def _describe_finite(block: Reals, low: float, high: float, room: Floats, spare:
 
 
 def _squared_deviations(values: Floats, mean: float, spare: Floats) -> float:
-    """The sum of squared deviations from the mean."""
+    """Return the sum of squared deviations from the mean."""
     total = inner(values, values)
     squares = total - values.size * mean * mean
     # Unless the mean is far larger than the spread, few digits cancel in that difference.
@@ -146,7 +153,7 @@ def _squared_deviations(values: Floats, mean: float, spare: Floats) -> float:
 
 
 def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) -> Row:
-    """Describe a block of int64 or uint64, whose values float64 may not hold.
+    """Return the statistics of a block of int64 or uint64, whose values float64 may not represent.
 
     The extremes are exact Python integers. Deviations are formed in integers before they are
     rounded, from the smallest element of the block: unsigned subtraction cannot wrap there. The
@@ -170,7 +177,7 @@ def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) ->
 
 
 def combine(rows: Sequence[Row]) -> Row:
-    """Describe several blocks as one, from a row for each of them; there is at least one.
+    """Return the statistics of several blocks as one, from at least one row.
 
     A sum or a square that float64 cannot hold gives an infinite result.
     """
@@ -196,4 +203,5 @@ def combine(rows: Sequence[Row]) -> Row:
 
 def _square(value: float) -> float:
     # `value ** 2` raises OverflowError where the product is infinite.
+    """Return the square of a value."""
     return value * value

@@ -56,7 +56,8 @@ class DotMetrics:
 
 
 def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetrics:
-    """Measure two arrays of one shape, in one pass and without copies of them.
+    """Return the lengths of two arrays of one shape, of their difference, and the angle, computed
+    in one pass without copies.
 
     Numbers of any dtype are widened to float64, but for differences of 64-bit integers and
     longdoubles, which are formed before. A complex number counts as two real ones.
@@ -87,17 +88,19 @@ def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetri
 
 
 def l2_norm(metrics: DotMetrics) -> float:
-    """Euclidean length of the difference; it grows with the number of elements."""
+    """Return the Euclidean length of the difference; it grows with the number of elements."""
     return metrics.difference_norm
 
 
 def cosine_similarity(metrics: DotMetrics) -> float:
-    """Cosine of the angle between the arrays, from -1 to 1: blind to any factor between them."""
+    """Return the cosine of the angle between the arrays, from -1 to 1; it ignores their scale."""
     return metrics.cosine
 
 
 def normalized_l2(metrics: DotMetrics) -> float:
-    """Length of the difference by that of the reference, so that no scale matters."""
+    """Return the length of the difference divided by that of the reference; it ignores a common
+    scale.
+    """
     if metrics.difference_norm == 0:
         return 0.0
     if metrics.reference_norm == 0:
@@ -106,7 +109,7 @@ def normalized_l2(metrics: DotMetrics) -> float:
 
 
 def sqnr(metrics: DotMetrics) -> float:
-    """Signal to quantisation noise in dB, the reference being the signal.
+    """Return the signal to quantization noise ratio in dB; the reference is the signal.
 
     It is -20 log10 of `normalized_l2`; about 6.02 dB for each bit that is right.
     """
@@ -117,7 +120,7 @@ def sqnr(metrics: DotMetrics) -> float:
 
 
 def psnr(metrics: DotMetrics) -> float:
-    """Peak signal to noise ratio in dB; infinite without noise.
+    """Return the peak signal to noise ratio in dB; infinite without noise.
 
     The peak is the greatest element of the value, or 1 if that is not positive.
     """
@@ -129,7 +132,7 @@ def psnr(metrics: DotMetrics) -> float:
 
 
 def snr(metrics: DotMetrics) -> float:
-    """Signal to noise ratio in dB, the value being the signal.
+    """Return the signal to noise ratio in dB; the value is the signal.
 
     Infinite without noise, minus infinity if there is noise but no signal.
     """
@@ -139,6 +142,7 @@ def snr(metrics: DotMetrics) -> float:
 
 
 def _decibels(amplitude: float) -> float:
+    """Return an amplitude ratio in dB; minus infinity for 0."""
     return 20 * math.log10(amplitude) if amplitude else -math.inf
 
 
@@ -152,14 +156,14 @@ class _Length(NamedTuple):
     exponent: int
 
     def by(self, unit: int) -> float:
-        """The length in units of ``2 ** unit``."""
+        """Return the length in units of ``2 ** unit``."""
         try:
             return math.ldexp(self.mantissa, self.exponent - unit)
         except OverflowError:
             return math.inf
 
     def as_float(self) -> float:
-        """The length, infinite if float64 cannot hold it."""
+        """Return the length as a float; infinite if float64 cannot represent it."""
         return self.by(0)
 
 
@@ -175,12 +179,14 @@ class _Row(NamedTuple):
 
 
 def _measurer(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Row]:
+    """Return the function that measures a block of a pair."""
     paired = Kind.COMPLEX in (pair.value.kind, pair.reference.kind)
     a_room, b_room = scratch.floats(), scratch.floats()
     room = np.empty(2 * scratch.room) if paired else scratch.floats()
     exactly = _exact_differences(pair, scratch)
 
     def measure(start: int, stop: int) -> _Row:
+        """Return the lengths, the alignment and the extremes of a block."""
         if paired:
             a, b = (_components(flat, start, stop) for flat in (pair.value, pair.reference))
         else:
@@ -201,8 +207,8 @@ def _measurer(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Row]:
 
 
 def _exact_differences(pair: Pair, scratch: Scratch) -> _FormExactly | None:
-    """Return what forms the differences of a block of 64-bit integers or longdoubles, before they
-    are widened; None where both sides fit float64.
+    """Return the function that computes the exact differences of a block of 64-bit integers or
+    longdoubles; None if both sides fit float64.
 
     It takes the extremes of the value and the widened reference, and returns None for integers of
     which float64 holds all.
@@ -215,6 +221,7 @@ def _exact_differences(pair: Pair, scratch: Scratch) -> _FormExactly | None:
     kept: list[Callable[[int, int], Kernel]] = []
 
     def form(start: int, stop: int, extremes: tuple[float, float], b: Floats) -> Floats | None:
+        """Return the exact differences of a block; None if they are not needed."""
         if is_whole:
             all_ = (*extremes, float(np.minimum.reduce(b)), float(np.maximum.reduce(b)))
             if max(map(abs, all_)) < _MOST_WHOLE:
@@ -227,12 +234,12 @@ def _exact_differences(pair: Pair, scratch: Scratch) -> _FormExactly | None:
 
 
 def _components(flat: Flat, start: int, stop: int) -> Floats:
-    """The real and the imaginary parts of a block, shape ``(2 * (stop - start),)``."""
+    """Return the real and the imaginary parts of a block, shape ``(2 * (stop - start),)``."""
     return np.ascontiguousarray(flat.block(start, stop).astype(np.complex128)).view(np.float64)
 
 
 def _length(x: Floats, free: Floats) -> _Length:
-    """The length of a block; `free`, of the same shape, is overwritten."""
+    """Return the length of a block; `free`, of the same shape, is overwritten."""
     squares = inner(x, x)
     if _SMALL < squares < math.inf:
         return _Length(math.sqrt(squares), 0)
@@ -245,7 +252,7 @@ def _length(x: Floats, free: Floats) -> _Length:
 
 
 def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free: Floats) -> float:
-    """The cosine of the angle between two blocks; 0 if one of them is zero."""
+    """Return the cosine of the angle between two blocks; 0 if one of them is zero."""
     if a_length.mantissa == 0 or b_length.mantissa == 0:
         # NaN has to get through from the other side.
         return 0.0 * a_length.mantissa * b_length.mantissa
@@ -257,7 +264,7 @@ def _alignment(a: Floats, b: Floats, a_length: _Length, b_length: _Length, free:
 
 
 def _join(lengths: Sequence[_Length]) -> _Length:
-    """The length of a vector from those of its parts."""
+    """Return the length of a vector from the lengths of its parts."""
     # C's hypot finds an infinity more telling than a NaN.
     if any(math.isnan(length.mantissa) for length in lengths):
         return _Length(math.nan, 0)
@@ -266,6 +273,7 @@ def _join(lengths: Sequence[_Length]) -> _Length:
 
 
 def _cosine(rows: Sequence[_Row], value: _Length, reference: _Length) -> float:
+    """Return the cosine of the angle between two arrays from those of their blocks."""
     if math.isnan(value.mantissa) or math.isnan(reference.mantissa):
         return math.nan
     if value.mantissa == 0 or reference.mantissa == 0:
@@ -280,6 +288,9 @@ def _cosine(rows: Sequence[_Row], value: _Length, reference: _Length) -> float:
 
 
 def _extreme(choose: Callable[[Iterable[float]], float], extremes: Sequence[float]) -> float:
+    """Return the least or greatest of the extremes of blocks; NaN if there are none, or one is
+    NaN.
+    """
     if not extremes or any(map(math.isnan, extremes)):
         return math.nan
     return choose(extremes)
@@ -307,11 +318,13 @@ def mean_signed_error(value: Array, reference: Array, *, threads: int = 1) -> fl
 
 
 def _summer(pair: Pair, scratch: Scratch) -> Callable[[int, int], float]:
+    """Return the function that sums the signed differences of a block."""
     load = pair.loader(scratch)
     signed, mask = scratch.floats(), scratch.mask()
     read = _comparable(pair, scratch)
 
     def total(start: int, stop: int) -> float:
+        """Return the sum of the signed differences of a block."""
         kernel = load(start, stop)
         room = signed[: stop - start]
         np.copyto(room, kernel.absolute)
@@ -323,8 +336,8 @@ def _summer(pair: Pair, scratch: Scratch) -> Callable[[int, int], float]:
 
 
 def _comparable(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Array, Array]]:
-    """Return what reads a block of both sides in data types that NumPy compares without rounding:
-    next to a float4, it would round an int8 to one.
+    """Return the function that reads a block of both sides in data types that NumPy compares
+    without rounding; next to a float4, NumPy would round an int8.
     """
     value, reference = pair.value, pair.reference
     kinds = (value.kind, reference.kind)
@@ -337,6 +350,7 @@ def _comparable(pair: Pair, scratch: Scratch) -> Callable[[int, int], tuple[Arra
 
 
 def _whole(flat: Flat, start: int, stop: int) -> Array:
+    """Return a block as integers of 64 bits."""
     block = flat.block(start, stop)
     return block if flat.kind is Kind.WIDE else block.astype(np.int64)
 
@@ -369,7 +383,7 @@ _SAME = _Counts(0, 0, 0, 0, -1)
 
 
 def compare_non_finite(value: Array, reference: Array, *, threads: int = 1) -> NonFinite:
-    """Compare the masks of NaN, of +inf and of -inf of two arrays of one shape.
+    """Return how the NaN, the +inf and the -inf of two arrays of one shape differ.
 
     Raises:
         ValueError: the shapes differ.
@@ -393,9 +407,11 @@ def compare_non_finite(value: Array, reference: Array, *, threads: int = 1) -> N
 
 
 def _finder(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Counts]:
+    """Return the function that counts the differing NaN and infinities of a block."""
     rooms = scratch.floats(), scratch.floats()
 
     def find(start: int, stop: int) -> _Counts:
+        """Return the counts of differing NaN and infinities of a block, and the first position."""
         a = pair.value.floats(start, stop, rooms[0])
         b = pair.reference.floats(start, stop, rooms[1])
         if _is_finite(a) and _is_finite(b):
@@ -414,7 +430,7 @@ def _finder(pair: Pair, scratch: Scratch) -> Callable[[int, int], _Counts]:
 
 
 def _is_finite(block: Floats) -> bool:
-    """Return, without a mask, without a mask whether all elements are finite."""
+    """Return whether all elements are finite, computed without a mask."""
     extremes = float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
     return bool(np.isfinite(extremes).all())
 
@@ -437,12 +453,12 @@ class Ranking:
 
     @property
     def agreement(self) -> float:
-        """The share of the lists that agree; 1 where there is none."""
+        """Return the share of the lists that agree; 1 if there are no lists."""
         return self.agreeing / self.lists if self.lists else 1.0
 
 
 def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -> Ranking:
-    """Compare which `k` entries score highest along the last dimension.
+    """Return in how many lists along the last dimension the same `k` entries score highest.
 
     Lists agree when each of the `k` entries that are highest in `value` has a score in `reference`
     that is at most `margin` below the k-th highest there. So entries that tie may change places,
@@ -478,7 +494,9 @@ def compare_top_k(value: Array, reference: Array, k: int, margin: float = 0.0) -
 
 
 def _rows(flat: Flat, start: int, stop: int, length: int) -> Array:
-    """Return lists of scores in float64, or in 64-bit integers, which that does not hold."""
+    """Return lists of scores in float64, or in 64-bit integers, which float64 does not represent
+    exactly.
+    """
     first, last = start * length, stop * length
     if flat.kind is Kind.WIDE:
         rows = flat.block(first, last)
@@ -515,8 +533,8 @@ def ulp_distances(
     quantiles: Sequence[float] = (0.99,),
     threads: int = 1,
 ) -> Summary:
-    """Summarise ``|a - b| / ulp(b)``, where ulp(b) is the distance between neighbours of the
-    magnitude of `b` in a data type (Goldberg, 1991).
+    """Return a summary of ``|a - b| / ulp(b)``, where ulp(b) is the distance between neighbors of
+    the magnitude of `b` in a data type (Goldberg, 1991).
 
     Equal infinities are 0 apart. The arrays need not be of that data type: a float32 output may be
     measured in the float16 in which it was computed.
@@ -550,9 +568,11 @@ class _UlpStream(Stream["_UlpReader"]):
         self._precision = precision
 
     def reader(self, scratch: Scratch) -> _UlpReader:
+        """Return a reader of blocks of the distances."""
         return _UlpReader(self._pair, self._precision, scratch)
 
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
+        """Return the distances at some positions."""
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
         return (_in_ulps(kernel, self._precision, np.empty(positions.size)),)
@@ -566,12 +586,14 @@ class _UlpReader(RealReader):
         self._distances = scratch.floats()
 
     def load(self, start: int, stop: int) -> Sequence[Floats]:
+        """Return the distances of a block."""
         kernel = self._load(start, stop)
         self._channels = (_in_ulps(kernel, self._precision, self._distances[: stop - start]),)
         return self._channels
 
 
 def _in_ulps(kernel: Kernel, precision: Precision | None, out: Floats) -> Floats:
+    """Return the differences in a kernel, in units in the last place of the reference."""
     if precision is None:
         np.copyto(out, kernel.absolute)
         return out

@@ -62,7 +62,7 @@ class RowStatistics(NamedTuple):
 
 
 def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistics] | None:
-    """Describe each row of a matrix, shape ``(k, n)``, n > 0.
+    """Return statistics of each row of a matrix, shape ``(k, n)``, n > 0.
 
     None if an element is not finite, or a sum or a square is beyond float64: that needs more care.
     """
@@ -143,14 +143,14 @@ class Ordered:
 
 
 def fits(size: int) -> bool:
-    """Whether a stream of that size is best sorted, as a single block."""
+    """Return whether a stream of that size is small enough to be sorted as a single block."""
     return size <= min(SORTED, blocks.BLOCK)
 
 
 def order(
     stream: Stream[Reader], quantiles: Sequence[float], threads: int = 1, *, median: bool = True
 ) -> list[Ordered]:
-    """The order statistics of each channel of a stream, exact for every probability.
+    """Return the order statistics of each channel of a stream, exact for every probability.
 
     The stream must not be empty.
     """
@@ -165,7 +165,7 @@ def order(
 
 
 def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) -> Ordered:
-    """All order statistics of a channel of one block, shape ``(n,)`` with n > 0.
+    """Return all order statistics of a channel of one block, shape ``(n,)`` with n > 0.
 
     Fills `ordered`, of the same shape, with the sorted elements, NaN last.
     """
@@ -178,7 +178,7 @@ def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) ->
 
 
 def start_searches(stream: Stream[Reader], probabilities: Sequence[float]) -> list[Search]:
-    """A search for each channel, which knows a sample of it."""
+    """Return a search for each channel, which starts from a sample."""
     with np.errstate(all="ignore"):
         return [Search(probabilities, sample) for sample in stream.sample(positions(stream.size))]
 
@@ -199,21 +199,25 @@ def finish(
 
 
 def collect(search: Search, quantiles: Sequence[float], *, median: bool = True) -> Ordered:
-    """The order statistics of a settled search."""
+    """Return the order statistics of a finished search."""
     return _interpolate(search.element, search.valid, quantiles, median=median)
 
 
 def _counter(
     stream: Stream[Reader], searches: Sequence[Search], pending: Sequence[int]
 ) -> Callable[[Scratch], Callable[[int, int], list[tuple[int, tuple[int, ...]]]]]:
-    """Workers that count the pending channels of a block: what is not NaN, and for the search."""
+    """Return the function that creates workers; each counts, for the pending channels of a block,
+    the elements that are not NaN, and those below each bound of its search.
+    """
 
     def make(scratch: Scratch) -> Callable[[int, int], list[tuple[int, tuple[int, ...]]]]:
+        """Return a worker that counts the pending channels of a block."""
         reader = stream.reader(scratch)
         tallies = [(channel, Tally(searches[channel], scratch)) for channel in pending]
         mask = scratch.mask()
 
         def count(start: int, stop: int) -> list[tuple[int, tuple[int, ...]]]:
+            """Return the counts of the pending channels of a block."""
             channels = reader.load(start, stop)
             valid = mask[: stop - start]
             return [
@@ -232,6 +236,7 @@ def _counter(
 def _interpolate(
     element: Callable[[int], float], valid: int, quantiles: Sequence[float], *, median: bool
 ) -> Ordered:
+    """Return the median, NaN unless requested, and the quantiles, interpolated between elements."""
     return Ordered(
         valid,
         median_of(element, valid) if median else math.nan,
@@ -278,7 +283,7 @@ class Summary:
 def summarize(
     values: Array, *, quantiles: Iterable[float] = QUANTILES, threads: int = 1
 ) -> Summary:
-    """Summarise an array of any dtype, shape and layout.
+    """Return a summary of an array of any data type, shape and layout.
 
     The scratch memory does not grow with the size of the array.
 
@@ -297,7 +302,7 @@ def summarize(
 
 
 def check_quantiles(quantiles: Iterable[float]) -> tuple[float, ...]:
-    """The probabilities as a tuple; ValueError if one is not from 0 to 1."""
+    """Return the probabilities as a tuple; ValueError if one is not from 0 to 1."""
     probabilities = tuple(quantiles)
     for probability in probabilities:
         if not 0 <= probability <= 1:
@@ -315,7 +320,8 @@ def summarize_stream(
     threads: int = 1,
     watch: Watch[AnyReader] | None = None,
 ) -> list[Summary]:
-    """A summary of each channel of a stream, in one pass (but for bad luck, see `selection`).
+    """Return a summary of each channel of a stream, almost always computed in one pass (see
+    `selection`).
 
     Parameters:
         watch: what else to do in that pass: for each thread, given its reader, it makes a function
@@ -345,6 +351,7 @@ def summarize_stream(
 def _summarize_block(
     stream: Stream[AnyReader], quantiles: Sequence[float], watch: Watch[AnyReader] | None
 ) -> list[Summary]:
+    """Return a summary of each channel of a stream that fits in one block."""
     with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
         channels = reader.load(0, stream.size)
@@ -367,7 +374,8 @@ def _summarize_block(
 def summarize_rows(
     rows: Floats, quantiles: Sequence[float], shape: tuple[int, ...], integral: Sequence[bool]
 ) -> list[Summary] | None:
-    """Summarise small arrays of one shape at once; None if one of them is not for that.
+    """Return summaries of small arrays of one shape, computed at once; None if `describe_rows`
+    returns None.
 
     Parameters:
         rows: the elements of each, shape ``(k, n)``, n > 0.
@@ -401,14 +409,18 @@ def summarize_rows(
 def _surveyor(
     stream: Stream[AnyReader], searches: Sequence[Search], watch: Watch[AnyReader] | None
 ) -> Callable[[Scratch], Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]]:
-    """Workers that describe each channel of a block and count it for its search."""
+    """Return the function that creates workers; each describes the channels of a block and counts
+    them for their searches.
+    """
 
     def make(scratch: Scratch) -> Callable[[int, int], list[tuple[Row, tuple[int, ...]]]]:
+        """Return a worker that describes and counts the channels of a block."""
         reader = stream.reader(scratch)
         tallies = [Tally(search, scratch) for search in searches]
         look = None if watch is None else watch(reader, scratch)
 
         def survey(start: int, stop: int) -> list[tuple[Row, tuple[int, ...]]]:
+            """Return the description and the counts of each channel of a block."""
             channels = reader.load(start, stop)
             if look is not None:
                 look(start)
@@ -431,7 +443,9 @@ def _assemble(
     *,
     reload: bool = True,
 ) -> Summary:
-    """Put a summary together; without `reload` the reader holds the only block."""
+    """Return the summary of a channel from the rows of its blocks; without `reload` the reader
+    already has the only block.
+    """
     whole = combine(rows)
     mean = var = avg_magnitude = math.nan
     if whole.finite:
@@ -469,7 +483,7 @@ def _locate(
     extremes: Sequence[float],
     reload: bool,
 ) -> Index:
-    """The index of the first occurrence of an extreme, from the extreme of each block."""
+    """Return the index of the first occurrence of an extreme, from the extreme of each block."""
     start = extremes.index(extreme) * blocks.BLOCK
     if reload:
         reader.load(start, min(start + blocks.BLOCK, stream.size))
@@ -477,6 +491,7 @@ def _locate(
 
 
 def _describe_nothing(size: int, quantiles: Sequence[float]) -> Summary:
+    """Return the summary of a channel without values: NaN for each statistic."""
     nan = math.nan
     return Summary(
         size=size,
@@ -523,6 +538,7 @@ def _measurer(flat: Flat, scratch: Scratch) -> Callable[[int, int], tuple[float,
     room = scratch.floats()
 
     def measure(start: int, stop: int) -> tuple[float, float, int]:
+        """Return the peak of a block, its squares in units of the peak, and their count."""
         if flat.kind is Kind.COMPLEX:
             block = np.abs(flat.block(start, stop).astype(np.complex128))
         else:

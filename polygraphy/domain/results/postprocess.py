@@ -97,7 +97,7 @@ def _falling(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _unpack_choice(choice: TopK) -> tuple[int, int]:
-    """Return number and axis; UsageError when they are not what they should be."""
+    """Return number and axis; UsageError if they are not integers, or the number is below 1."""
     k, axis = choice if isinstance(choice, (tuple, list)) else (choice, -1)
     for number in (k, axis):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
@@ -108,6 +108,9 @@ def _unpack_choice(choice: TopK) -> tuple[int, int]:
 
 
 def _indices(name: str, value: Any, choice: TopK) -> npt.NDArray[np.intp]:
+    """Return the indices of the largest elements of an output; UsageError if they cannot be
+    selected.
+    """
     k, axis = _unpack_choice(choice)
     array = np.asarray(value)
     try:

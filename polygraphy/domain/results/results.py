@@ -44,7 +44,7 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         super().__init__((key, self.listed(key, values)) for key, values in lst or ())
 
     def listed(self, key: K, values: Iterable[V]) -> list[V]:
-        """Return the values of an entry as they are kept: a list of its own."""
+        """Return the values of an entry in the form that is stored: a list."""
         return list(values)
 
     def append(self, elem: tuple[K, list[V]]) -> None:
@@ -83,9 +83,7 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         return any(key in (own, (own, values)) for own, values in self.items())
 
     def index_of(self, key: K) -> int:
-        """Return the position of the first entry with a key; UnknownKeyError when there is
-        none.
-        """
+        """Return the position of the first entry with a key; UnknownKeyError if there is none."""
         for position, (own, _) in enumerate(self.items()):
             if own == key:
                 return position
@@ -104,7 +102,7 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         return super().__iter__()
 
     def update(self, other: KeyedList[K, V] | Mapping[K, Iterable[V]]) -> None:
-        """Take over the entries of `other`; an entry whose key is here already is replaced."""
+        """Add the entries of `other`; an entry whose key exists is replaced."""
         for key, values in other.items():
             self[key] = values
 
@@ -121,14 +119,14 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
 
 
 def _list_text(values: Sequence[Any]) -> str:
-    """Return a list as text, of a long one its beginning."""
+    """Return the text of a list; only the beginning of a long one."""
     shown = ", ".join(map(repr, values[:_SHOWN]))
     more = len(values) - _SHOWN
     return f"[{shown}{f', and {more} more' if more > 0 else ''}]"
 
 
 def _is_position(key: Any) -> bool:
-    """Return whether something is an integer of any library, or a slice."""
+    """Return whether a key is an integer of any library, or a slice."""
     return isinstance(key, (int, slice)) or hasattr(type(key), "__index__")
 
 
@@ -177,7 +175,7 @@ class DeviceTimes:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum of all times."""
         return self.to_device + self.compute + self.to_host
 
 
@@ -254,11 +252,11 @@ class IterationResult(dict[str, Any]):
 
     @property
     def is_continued(self) -> bool:
-        """Whether these are further outputs of the iteration before."""
+        """Whether these are further outputs of the previous iteration."""
         return self.part is not None and self.part.index > 0
 
     def known_names(self) -> Collection[str]:
-        """Return the names of all outputs of the iteration, also of those in other parts."""
+        """Return the names of all outputs of the iteration, those in its other parts included."""
         return self.keys() if self.part is None else self.part.names
 
     def compute_dtype(self, name: str) -> str | None:
@@ -286,20 +284,20 @@ class IterationResult(dict[str, Any]):
 
 
 def _describe_array(array: Any) -> str:
-    """Return data type and shape of an array: its elements would hide everything else."""
+    """Return the data type and the shape of an array as text."""
     dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", None)
     return repr(array) if dtype is None or shape is None else f"{dtype}{list(shape)}"
 
 
 def _load_arrays(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arrays in place of the stand-ins that NVIDIA's pickles have for them."""
+    """Return outputs with arrays in place of the stand-ins in NVIDIA's pickles."""
     return {
         name: array.load() if hasattr(array, "load") else array for name, array in outputs.items()
     }
 
 
 def _read_from(path: str, stream: Iterator[RunResults]) -> Iterator[RunResults]:
-    """Yield results that know their file."""
+    """Yield the results in a stream; each knows its file."""
     for results in stream:
         _name_origin(path, results)
         yield results
@@ -307,12 +305,14 @@ def _read_from(path: str, stream: Iterator[RunResults]) -> Iterator[RunResults]:
 
 
 def _name_origin(path: str, results: RunResults) -> None:
+    """Set the file that results come from on each iteration."""
     for _, iterations in results.items():  # noqa: PERF102 - names may repeat
         for outputs in iterations:
             outputs.origin = path
 
 
 def _same_array(left: Any, right: Any) -> bool:
+    """Return whether two arrays have the same data type, shape and elements, NaN included."""
     a, b = np.asarray(left), np.asarray(right)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
@@ -320,6 +320,7 @@ def _same_array(left: Any, right: Any) -> bool:
 
 
 def _is_plain(iteration: Any) -> bool:
+    """Return whether an iteration is a plain dictionary of outputs."""
     return isinstance(iteration, dict) and not isinstance(iteration, IterationResult)
 
 
@@ -340,7 +341,9 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         super().append((name, self.listed(name, iterations)) if has_plain else elem)
 
     def listed(self, key: str, values: Iterable[IterationResult]) -> list[IterationResult]:
-        """Return iterations as they are kept; plain dictionaries of outputs become some."""
+        """Return iterations in the form that is stored: plain dictionaries become
+        `IterationResult`.
+        """
         return [
             IterationResult(each, runner_name=key) if _is_plain(each) else each for each in values
         ]
@@ -351,8 +354,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         runtime: float | None = None,
         runner_name: str | None = None,
     ) -> None:
-        """Add a run made elsewhere, in place of one of the same name: one dictionary of output
-        arrays per iteration.
+        """Add a run computed elsewhere: one dictionary of output arrays per iteration; a run of the
+        same name is replaced.
 
         Args:
             out_list: per iteration a dictionary from output names to arrays.
@@ -376,7 +379,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
 
     @staticmethod
     def concat(runs: Iterable[RunResults]) -> RunResults:
-        """Join the iterations of several results, runner by runner, in the order of the first.
+        """Return the iterations of several results joined, runner by runner, in the order of the
+        first.
 
         Raises:
             UsageError: the runners' names differ.
@@ -396,12 +400,14 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         return RunResults() if joined is None else joined
 
     def _repr_html_(self) -> str:
-        """Return the results as notebooks show them."""
+        """Return the results as HTML for notebooks."""
         return results_html(self)
 
     @classmethod
     def load(cls, src: PathOrFile) -> RunResults:
-        """Read what runners gave; see `Storable.load`. A path is kept as what it is from."""
+        """Return the saved results of runners; see `Storable.load`. A path is kept as their
+        origin.
+        """
         results = super().load(src)
         if isinstance(src, (str, Path)):
             _name_origin(str(src), results)
@@ -434,7 +440,9 @@ class OutputValidity:
     uniform: str = ""
 
     def complaint(self, *, check_nan: bool, check_inf: bool) -> str:
-        """Describe what was looked for and found, and where it lies first; empty for nothing."""
+        """Return a description of the NaN and infinite elements, with the first position; empty if
+        there are none.
+        """
         looked_for = (
             ("NaN", self.nan, self.first_nan, check_nan),
             ("infinite", self.inf, self.first_inf, check_inf),
@@ -447,8 +455,8 @@ class OutputValidity:
 
 
 def validate_outputs(outputs: IterationResult) -> list[OutputValidity]:
-    """Count NaN and infinite elements of every output; what cannot be NaN (integers, strings) has
-    none.
+    """Return the validity of each output, with its numbers of NaN and infinite elements; integers
+    and strings have none.
     """
     return [_validity(name, np.asarray(array)) for name, array in outputs.items()]
 
@@ -475,15 +483,14 @@ def count_non_finite(array: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 
 def _validity(name: str, array: np.ndarray[Any, Any]) -> OutputValidity:
+    """Return the validity of one output."""
     nan, first_nan = _count(np.isnan, array)
     inf, first_inf = _count(np.isinf, array)
     return OutputValidity(name, array.size, nan, inf, first_nan, first_inf, uniformity(array))
 
 
 def _count(predicate: np.ufunc, array: np.ndarray[Any, Any]) -> tuple[int, tuple[int, ...] | None]:
-    """Count the elements for which a predicate holds, block by block, and find the first in C
-    order.
-    """
+    """Return how many elements satisfy a predicate, and the index of the first in C order."""
     if array.dtype.kind in "biuSUOTmM":
         return 0, None
     flat = array.reshape(-1)
@@ -508,8 +515,8 @@ _FRACTION = re.compile(r"(-N\d+-[\d/]+-\d\d:\d\d:\d\d)\.\d+$")
 
 
 def kind_of_runner(name: str) -> str:
-    """Return the name of a runner without its number and time: ``onnxrt-runner``; a name that has
-    none as it is.
+    """Return the name of a runner without its number and time: ``onnxrt-runner``; a name without
+    them unchanged.
     """
     return _NUMBER_AND_TIME.sub("", name)
 
@@ -538,7 +545,7 @@ def names_of_runs(runs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def distinct(name: str, other: str) -> tuple[str, str]:
-    """Return two names, of which the second is numbered if they are the same."""
+    """Return two different names: the second is numbered if they are equal."""
     return name, other if name != other else f"{other} (2)"
 
 
@@ -564,7 +571,7 @@ def short_names(names: Iterable[str]) -> list[str]:
 
 
 def without_runner(note: str) -> str:
-    """Return a note without the runner that it is about; others say the same."""
+    """Return a note without the name of its runner, so that equal notes compare equal."""
     found = _ABOUT.match(note)
     if found is None:
         return note
@@ -573,15 +580,15 @@ def without_runner(note: str) -> str:
 
 
 def label_of_runner(name: str) -> str:
-    """Return the name of a runner as people read it: its time to the second."""
+    """Return the name of a runner for display: its time to the second."""
     return _FRACTION.sub(r"\1", name)
 
 
 def label_of_runners(names: Iterable[str]) -> str:
-    """Return the names of runners that are compared, as people read them: ``this vs. that``."""
+    """Return the names of compared runners for display: ``this vs. that``."""
     return " vs. ".join(map(label_of_runner, names))
 
 
 @port
 def results_html(results: RunResults) -> str:  # type: ignore[empty-body]
-    """Return what runners gave, without elements."""
+    """Return results as HTML, without elements."""

@@ -63,6 +63,7 @@ class Axes:
         return list(dict.fromkeys(map(self._label_without, chosen)))
 
     def _label_without(self, axes: Collection[str]) -> str:
+        """Return the label of this cell without some axes."""
         values = {
             "runner": self.runner,
             "precision": self.precision,
@@ -97,7 +98,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What patterns, baselines and reports know it by."""
+        """The name in patterns, baselines and reports."""
         return f"{self.model} {self.label}"
 
 
@@ -112,6 +113,7 @@ def cells_of(plan: Plan, models: Sequence[str]) -> list[Cell]:
 
 
 def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
+    """Yield the cells of one model: each combination of the rows of the plan that apply to it."""
     shapes = _applying(plan.shapes, model)
     first_seed = plan.seeds[0]
     for shape, seed in product(shapes, plan.seeds):
@@ -151,14 +153,17 @@ def _cells_of_model(plan: Plan, model: str) -> Iterator[Cell]:
 
 
 def _applying(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Words]]:
-    """Return names and flags of the rows that are for a runner or a model; one without either where
-    there is none.
+    """Return names and flags of the rows that apply to a runner or a model; one pair without either
+    if none does.
     """
     found = [(row.name, row.flags_for(name)) for row in rows]
     return [(title, flags) for title, flags in found if flags is not None] or [("", ())]
 
 
 def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
+    """Return the request for the reference of a cell: saved outputs and inputs, or a model and the
+    flags of the command that runs it.
+    """
     row = plan.reference
     if row.outputs:
         return Asked("", (), row.outputs, row.inputs)
@@ -174,7 +179,7 @@ _STEP_FLAGS = frozenset({"--steps", "--prompt", "--state", "--tokens", "--first-
 
 
 def _step_flags(flags: Words) -> Words:
-    """Return the flags about the steps of a model with states, which its reference runs, too."""
+    """Return the flags for the steps of a model with states, which its reference needs too."""
     chosen, is_chosen = [], False
     for word in flags:
         if word.startswith("--"):
@@ -185,21 +190,23 @@ def _step_flags(flags: Words) -> Words:
 
 
 def key_of(*facts: Any) -> str:
-    """Return what tells a cell from others by what was asked: a hash of values as JSON has them,
-    and of the version of the verdict document.
+    """Return the key of a cell: a hash of its settings as JSON, and of the version of the verdict
+    document.
     """
     text = json.dumps([SCHEMA, *facts], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_meant(name: str, patterns: Collection[str]) -> bool:
-    """Return whether the name of a cell, or a part of it, is or matches one of some patterns."""
+    """Return whether the name of a cell, or a part of it, equals or matches one of some
+    patterns.
+    """
     return any(pattern in name or fnmatchcase(name, f"*{pattern}*") for pattern in patterns)
 
 
 def cells_meant(names: Collection[str], pattern: str) -> set[str]:
-    """Return the cell that has a name, whatever characters it holds; else the cells whose whole
-    names match a pattern.
+    """Return the cell with exactly this name, if there is one; else the cells whose whole names
+    match the pattern.
     """
     if pattern in names:
         return {pattern}
@@ -232,7 +239,7 @@ def partition(
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """Return number and count of ``i/n``.
+    """Return number and count of a shard, from ``i/n``.
 
     Raises:
         UsageError: it is no such text, or there is no such shard.
@@ -270,7 +277,7 @@ class Job:
 
     @property
     def result(self) -> str:
-        """The path of the file that is there once it has ended."""
+        """The path of the file that exists once the job has ended."""
         return f"{self.stem}.json"
 
     @property

@@ -37,7 +37,7 @@ NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, KNOWN_PASSES = (
 
 
 def essence(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a sweep keeps of the verdict document of a cell."""
+    """Return the fields of a verdict document that a sweep keeps for a cell."""
     rows = [row for each in document["comparisons"] for row in each["outputs"]]
     worst = max(rows, key=_badness, default=None)
     times = [one["times"] for one in document["parties"] if one["times"]]
@@ -57,6 +57,7 @@ def essence(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _badness(row: Mapping[str, Any]) -> tuple[bool, float]:
+    """Return the sort key of an output: whether it failed, and its excess over the tolerance."""
     excess = row["excess"]
     number = excess if isinstance(excess, (int, float)) else float("inf") if excess else 0.0
     return not row["passed"], number
@@ -119,17 +120,17 @@ class Row:
 
     @property
     def names(self) -> list[str]:
-        """Its name, and those that it has in plans with fewer axes."""
+        """Its name, and its names in plans with fewer axes."""
         return [self.name, *(f"{self.model} {label}" for label in self.labels)]
 
     @property
     def failed(self) -> bool:
-        """Whether it is wrong, or could not be run."""
+        """Whether the outputs are wrong, or the cell could not run."""
         return self.state in FAILURES
 
 
 def state_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the state that the record of a process stands for, and why."""
+    """Return the state that the record of a process means, and the reason."""
     ended, code, seconds = record["ended"], record["code"], record["seconds"]
     said = str(record.get("essence", {}).get("summary") or record["said"] or "")
     if ended == HUNG:
@@ -146,7 +147,7 @@ def state_of(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
-    """Return the row of a cell with what the records of its attempts say, the first one first."""
+    """Return the row of a cell with the results of its attempts, the first one first."""
     states = [state_of(record) for record in records]
     state, summary = states[0]
     if any(each != state for each, _ in states):
@@ -229,6 +230,7 @@ def rows_before(
 
 
 def _changes(row: Row, before: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the changes of a cell since its row in an earlier sweep."""
     if row.failed and (before is None or before["state"] not in FAILURES):
         yield NEWLY_FAILING
     if before is None:
@@ -243,8 +245,8 @@ def _changes(row: Row, before: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def slowdown(row: Row, before: Mapping[str, Any]) -> float | None:
-    """Return how much longer inferences took than before; None where times cannot be compared:
-    other cells ran beside one of them, or another machine ran one.
+    """Return the ratio of inference time to the earlier one; None if the cell did not pass, or the
+    times cannot be compared: other cells ran beside one of them, or another machine ran one.
     """
     times = (row.inference, before.get("inference"))
     alone = not (row.is_shared or before.get("is_shared", True))
@@ -325,7 +327,9 @@ def _culprit_group(culprit: Mapping[str, Any]) -> Group:
 
 
 def _alike(row: Row, diagnosis: Mapping[str, Any] | None) -> Group:
-    """Return the group of cells that say the same, but for names of models, and numbers."""
+    """Return the group of a cell by its reason, in which names of models and numbers do not
+    count.
+    """
     if row.state == FAILED and row.rounding:
         return Group(f"{row.rounding} rounding explains the differences. The tolerance of the plan"
                      " is too strict for this precision.", (), _TOLERANCE)  # fmt: skip
@@ -346,7 +350,7 @@ _TOLERANCE = 'flags = "--rtol auto --atol auto" in the plan'
 
 
 def _shorten(text: str) -> str:
-    """Return the first line of a text; of a long one the sentences, else the words, that fit."""
+    """Return the first line of a text; for a long one the sentences, else the words, that fit."""
     line = text.partition("\n")[0]
     if len(line) <= _LONGEST:
         return line
@@ -417,11 +421,12 @@ class SweepOutcome:
 
     @property
     def _known_passing(self) -> int:
+        """Return the number of known failures that pass now."""
         return sum(KNOWN_PASSES in row.changes for row in self.rows)
 
     @property
     def summary(self) -> str:
-        """What it comes to, in a sentence or two."""
+        """The result of the sweep, in one or two sentences."""
         counts = Counter(row.state for row in self.rows)
         if self.rows and counts[MISSING] == len(self.rows):
             return f"{count_text(len(self.rows), 'cell')}; none was run."

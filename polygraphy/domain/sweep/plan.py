@@ -40,7 +40,7 @@ class ChoiceRow:
     flags: Mapping[str, Words]
 
     def flags_for(self, name: str) -> Words | None:
-        """Return the flags for a runner, or a model; None where this row is not for it."""
+        """Return the flags for a runner or a model; None if this row does not apply to it."""
         return next(
             (self.flags[key] for key in self.flags if not key or fnmatchcase(name, key)), None
         )
@@ -72,7 +72,7 @@ class ReferenceRow:
     models: Mapping[str, str] = {}
 
     def model_for(self, model: str) -> str:
-        """Return the model that is right about a model."""
+        """Return the path of the reference model for a model."""
         found = (self.models[key] for key in self.models if fnmatchcase(model, key))
         return next(found, model)
 
@@ -112,7 +112,7 @@ class Known:
     until: str = ""
 
     def is_expired(self, today: str) -> bool:
-        """Return whether its last day is over."""
+        """Return whether its last day has passed."""
         return bool(self.until) and self.until < today
 
 
@@ -154,7 +154,7 @@ from the contents.
 
 
 def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
-    """Return the plan that a mapping, as of a TOML file, describes.
+    """Return the plan that a mapping, such as a parsed TOML file, describes.
 
     Args:
         data: the content of the file.
@@ -218,6 +218,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
 
 
 def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
+    """Raise UsageError if flags set the inputs, which only the reference may do."""
     for word in flags:
         flag = word.partition("=")[0]
         if flag not in DATA_FLAGS:
@@ -234,7 +235,7 @@ def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
 
 
 def known_failures(data: Mapping[str, Any]) -> list[Known]:
-    """Return the known failures that a mapping, as of a TOML file, lists.
+    """Return the known failures that a mapping, such as a parsed TOML file, lists.
 
     Raises:
         UsageError: something in it cannot be meant.
@@ -247,6 +248,7 @@ def known_failures(data: Mapping[str, Any]) -> list[Known]:
 
 
 def _known_failure(number: int, row: Mapping[str, Any]) -> Known:
+    """Return the known failure that a row describes; raise UsageError if the row is not valid."""
     what = f"known failure {number}"
     _check_keys(what, row, ("cell", "reason", "until"))
     for key in ("cell", "reason"):
@@ -262,16 +264,19 @@ def _known_failure(number: int, row: Mapping[str, Any]) -> Known:
 
 
 def _bad(what: str, why: str, hint: str) -> UsageError:
+    """Return the UsageError for an invalid entry: its name, the problem, and a hint."""
     return UsageError(f"{what}: it {why}.", hint=f"{hint[0].upper()}{hint[1:]}.")
 
 
 def _check_keys(what: str, data: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raise UnknownNameError if a mapping has an unknown key."""
     for key in data:
         if key not in known:
             raise UnknownNameError(f"In {what} the key", str(key), known)
 
 
 def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the table of this name; empty if it is missing, UsageError if it is not valid."""
     rows = data.get(name, {})
     if not isinstance(rows, Mapping):
         raise _bad(
@@ -319,6 +324,7 @@ def _choices(data: Mapping[str, Any], axis: str, runners: Sequence[str] | None) 
 
 
 def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
+    """Return the environment that a row describes; raise UsageError if the row is not valid."""
     what = f"environment {name!r}"
     if isinstance(row, str):
         row = {"path": row}
@@ -338,6 +344,7 @@ def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
 
 
 def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) -> ReferenceRow:
+    """Return the reference that a row describes; raise UsageError if the row is not valid."""
     if row is None:
         raise _bad("reference", "is missing", 'set the reference, as in reference = "onnx"')
     if isinstance(row, str):
@@ -364,6 +371,7 @@ def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) 
 
 
 def _reference_flags(name: str, runners: Sequence[RunnerRow], backends: Sequence[str]) -> Words:
+    """Return the flags of a reference: a runner of the plan, flags, or the name of a backend."""
     named = {one.name: one.flags for one in runners}
     if name in named:
         return named[name]
@@ -375,7 +383,7 @@ def _reference_flags(name: str, runners: Sequence[RunnerRow], backends: Sequence
 
 
 def _words(what: str, value: Any) -> Words:
-    """Return flags: a text, split as a shell splits it, or a list of words."""
+    """Return the flags in a value: a text, split as a shell splits it, or a list of words."""
     if isinstance(value, str):
         try:
             return tuple(shlex.split(value))
@@ -387,6 +395,7 @@ def _words(what: str, value: Any) -> Words:
 
 
 def _texts(what: str, value: Any) -> Words:
+    """Return a text or a list of texts as a tuple; raise UsageError for anything else."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
@@ -395,23 +404,26 @@ def _texts(what: str, value: Any) -> Words:
 
 
 def _truth(what: str, value: Any) -> bool:
+    """Return a value that must be a bool; raise UsageError if it is not."""
     if not isinstance(value, bool):
         raise _bad(what, f"has {value!r} instead of true or false", "write true or false")
     return value
 
 
 def _is_count(value: Any) -> bool:
+    """Return whether a value is an integer, not negative and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _check_distinct(axis: str, values: Sequence[Any]) -> None:
+    """Raise UsageError if a value occurs twice."""
     twice = [value for value in dict.fromkeys(values) if list(values).count(value) > 1]
     if twice:
         raise _bad(axis, f"has {twice[0]!r} twice", "remove one of them")
 
 
 def _check_rows(axis: str, rows: Mapping[str, Any]) -> None:
-    """Refuse rows that are written out twice under different names."""
+    """Raise UsageError if two rows have the same value under different names."""
     seen: dict[Any, str] = {}
     for name, row in rows.items():
         if row in seen:

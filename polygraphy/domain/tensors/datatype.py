@@ -93,6 +93,7 @@ class _Members(type):
 
 
 def _entry(name: str, itemsize: float, kind: str) -> DataTypeEntry:
+    """Return a data type with its item size in bytes and the kind of its values."""
     return DataTypeEntry(name, itemsize, kind)
 
 
@@ -128,7 +129,7 @@ class DataType(metaclass=_Members):
 
     @staticmethod
     def from_dtype(dtype: Any, source_module: str | None = None) -> Any:
-        """Translate a data type of another library into one of ours.
+        """Return our data type for one of another library.
 
         Args:
             dtype: what the library calls it: a NumPy dtype, an `onnx.TensorProto` integer,
@@ -157,7 +158,7 @@ class DataType(metaclass=_Members):
 
     @staticmethod
     def to_dtype(dtype: DataTypeEntry, target_module: str) -> Any:
-        """Translate one of our data types into what the library `target_module` calls it.
+        """Return the data type of the library `target_module` for one of ours.
 
         Raises:
             DataTypeConversionException: the library does not have it.
@@ -178,7 +179,8 @@ _exporters: dict[str, Callable[[DataTypeEntry], Any]] = {}
 
 
 def register_dtype_importer(source_module: str) -> Callable[[F], F]:
-    """Make a function the one that `DataType.from_dtype` calls for data types of a module.
+    """Return a decorator that registers a function as the one that `DataType.from_dtype` calls for
+    data types of a module.
 
     Args:
         source_module: what `from_dtype` calls the module.
@@ -196,8 +198,8 @@ def register_dtype_importer(source_module: str) -> Callable[[F], F]:
 
 
 def register_dtype_exporter(target_module: str) -> Callable[[F], F]:
-    """Make a function the one that `DataType.to_dtype` calls for a module; `DataType.FLOAT32` and
-    the others get a method of the module's name.
+    """Return a decorator that registers a function as the one that `DataType.to_dtype` calls for a
+    module; `DataType.FLOAT32` and the others get a method of the module's name.
 
     Args:
         target_module: what `to_dtype` calls the module.
@@ -236,6 +238,7 @@ _FROM_NUMPY = {
 
 
 def _to_numpy(entry: DataTypeEntry) -> np.dtype[Any]:
+    """Return the NumPy data type of an entry; the narrow ones come from `ml_dtypes`."""
     if entry.name in _ML_DTYPES:
         import ml_dtypes
 
@@ -247,6 +250,7 @@ def _to_numpy(entry: DataTypeEntry) -> np.dtype[Any]:
 
 
 def _from_numpy(dtype: DTypeLike) -> DataTypeEntry | None:
+    """Return our data type for a NumPy one; None if there is none."""
     try:
         resolved = np.dtype(dtype)
     except TypeError:
@@ -268,7 +272,7 @@ _BY_PACKAGE = {
 
 
 def _module_of(dtype: Any) -> str:
-    """Guess which library a data type belongs to, without importing any."""
+    """Return the name of the library that a data type belongs to, without importing any."""
     if isinstance(dtype, int) and not isinstance(dtype, bool):
         return "onnx"
     if isinstance(dtype, str) and "(" in dtype:
@@ -284,13 +288,14 @@ class DataTypeConverter(Protocol):
     """
 
     def to_native(self, entry: DataTypeEntry) -> Any:
-        """Return what the library calls `entry`; None when it has no such type."""
+        """Return the library's data type for `entry`; None if it has none."""
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our name for the library's `dtype`; None when there is none."""
+        """Return our data type for the library's `dtype`; None if there is none."""
 
 
 def _converter(module: str) -> DataTypeConverter:
+    """Return the converter for a library; raise DataTypeConversionException if it has none."""
     try:
         return resolve(DataTypeConverter, module)
     except Unbound:

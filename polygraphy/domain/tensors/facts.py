@@ -33,21 +33,21 @@ class Facts(Protocol):
 
     @property
     def compute_dtypes(self) -> Mapping[str, str]:
-        """By output the coarsest data type in which it is computed, such as ``float16`` or
-        ``tf32``; the key ``""`` stands for the outputs that are not named.
+        """The coarsest data type in which each output is computed, such as ``float16`` or ``tf32``,
+        by output; the key ``""`` stands for the outputs that are not named.
         """
 
     @property
     def bounded(self) -> Collection[str]:
-        """The outputs whose elements lie between -1 and 1 by nature, such as probabilities."""
+        """The outputs whose elements always lie between -1 and 1, such as probabilities."""
 
     @property
     def ordered(self) -> Collection[str]:
-        """The outputs that are made of what was sorted by a score, such as boxes."""
+        """The outputs that are computed from elements sorted by a score, such as boxes."""
 
     @property
     def layouts(self) -> Mapping[str, Layout]:
-        """By output how it is put together; nothing of outputs of which that is not known."""
+        """The layout of each output, by output; outputs of unknown layout are left out."""
 
     @property
     def lowered(self) -> ComputePrecision | None:
@@ -57,16 +57,16 @@ class Facts(Protocol):
 
     @property
     def source(self) -> Any:
-        """The model itself, or its path; None where it is not at hand."""
+        """The model or its path; None if it is not available."""
 
     @property
     def input_hints(self) -> Mapping[str, InputHint]:
-        """By input which values it may take, where the model limits them."""
+        """The values that each input may take, by input, where the model limits them."""
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """By output the tensor of the program that the model was exported from, as the exporter
-        recorded it.
+        """The tensor of the exported program that each output comes from, by output, as the
+        exporter recorded it.
         """
 
     @property
@@ -105,24 +105,24 @@ def lowered_precision(facts: Facts | None) -> ComputePrecision | None:
 
 
 def is_bounded(facts: Facts | None, name: str) -> bool:
-    """Return whether the elements of an output lie between -1 and 1 by nature, if that is known."""
+    """Return whether the elements of an output are known to lie between -1 and 1."""
     return name in getattr(facts, "bounded", ())  # Facts of a runner of somebody's own may lack it.
 
 
 def is_ordered(facts: Facts | None, name: str) -> bool:
-    """Return whether an output is made of what was sorted by a score, if that is known."""
+    """Return whether an output is known to be computed from elements sorted by a score."""
     return name in getattr(facts, "ordered", ())
 
 
 def layout_of(facts: Facts | None, name: str) -> Layout | None:
-    """Return how an output is put together; None if that is not known."""
+    """Return the layout of an output; None if it is unknown."""
     found: Mapping[str, Layout] = getattr(facts, "layouts", {})
     return found.get(name)
 
 
 def layout_between(sides: Iterable[tuple[Facts | None, str]]) -> Layout | None:
-    """Return how two outputs that are compared are put together: as the first of them that is
-    known to have parts; None if that is known of neither.
+    """Return the layout of the first of two compared outputs that is known to have parts; None if
+    neither is.
     """
     found = [made for facts, name in sides if (made := layout_of(facts, name)) is not None]
     return next((one for one in found if not one.is_plain), found[0] if found else None)
@@ -138,6 +138,7 @@ class DeferredLayouts(Mapping[str, Layout]):
         self._found: Mapping[str, Layout] = {}
 
     def _layouts(self) -> Mapping[str, Layout]:
+        """Return the layouts, by output; find them at the first call."""
         if self._find is not None:
             self._found, self._find = self._find(), None
         return self._found
@@ -156,10 +157,12 @@ class DeferredLayouts(Mapping[str, Layout]):
 
 
 def _as_it_is(facts: Facts) -> Facts:
+    """Return the facts unchanged."""
     return facts
 
 
 def _perhaps() -> bool:
+    """Return True: the model may limit the values of inputs."""
     return True
 
 
@@ -196,6 +199,7 @@ class DeferredFacts:
         return type(self), (self._find, self._may_limit_inputs)
 
     def _facts(self) -> Facts:
+        """Return the facts; find them at the first call."""
         if self._found is None:
             self._found = self._find()
         return self._found

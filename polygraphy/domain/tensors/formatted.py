@@ -11,6 +11,7 @@ from polygraphy.domain.tensors.pickling import Storable, pickled_as
 
 
 def _as_tuple(shape: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a shape as a tuple."""
     return tuple(shape)
 
 

@@ -85,7 +85,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
 
     @staticmethod
     def from_feed_dict(feed_dict: Mapping[str, Any]) -> TensorMetadata:
-        """Describe arrays: anything with a `dtype` and a `shape`."""
+        """Return the metadata of arrays: of anything with a `dtype` and a `shape`."""
         metadata = TensorMetadata()
         for name, array in feed_dict.items():
             shape = getattr(array, "shape", None)  # The address of memory on a device has none.
@@ -108,7 +108,7 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
         return self
 
     def with_numpy_dtypes(self) -> TensorMetadata:
-        """Return a copy whose data types are NumPy's; what NumPy does not have stays as it is."""
+        """Return a copy with NumPy data types; data types that NumPy lacks are unchanged."""
         converted = TensorMetadata()
         for name, (dtype, shape) in self.items():
             converted[name] = MetadataTuple(_to_numpy(dtype), shape, self[name].docstring)
@@ -130,7 +130,9 @@ class TensorMetadata(PublishedDict[MetadataTuple]):
 
 
 def _ours(dtype: Any) -> Any:
-    """Return our own data type; what has none here stays as it is."""
+    """Return our data type for one of any library; one without an equivalent is returned
+    unchanged.
+    """
     try:
         return DataType.from_dtype(dtype)
     except DataTypeConversionException:
@@ -138,6 +140,7 @@ def _ours(dtype: Any) -> Any:
 
 
 def _to_numpy(dtype: Any) -> Any:
+    """Return the NumPy data type of one of ours; any other object is returned unchanged."""
     if not isinstance(dtype, DataTypeEntry):
         return dtype
     try:

@@ -15,7 +15,7 @@ from polygraphy.domain.errors import UnknownNameError
 
 
 def is_pattern(word: str) -> bool:
-    """Return whether a word holds a character that stands for others: ``*``, ``?`` or ``[``."""
+    """Return whether a word contains a wildcard: ``*``, ``?`` or ``[``."""
     return any(character in word for character in "*?[")
 
 
@@ -37,7 +37,7 @@ def matching(
     unless: Collection[str] = (),
     what: str = "Tensor",
 ) -> set[str]:
-    """Return the known names that some words mean.
+    """Return the known names that match some words.
 
     A word that is a known name means that name, even if it looks like a pattern; so does one that
     is such a name but for the number of the tensor (see `match_name`). Any other pattern means
@@ -70,7 +70,7 @@ def matching(
 
 
 def matching_any(words: Iterable[str], known: Collection[str]) -> set[str]:
-    """Return the known names that some words mean, as `matching` does; a word may mean none."""
+    """Return the known names that match some words, as `matching` does; a word may match none."""
     return {name for name in known for word in words if name == word or fnmatchcase(name, word)}
 
 
@@ -94,7 +94,7 @@ class Note(str):
 
 
 def one_line(name: str) -> str:
-    """Return a name as it is shown: on one line, whatever is in it."""
+    """Return a name in the form in which it is shown: on one line, with escapes."""
     if name.isprintable():
         return name
     return "".join(
@@ -117,6 +117,7 @@ def typeable(command: str) -> str:
     import shlex
 
     def word(found: re.Match[str]) -> str:
+        """Return a word of a command with escapes for characters that cannot be printed."""
         return found[0] if found[0].isprintable() else _escape_word(*shlex.split(found[0]))
 
     return re.sub(r"""(?:'[^']*'|"'"|[^\s'"])+""", word, command)
@@ -151,33 +152,39 @@ _SECOND, _LONG = 0.9995, 999.5
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a number of things in words: ``1 node``, ``2 nodes``."""
+    """Return a number with its noun: ``1 node``, ``2 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def sets_of_data(count: int) -> str:
-    """Return how many sets of inputs: ``1 set of data``, ``3 sets of data``."""
+    """Return a number of input sets in words: ``1 set of data``, ``3 sets of data``."""
     return f"{count_text(count, 'set')} of data"
 
 
 def differing(count: int, total: int, noun: str = "output") -> str:
-    """Return how many differ in words: ``1 of 1 output differs``, ``2 of 3 outputs differ``."""
+    """Return the number of items that differ, in words: ``1 of 1 output differs``, ``2 of 3 outputs
+    differ``.
+    """
     return f"{count} of {count_text(total, noun)} differ{'s' if count == 1 else ''}"
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Return words as people list them: ``a, b and c``."""
+    """Return words as an English list: ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def some_of(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = repr) -> str:
-    """Return names in words, the first of many: ``'a', 'b', 'c', 'd' and 2 more``."""
+    """Return the first few names as an English list, with the number of the others: ``'a', 'b',
+    'c', 'd' and 2 more``.
+    """
     shown = ", ".join(map(worded, names[:most]))
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def shorten_text(text: str, most: int = 48) -> str:
-    """Return a text in one line, without its middle where long: names differ at their ends."""
+    """Return a text on one line; a long one without its middle, because names differ at
+    their ends.
+    """
     text = " ".join(text.split())
     if len(text) <= most:
         return text
@@ -190,14 +197,14 @@ PerOutput = Union[T, Mapping[str, T]]
 
 
 def copy_setting(setting: T) -> T:
-    """Return a setting as it is now, whatever becomes of the dictionary or list that it is."""
+    """Return a copy of a setting, which later changes of its dictionary or list do not affect."""
     if isinstance(setting, Mapping):
         return cast("T", {name: copy_setting(value) for name, value in setting.items()})
     return cast("T", list(setting)) if isinstance(setting, list) else setting
 
 
 def value_for(setting: PerOutput[T] | None, name: str, default: T) -> T:
-    """Return the value of `setting` for the output `name`; `default` when it has none."""
+    """Return the value of `setting` for the output `name`; `default` if it has none."""
     if setting is None:
         return default
     if isinstance(setting, Mapping):

@@ -39,8 +39,8 @@ class OutputPair:
 
 
 def find_by_name(name: str, names: Sequence[str], index: int | None = None) -> str | None:
-    """Find `name` among `names`: the same name, else the only name that contains it or that it
-    contains, ignoring case, else the name at position `index`.
+    """Return the one of `names` that equals `name`, else the only one that contains it or that it
+    contains, ignoring case, else the one at position `index`; None if there is none.
     """
     if name in names:
         return name
@@ -54,8 +54,8 @@ def find_by_name(name: str, names: Sequence[str], index: int | None = None) -> s
 
 
 def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPair]:
-    """Pair the outputs of two runs: by exact name, then by the unique part of a name, then by
-    position.
+    """Return the pairs of outputs of two runs: by exact name, then by the unique part of a name,
+    then by position.
 
     No output is used twice. Outputs that find no partner come last, with None on the other side.
     """
@@ -64,7 +64,7 @@ def pair_outputs(names0: Iterable[str], names1: Iterable[str]) -> list[OutputPai
 
 @lru_cache(maxsize=64)
 def _pair_names(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[OutputPair, ...]:
-    """Pair outputs; those of many iterations have the same names."""
+    """Return the pairs of output names; cached, because all iterations have the same names."""
     partner = {name: name for name in first if name in second}
     for match_position in (False, True):
         free = [name for name in second if name not in partner.values()]
@@ -92,8 +92,8 @@ def pair_by_source(
     sources0: Mapping[str, str],
     sources1: Mapping[str, str],
 ) -> list[OutputPair]:
-    """Pair the tensors of a program and of a model that was exported from it, which have names of
-    their own, so that an equal name says nothing.
+    """Return the pairs of tensors of a program and of a model that was exported from it; names are
+    ignored, because an equal name proves nothing.
 
     Tensors are the same that come from the same tensor of the program and are of one shape, data
     type and value; then those that are of these at all, if there is one such; then those that come
@@ -151,10 +151,14 @@ def _kind(source: str) -> str:
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:
+    """Return the shape of a tensor."""
     return tuple(np.shape(tensor))
 
 
 def _are_close(one: Any, other: Any) -> bool:
+    """Return whether two tensors have the same shape, data type and, within rounding, values; False
+    for empty ones.
+    """
     one, other = np.asarray(one), np.asarray(other)
     if one.shape != other.shape or one.dtype != other.dtype or not one.size:
         return False

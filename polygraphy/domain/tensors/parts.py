@@ -72,13 +72,13 @@ class Layout:
         return self.kind == "leaf" and not self.fills and not self.is_mixed
 
     def with_leaves(self, change: Callable[[Layout], Layout]) -> Layout:
-        """Return the same layout of changed leaves."""
+        """Return the same layout with `change` applied to each leaf."""
         if self.kind == "leaf":
             return change(self)
         return evolve(self, operands=tuple(one.with_leaves(change) for one in self.operands))
 
     def as_fields(self) -> dict[str, Any]:
-        """Return what is saved: all that is not the default."""
+        """Return the fields that are saved: those that differ from their defaults."""
         fields: dict[str, Any] = {"kind": self.kind}
         for name in ("name", "origin", "is_bounded", "step", "is_mixed", "is_pure"):
             if value := getattr(self, name):
@@ -94,7 +94,7 @@ class Layout:
 
     @staticmethod
     def of_fields(fields: Any, depth: int = 0) -> Layout:
-        """Return what was saved.
+        """Return the layout that was saved as these fields.
 
         Raises:
             ValueError: it is not a layout.
@@ -120,6 +120,7 @@ class Layout:
 
 
 def _dimension(saved: Any) -> Dim:
+    """Return a saved dimension: an integer, a name, or None if it is unknown."""
     return saved if saved is None or isinstance(saved, str) else int(saved)
 
 
@@ -142,6 +143,7 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
     found: dict[str, tuple[int, Layout]] = {}
 
     def number(leaf: Layout) -> int:
+        """Return the number of the part that a leaf belongs to."""
         key = leaf.origin or leaf.name
         held = found.setdefault(key, (len(found), leaf))
         if held[1] != leaf:  # Another piece of the same tensor, by its own name.
@@ -167,12 +169,14 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
 
 
 def _labels(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output, by the rule for the kind of its layout."""
     if layout.kind == "leaf":
         return np.full((1,) * len(shape), number(layout), np.uint8)
     return _RULES[layout.kind](layout, shape, number)
 
 
 def _label_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output that a Concat joins from its operands."""
     axis = _axis(layout.numbers[0], len(shape))
     lengths = list(layout.shape or (None,) * len(layout.operands))
     missing = shape[axis] - sum(one for one in lengths if isinstance(one, int))
@@ -199,6 +203,7 @@ def _label_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
 
 
 def _label_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output whose axes were permuted."""
     order = layout.numbers or tuple(range(len(shape)))[::-1]
     before = [0] * len(shape)
     for position, axis in enumerate(order):
@@ -208,6 +213,7 @@ def _label_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], in
 
 
 def _label_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output that was reshaped."""
     dims = list(layout.shape or ())
     known = [one for one in dims if isinstance(one, int)]
     if layout.shape is None or len(known) < len(dims) - 1:
@@ -223,12 +229,14 @@ def _label_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]
 
 
 def _label_unsqueeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output to which axes of length 1 were added."""
     axes = {_axis(one, len(shape)) for one in layout.numbers}
     before = tuple(length for axis, length in enumerate(shape) if axis not in axes)
     return np.expand_dims(_labels(layout.operands[0], before, number), tuple(axes))
 
 
 def _label_squeeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output from which axes of length 1 were removed."""
     rank = len(shape) + len(layout.numbers)
     axes = {_axis(one, rank) for one in layout.numbers}
     rest = iter(shape)
@@ -237,6 +245,7 @@ def _label_squeeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]
 
 
 def _label_slice(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output that is a slice along one axis."""
     axis, start, stop, step = layout.numbers
     axis = _axis(axis, len(shape))
     length = None if layout.shape is None else layout.shape[axis]
@@ -253,6 +262,9 @@ def _label_slice(layout: Layout, shape: Shape, number: Callable[[Layout], int]) 
 
 
 def _label_selection(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output whose elements data select along one axis; raise
+    UnresolvedError if parts differ along that axis.
+    """
     axis = _axis(layout.numbers[0], len(shape))
     length = None if layout.shape is None else layout.shape[axis]
     before = (*shape[:axis], length if isinstance(length, int) else 1, *shape[axis + 1 :])
@@ -263,6 +275,7 @@ def _label_selection(layout: Layout, shape: Shape, number: Callable[[Layout], in
 
 
 def _label_pad(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
+    """Return the labels of an output that was padded; the padding is a part of its own."""
     inside, padding = layout.operands
     begins, ends = layout.numbers[: len(shape)], layout.numbers[len(shape) :]
     before = tuple(one - a - b for one, a, b in zip(shape, begins, ends, strict=True))
@@ -277,6 +290,7 @@ def _label_pad(layout: Layout, shape: Shape, number: Callable[[Layout], int]) ->
 
 
 def _axis(axis: int, rank: int) -> int:
+    """Return an axis counted from the start; raise UnresolvedError if it is outside the rank."""
     if not -rank <= axis < rank:
         raise UnresolvedError
     return axis % rank
@@ -295,7 +309,7 @@ _RULES: Mapping[str, Callable[[Layout, Shape, Callable[[Layout], int]], Array]] 
 
 
 def place_of(output: str, labels: Array, number: int, shape: Sequence[int]) -> str:
-    """Return where a part is, as an index of the output; "" if it is not a box.
+    """Return the index expression for a part of an output; "" if the part is not a box.
 
     Args:
         output: the name of the output.

@@ -20,6 +20,7 @@ def pickled_as(module: str) -> Callable[[Class], Class]:
     """
 
     def rename(cls: Class) -> Class:
+        """Return the class with the published module as its own."""
         cls.__module__ = module
         return cls
 
@@ -27,8 +28,8 @@ def pickled_as(module: str) -> Callable[[Class], Class]:
 
 
 def their_items(state: dict[str, Any]) -> Any:
-    """Return what a list or dictionary of NVIDIA's holds, taken out of its state, in which it is an
-    attribute; None for a pickle of this package.
+    """Return the items of a list or dictionary in NVIDIA's pickles, which is an attribute in its
+    state; None for a pickle of this package.
     """
     for word in ("key_type", "value_type", "elem_type"):
         state.pop(word, None)
@@ -68,7 +69,9 @@ class Storable:
 
     @classmethod
     def load(cls: type[S], src: PathOrFile) -> S:
-        """Read one; FileError when the file is missing, damaged or holds something else."""
+        """Return the object that a file contains; FileError if the file is missing, damaged or of
+        another kind.
+        """
         return resolve(ResultStore).load(src, cls._stored_class())
 
     def to_json(self) -> str:
@@ -77,10 +80,12 @@ class Storable:
 
     @classmethod
     def from_json(cls: type[S], src: str) -> S:
-        """Read one from JSON text; FileError when it is damaged or holds something else."""
+        """Return the object that JSON text contains; FileError if it is damaged or of
+        another kind.
+        """
         return resolve(ResultStore).loads(src, cls._stored_class())
 
     @classmethod
     def _stored_class(cls: type[S]) -> type[S]:
-        """Return the class that files name, which a class derived from it does not change."""
+        """Return the class that files name, which is the same for derived classes."""
         return next(each for each in cls.__mro__ if Storable in each.__bases__)

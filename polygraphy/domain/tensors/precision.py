@@ -34,6 +34,7 @@ class Precision:
 
 
 def _table(*rows: tuple[str, int, int]) -> Mapping[str, Precision]:
+    """Return the known data types, by name."""
     return MappingProxyType(
         {name: Precision(name, 2.0**-digits, 2.0**exponent) for name, digits, exponent in rows}
     )
@@ -64,7 +65,7 @@ _EXACT = ("bool", "int", "uint", "str", "object")
 
 
 def precision_of(dtype: str) -> Precision | None:
-    """Return what is known of a data type, spelt as here or as NumPy does; None for others."""
+    """Return the precision of a data type, by our name or NumPy's; None if it is not known."""
     name = dtype.lower().replace("_", "")
     return PRECISIONS.get(_ALIASES.get(name, name))
 
@@ -82,26 +83,24 @@ def epsilon_of(dtype: Any) -> float:
 
 
 def is_float(array: Any) -> bool:
-    """Return whether an array holds rounded numbers. NumPy has no kind for those of bfloat16 and of
-    the 8-bit types.
-    """
+    """Return whether an array contains rounded numbers, bfloat16 and 8-bit floats included."""
     return isinstance(array, np.ndarray) and epsilon_of(array.dtype) > 0
 
 
 def is_float_code(array: Any) -> bool:
-    """Return whether an array holds numbers of fewer than 16 bits: codes that a model quantizes to,
-    which are known exactly.
+    """Return whether an array contains floating-point numbers of fewer than 16 bits: codes of a
+    quantized model, which are exact.
     """
     return is_float(array) and epsilon_of(array.dtype) >= _NARROW
 
 
 def is_exact(dtype: str) -> bool:
-    """Return whether an array of a data type holds no rounded numbers: integers, flags, text."""
+    """Return whether a data type has no rounding: integers, flags, text."""
     return dtype.lower().startswith(_EXACT)
 
 
 def coarsest(names: Iterable[str]) -> Precision | None:
-    """Return the data type with the largest epsilon; None when none is known."""
+    """Return the data type with the largest epsilon; None if none is known."""
     known = [found for name in names if (found := precision_of(name)) is not None]
     return max(known, key=lambda precision: precision.epsilon, default=None)
 
@@ -147,13 +146,13 @@ class NarrowingLoss:
 
 
 def in_float(array: Any) -> Any:
-    """Return an array of half precision in float32, and any other as it is."""
+    """Return an array of half precision in float32; any other unchanged."""
     narrow = isinstance(array, np.ndarray) and array.dtype.name in HALF
     return array.astype(np.float32) if narrow else array
 
 
 def narrow_array(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLoss]:
-    """Round an array to a narrower floating-point type.
+    """Return an array rounded to a narrower floating-point type, and the loss.
 
     NaN and infinities stay what they are. A finite element that the type cannot hold becomes its
     largest finite value of the same sign, because an infinity would spread through a model.
@@ -189,8 +188,8 @@ def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
 
 
 def with_digits(array: Array, spacing: float) -> Array:
-    """Round numbers to the digits of a type whose numbers have some spacing at 1, and leave them as
-    large or as small as they are; others are left alone.
+    """Return an array rounded to the digits of a type with some spacing at 1; numbers keep their
+    range, and arrays that are not floating point are unchanged.
     """
     if array.dtype.kind != "f":
         return array
@@ -207,6 +206,7 @@ def with_digits(array: Array, spacing: float) -> Array:
 
 
 def _narrow_block(block: Array, made: Array, largest: float, smallest: float) -> NarrowingLoss:
+    """Return the loss of narrowing a block."""
     given, magnitude = block, np.abs(block)
     finite = np.isfinite(block)
     if not finite.all():

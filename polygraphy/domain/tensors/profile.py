@@ -11,6 +11,7 @@ from polygraphy.domain.tensors.pickling import PublishedDict, pickled_as
 
 
 def _as_dims(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape as a tuple of integers."""
     return tuple(int(dim) for dim in shape)
 
 
@@ -53,8 +54,7 @@ class Profile(PublishedDict[ShapeTuple]):
     """Maps inputs to the range of shapes that they may take."""
 
     def add(self, name: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> Profile:
-        """Add or replace the range of one input and return this object, so that calls can be
-        chained.
+        """Add or replace the range of one input; return this object, so that calls can be chained.
 
         Args:
             name: the input; adapters may also take a pattern such as ``"input_*"``.
@@ -81,7 +81,7 @@ class Profile(PublishedDict[ShapeTuple]):
         raise UnknownKeyError("Input", name, self, hint="Add its shapes to the profile.")
 
     def misfits(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-        """Return those of the `shapes` that lie outside the range of their input."""
+        """Return the shapes that lie outside the range of their input, by input."""
         return {
             name: shape
             for name, shape in shapes.items()

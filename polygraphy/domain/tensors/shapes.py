@@ -23,7 +23,7 @@ def is_dynamic_dim(dim: Dim) -> bool:
 
 
 def is_shape_dynamic(shape: Shape | None) -> bool:
-    """Return whether a shape has a dynamic dimension, or is wholly unknown."""
+    """Return whether a shape is unknown or has a dynamic dimension."""
     return shape is None or any(is_dynamic_dim(dim) for dim in shape)
 
 
@@ -33,7 +33,7 @@ def override_dynamic_shape(shape: Shape, default: int = 1) -> tuple[int, ...]:
 
 
 def fits(actual: Sequence[int], expected: Shape | None) -> bool:
-    """Return whether an array of shape `actual` may be given where `expected` is asked for."""
+    """Return whether an array of shape `actual` is valid where shape `expected` is required."""
     if expected is None:
         return True
     if len(actual) != len(expected):
@@ -45,20 +45,20 @@ def fits(actual: Sequence[int], expected: Shape | None) -> bool:
 
 
 def is_valid_shape_override(new_shape: Sequence[int], original: Shape | None) -> bool:
-    """Return whether a static `new_shape` may stand where the model says `original`."""
+    """Return whether a static `new_shape` can replace the shape `original` of the model."""
     return fits(new_shape, original)
 
 
 def volume(obj: Sequence[int]) -> int:
-    """Return the number of elements of a shape; 1 for that of a scalar."""
+    """Return the number of elements of a shape; 1 for a scalar."""
     return prod(obj)
 
 
 def typed_shape(shape: Sequence[object]) -> str:
-    """Return a shape as it is typed, in any shell without quotes: ``1x3x224x224``."""
+    """Return a shape in the syntax of the command line: ``1x3x224x224``."""
     return "x".join(map(str, shape)) if len(shape) else "scalar"
 
 
 def format_shape(shape: Shape) -> str:
-    """Return a shape as people write it: ``(1, 3, 'height', 'width')``."""
+    """Return a shape in the syntax of Python: ``(1, 3, 'height', 'width')``."""
     return str(tuple(shape))

@@ -25,22 +25,25 @@ def swapped_outputs(op: str) -> str:
 
 @fact
 def contains(value: Sequence[int], expected: Sequence[int]) -> str:
+    """Return the fact that integers differ from the expected ones, as a predicate."""
     return f"is {list(value)} instead of {list(expected)}"
 
 
 @fact
 def other_attribute(op: str, name: str, value: Any, expected: Any) -> str:
-    """None is the default of the attribute."""
+    """Return the fact that an attribute differs; None is its default."""
     return f"attribute {name!r} of {op} is {_shorten(value)} instead of {_shorten(expected)}"
 
 
 @fact
 def other_epsilon(name: str, value: float, expected: float) -> str:
+    """Return the fact that an epsilon differs from the expected one."""
     return f"the epsilon {name!r} is {value:.6g} instead of {expected:g}"
 
 
 @fact
 def other_operator(op: str, expected: str) -> str:
+    """Return the fact that a node has another operator than expected."""
     return f"the operator is {op} instead of {expected}"
 
 
@@ -51,12 +54,13 @@ def other_trip_count(name: str, value: int, expected: int) -> str:
 
 @fact
 def other_axes(op: str, value: Sequence[int], expected: Sequence[int]) -> str:
+    """Return the fact that an operator reduces other axes than expected."""
     return f"{op} reduces axes {tuple(value)} instead of {tuple(expected)}"
 
 
 @fact
 def other_weight(role: str, name: str, difference: Fact, op: str = "") -> str:
-    """Return a sentence about a weight that differs; `role` is its use, such as ``weight`` or
+    """Return the fact that a weight differs; `role` is its use, such as ``weight`` or
     ``epsilon``.
     """
     return f"the {role} {name!r}{f' of {op}' if op else ''} {difference}"
@@ -64,36 +68,43 @@ def other_weight(role: str, name: str, difference: Fact, op: str = "") -> str:
 
 @fact
 def differs() -> str:
+    """Return the fact that a weight differs, as a predicate."""
     return "differs"
 
 
 @fact
 def has_shape(shape: Sequence[int], expected: Sequence[int]) -> str:
+    """Return the fact that a weight has another shape than expected, as a predicate."""
     return f"has shape {tuple(shape)} instead of {tuple(expected)}"
 
 
 @fact
 def has_other_strings() -> str:
+    """Return the fact that a weight contains different strings, as a predicate."""
     return "contains different strings"
 
 
 @fact
 def has_other_signs() -> str:
+    """Return the fact that zeros or NaNs of a weight have another sign, as a predicate."""
     return "contains zeros or NaNs with a different sign"
 
 
 @fact
 def is_value(value: Any, expected: Any) -> str:
+    """Return the fact that a weight has another value than expected, as a predicate."""
     return f"is {_pair(value, expected)}"
 
 
 @fact
 def is_transposed() -> str:
+    """Return the fact that a weight is transposed, as a predicate."""
     return "is transposed"
 
 
 @fact
 def is_scaled(factor: float) -> str:
+    """Return the fact that a weight is scaled by a factor, as a predicate."""
     return f"is scaled by {factor:.4g}"
 
 
@@ -101,23 +112,26 @@ def is_scaled(factor: float) -> str:
 def has_other_elements(
     value: Any, expected: Any, index: Sequence[int], count: int, size: int
 ) -> str:
-    """Return a phrase with the first element that differs, and how many differ."""
+    """Return the fact that elements differ, as a predicate: the first one, and how many differ."""
     first = f"{_pair(value, expected)} at {tuple(index)}"
     return f"differs in {count} of {size} elements: {first}"
 
 
 @fact
 def unlike_partner(node: str) -> str:
+    """Return the fact that a scale or zero point differs from that of the partner node."""
     return f"the scale or zero point differs from that of {node!r}"
 
 
 @fact
 def lost_bias(op: str) -> str:
+    """Return the fact that an operator lacks its bias."""
     return f"{op} has no bias"
 
 
 @fact
 def other_subgraph(op: str) -> str:
+    """Return the fact that an operator, or a node in its subgraph, differs."""
     return f"{op}, or a node in its subgraph, differs"
 
 
@@ -138,33 +152,38 @@ def other_bias(name: str) -> str:
 
 @fact
 def unknown_change(op: str) -> str:
+    """Return the fact that an operator gives different results for an unknown reason."""
     return f"{op} gives different results"
 
 
 @fact
 def other_input(op: str, name: str, expected: str) -> str:
+    """Return the fact that an operator reads another tensor than expected."""
     return f"{op} reads {name!r} instead of {expected!r}"
 
 
 @fact
 def lost_node_between(op: str, expected: str, name: str = "") -> str:
-    """Return a sentence about a missing node that should compute the input of an operator."""
+    """Return the fact that a node that should compute the input of an operator is missing."""
     before = f" from {name!r}" if name else ""
     return f"the node that computes {expected!r}{before} is missing before {op}"
 
 
 @fact
 def in_subgraph(change: Fact, op: str, node: str) -> str:
+    """Return the fact that a change is in the subgraph of an operator."""
     return f"{change}, in the subgraph of {op} {node!r}"
 
 
 @fact
 def lost_input(op: str) -> str:
+    """Return the fact that an operator has one input less than expected."""
     return f"{op} has one input less"
 
 
 @fact
 def extra_input(op: str) -> str:
+    """Return the fact that an operator has one input more than expected."""
     return f"{op} has one input more"
 
 
@@ -175,11 +194,13 @@ def other_inputs(op: str, names: Sequence[str]) -> str:
 
 @fact
 def extra_node(op: str) -> str:
+    """Return the fact that an operator is not in the reference."""
     return f"{op} is not in the reference"
 
 
 @fact
 def lost_node(op: str, beside: Sequence[str]) -> str:
+    """Return the fact that an operator of the reference is missing, and its neighbors."""
     return f"{op} is missing next to {' and '.join(beside)}"
 
 
@@ -189,6 +210,7 @@ def other_folded_epsilon(op: str, expected: float) -> str:
 
 
 def _shorten(value: Any) -> str:
+    """Return a value as text, truncated if it is long."""
     if value is None:
         return "the default"
     if isinstance(value, bytes):

@@ -38,7 +38,7 @@ def wrong_in_graph(tensor: str, deviation: Deviation, elements: int, party: str)
 
 @fact
 def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Sequence[str]) -> str:
-    """Return a sentence about a tensor that differs; `source` is that of the inputs."""
+    """Return the fact that a tensor differs; `source` is that of the inputs."""
     inputs = "the program's values" if source == "program" else "its saved inputs"
     return (
         f"Computed from {inputs}, {tensor!r} {deviation.in_words()}"
@@ -66,11 +66,13 @@ def parties_disagree(
 
 @statement
 def has_broken_elements(tensor: str) -> str:
+    """Return the fact that a tensor has NaN or infinite elements."""
     return f"{tensor!r} has NaN or infinite elements."
 
 
 @fact
 def not_a_number(tensor: str, nan: int, infinite: int, elements: int) -> str:
+    """Return the fact that a tensor has NaN or infinite elements, with their numbers."""
     return f"{tensor!r} has {nan} NaN and {infinite} infinite values in {elements} elements."
 
 
@@ -78,6 +80,7 @@ def not_a_number(tensor: str, nan: int, infinite: int, elements: int) -> str:
 def input_range(
     tensor: str, least: float, largest: float, negative: int, zero: int, elements: int
 ) -> str:
+    """Return the fact that an input lies in a range, with its negative and zero elements."""
     return (
         f"Its input {tensor!r} ranges from {least:.4g} to {largest:.4g}: {negative} negative and"
         f" {zero} zero values in {elements} elements."
@@ -93,7 +96,9 @@ def input_type(tensor: str, dtype: str) -> str:
 def bad_weight(
     name: str, value: float, index: Sequence[int], problem: str, count: int, elements: int
 ) -> str:
-    """Problem is ``not finite``, ``negative`` (a variance) or ``zero`` (a divisor)."""
+    """Return the fact that elements of a weight are invalid; the problem is ``not finite``,
+    ``negative`` (a variance) or ``zero`` (a divisor).
+    """
     return (
         f"Its weight {name!r} is {value:.4g} at {list(index)}, {_PROBLEMS[problem]} ({count} of"
         f" {elements} elements)."
@@ -120,12 +125,15 @@ def errors_grow(op: str, node: str) -> str:
 
 @fact
 def changed(change: Fact) -> str:
+    """Return the fact that something changed, as a sentence."""
     return sentence(str(change))
 
 
 @fact
 def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
-    """Return a sentence; source is ``saved``, ``program`` or ``reference``."""
+    """Return the fact that nodes compute the expected values without the change; source is
+    ``saved``, ``program`` or ``reference``.
+    """
     values = {"saved": "the saved values", "program": "the program's values"}
     makes = "the node computes" if count == 1 else "these nodes compute"
     return f"Without this change, {makes} {values.get(source, 'the values of the reference')}."
@@ -180,7 +188,7 @@ def usual_data_match() -> str:
 
 @fact
 def right_without_rewrites(rewrites: Sequence[str]) -> str:
-    """No names mean all rewrites."""
+    """Return the fact that outputs match without some rewrites; no names mean all rewrites."""
     return f"With only {' and '.join(rewrites) or 'all rewrites'} disabled, all outputs match."
 
 
@@ -196,6 +204,7 @@ def rounding_has_same_effect() -> str:
 
 @fact
 def restored(count: int = 1) -> str:
+    """Return the fact that all outputs match if only these differences are undone."""
     what = "this" if count == 1 else f"these {count} differences"
     return f"Restoring only {what} makes all outputs match."
 
@@ -208,17 +217,24 @@ def also_copied(changes: Sequence[Fact]) -> str:
 
 @fact
 def replaced(tensors: Sequence[str]) -> str:
+    """Return the fact that all outputs match if only these tensors are replaced by the
+    reference's.
+    """
     return f"With only {quote_all(tensors)} replaced by the reference's, all outputs match."
 
 
 @fact
 def replaced_by_program(count: int) -> str:
+    """Return the fact that all outputs match if only these tensors are replaced by the
+    program's.
+    """
     what = "this tensor" if count == 1 else f"these {count} tensors"
     return f"With only {what} replaced by the program's, all outputs match."
 
 
 @fact
 def still_differ(count: int, outputs: Sequence[str]) -> str:
+    """Return the fact that outputs differ even if these tensors are replaced by the program's."""
     what = "this tensor" if count == 1 else f"these {count} tensors"
     verb = "differs" if len(outputs) == 1 else "differ"
     return f"With {what} replaced by the program's, {quote_all(outputs)} still {verb}."
@@ -226,6 +242,7 @@ def still_differ(count: int, outputs: Sequence[str]) -> str:
 
 @fact
 def weights_restored() -> str:
+    """Return the fact that all outputs match if only this weight is the program's."""
     return "With only the program's value for this weight, all outputs match."
 
 
@@ -244,6 +261,7 @@ def reference_is_wrong(
 
 @fact
 def reference_repaired(party: str, reference: str) -> str:
+    """Return the fact that the reference matches if it uses this value of a backend."""
     return f"With only this value from {party}, the outputs of {reference} match."
 
 
@@ -276,7 +294,9 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refused(party: str, message: str, because: bool = False) -> str:
-    """Return a sentence; `because`: an earlier wrong value is the reason."""
+    """Return the fact that a backend refuses the model; `because`: an earlier wrong value is the
+    reason.
+    """
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 
@@ -317,6 +337,7 @@ def accepts_more(party: str) -> str:
 
 @fact
 def runs(party: str) -> str:
+    """Return the fact that a backend runs the model."""
     return f"{party} runs the model."
 
 
@@ -327,7 +348,9 @@ def cannot_run_either(party: str, message: str) -> str:
 
 @fact
 def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str:
-    """No names mean all rewrites."""
+    """Return the fact that a backend runs the model without some rewrites; no names mean all
+    rewrites.
+    """
     what = "the whole model" if whole else "them"
     return f"With {' and '.join(rewrites) or 'all rewrites'} disabled, {party} runs {what}."
 
@@ -357,6 +380,7 @@ def same_name(count: int, name: str) -> str:
 
 @fact
 def exported(operation: str, ops: Sequence[str], others: Sequence[str] = ()) -> str:
+    """Return the fact that an operation of the program became these operators."""
     beside = f" (with {', '.join(others)})" if others else ""
     return f"{operation}{beside} became {', '.join(ops)}."
 
@@ -414,7 +438,9 @@ def weight_is_not(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Return a sentence; actual is the program weight it equals, relation how it was changed."""
+    """Return the fact that a weight is not the program's; actual is the program weight it equals,
+    relation how it was changed.
+    """
     known = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {known}" if known else ""
     return (
@@ -425,6 +451,7 @@ def weight_is_not(
 
 @fact
 def transposed() -> str:
+    """Return the relation of two weights, one of which is transposed."""
     return "transposed"
 
 
@@ -440,6 +467,7 @@ def reversed_axis(axis: int) -> str:
 
 @fact
 def scaled(factor: float) -> str:
+    """Return the relation of two weights, one of which is scaled by a factor."""
     return f"scaled by {factor:.6g}"
 
 
@@ -536,6 +564,7 @@ def other_example(value: str) -> str:
 
 @fact
 def lost(loss: Fact) -> str:
+    """Return the fact that something is lost in half precision, as a sentence."""
     return sentence(str(loss))
 
 
@@ -596,6 +625,7 @@ def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str
 
 @fact
 def wrong_part(output: str, deviation: Deviation) -> str:
+    """Return the fact that an output differs, and by how much."""
     return f"Output {output!r} {deviation.in_words()}."
 
 
@@ -605,13 +635,15 @@ def quantized_inputs_cost(node: str, loss: float) -> str:
 
 
 def sentence(clause: str) -> str:
-    """Return a clause as a sentence."""
+    """Return a clause as a sentence: with a capital letter and a period."""
     return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def _share(deviation: Deviation, elements: int) -> str:
+    """Return the share of elements that differ, in words."""
     return f"{deviation.count} of {elements} elements"
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent."""
     return f"{100 * share:.2g} %"

@@ -52,6 +52,7 @@ def issue_of(
 
 
 def _title(culprit: Culprit, party: str) -> str:
+    """Return the title of a bug report: backend, kind of fault, rewrite and operator."""
     who = "The model" if culprit.party == MODEL else party or culprit.party
     what = _NOUNS.get(culprit.cause, culprit.cause)
     about = ", ".join(filter(None, [culprit.rewrite, culprit.op]))
@@ -59,6 +60,7 @@ def _title(culprit: Culprit, party: str) -> str:
 
 
 def _where(culprit: Culprit) -> Iterator[str]:
+    """Yield the lines with the nodes, the tensor and the cause of a fault."""
     names = ", ".join(f"`{name}`" for name in culprit.nodes) or "not a single node"
     yield f"- Nodes of the model: {names}"
     if culprit.tensor:
@@ -71,6 +73,9 @@ def _where(culprit: Culprit) -> Iterator[str]:
 def _reproduction(
     failure: Failure | None, graph: str, program: str, folder: str | None
 ) -> Iterator[str]:
+    """Yield the lines with the part of the model that shows the fault, and the program that runs
+    it.
+    """
     yield "## Reproduction"
     yield ""
     if failure is None:
@@ -93,6 +98,7 @@ def _reproduction(
 
 
 def _workaround(culprit: Culprit) -> Iterator[str]:
+    """Yield the lines with the remedy, and whether it was tried."""
     if culprit.remedy.note:
         yield from ("## Workaround", "", culprit.remedy.note)
     if culprit.remedy.command is None:
@@ -104,6 +110,7 @@ def _workaround(culprit: Culprit) -> Iterator[str]:
 
 
 def _environment(sections: Sequence[Section]) -> Iterator[str]:
+    """Yield the lines with versions and facts about the machine."""
     for section in sections:
         for name, value in section.facts:
             if value not in ("not set", "not installed"):
@@ -111,8 +118,10 @@ def _environment(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
+    """Return a text on one line."""
     return " ".join(text.split())
 
 
 def _cut(line: str) -> str:
+    """Return a line, truncated if it is long."""
     return line if len(line) <= _WIDTH else f"{line[:_WIDTH]} ..."

@@ -15,6 +15,7 @@ def too_large(
     limit: float,
     is_input: bool = False,
 ) -> str:
+    """Return the fact that elements of a tensor exceed the range of a data type."""
     what = f"the input {tensor!r}" if is_input else repr(tensor)
     return (
         f"{count} of {elements} elements of {what} are too large, up to {largest:.3g}; the largest"
@@ -26,6 +27,7 @@ def too_large(
 def weight_too_large(
     name: str, count: int, elements: int, largest: float, dtype: str, limit: float
 ) -> str:
+    """Return the fact that elements of a weight exceed the range of a data type."""
     return (
         f"{count} of {elements} elements of the weight {name!r} are too large, up to"
         f" {largest:.3g}; the largest {dtype} value is {limit:.5g}"
@@ -34,6 +36,7 @@ def weight_too_large(
 
 @fact
 def intermediate_too_large(op: str, tensor: str, dtype: str, limit: float) -> str:
+    """Return the fact that intermediate sums of an operator exceed the range of a data type."""
     return (
         f"intermediate sums of {op} for {tensor!r} are too large; the largest {dtype} value is"
         f" {limit:.5g}"
@@ -42,6 +45,7 @@ def intermediate_too_large(op: str, tensor: str, dtype: str, limit: float) -> st
 
 @fact
 def weight_becomes_zero(name: str, value: float, dtype: str, smallest: float) -> str:
+    """Return the fact that a weight is too small for a data type and becomes zero."""
     return f"{name!r} = {value:.3g} becomes 0; the smallest {dtype} value is {smallest:.2g}"
 
 
@@ -49,6 +53,7 @@ def weight_becomes_zero(name: str, value: float, dtype: str, smallest: float) ->
 def become_zero(
     tensor: str, count: int, elements: int, largest: float, dtype: str, smallest: float
 ) -> str:
+    """Return the fact that elements of a tensor are too small for a data type and become zero."""
     return (
         f"{count} of {elements} elements of {tensor!r} become 0; the largest element is"
         f" {largest:.3g}, and the smallest {dtype} value is {smallest:.2g}"
@@ -57,8 +62,8 @@ def become_zero(
 
 @fact
 def rounding(op: str, tensor: str, error: float, explained: float) -> str:
-    """Return a sentence with the RMS error of a node relative to its output, and the error that
-    rounding explains.
+    """Return the fact that a node has a relative RMS error on rounded inputs, and the part of it
+    that rounding explains.
     """
     reason = (
         "this is rounding, which later nodes amplify"
@@ -70,6 +75,7 @@ def rounding(op: str, tensor: str, error: float, explained: float) -> str:
 
 @fact
 def not_finite(tensor: str, count: int, elements: int) -> str:
+    """Return the fact that elements of a tensor are infinite or NaN in float32 already."""
     return (
         f"{count} of {elements} elements of {tensor!r} are already infinite or NaN in fp32, though"
         " the inputs are finite"
@@ -78,8 +84,8 @@ def not_finite(tensor: str, count: int, elements: int) -> str:
 
 @fact
 def lowered_alone(tensor: str, value: str, relative: float, dtype: str) -> str:
-    """Return a sentence about a tensor computed in low precision: worst element, and error as a
-    share of the RMS.
+    """Return the fact that a tensor differs if computed alone in low precision: its worst element,
+    and the error relative to its RMS.
     """
     return (
         f"Run by itself in {dtype} on the float32 values of its inputs, {tensor!r} {value}"
@@ -89,7 +95,7 @@ def lowered_alone(tensor: str, value: str, relative: float, dtype: str) -> str:
 
 @fact
 def lowered_outputs(who: str, difference: float, option: str, is_explained: bool) -> str:
-    """Return a sentence about outputs computed in low precision, their largest difference from
+    """Return the fact that a backend computes in low precision: the largest difference from
     float32, and the option that selects float32.
     """
     what = "explains a difference of" if is_explained else "changes outputs by"

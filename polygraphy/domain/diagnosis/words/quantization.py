@@ -47,18 +47,18 @@ _CAUSES = {
 
 
 def metric_value(name: str, value: float, within: float, count: int) -> str:
-    """Return a sentence with the metric before any change."""
+    """Return the sentence with the metric before any change."""
     few = " A single input is too few to rank nearly equal nodes." if count == 1 else ""
     return f"{name} {value:.3g}, target {within:g}, {count_text(count, 'input')}.{few}"
 
 
 def goal_reached(name: str, value: float, within: float) -> str:
-    """Return a sentence: the model already meets the target."""
+    """Return the sentence that the quantized model already meets the target."""
     return f"The quantized model reaches the target: {name} {value:.3g}, target {within:g}."
 
 
 def goal_out_of_reach(name: str, value: float, within: float) -> str:
-    """Return a sentence: the floating-point model already misses the target."""
+    """Return the sentence that even the floating-point model misses the target."""
     return (
         f"Even with all nodes in float, {name} is {value:.3g}, above the target of {within:g}."
         " Choose a larger --within."
@@ -66,7 +66,7 @@ def goal_out_of_reach(name: str, value: float, within: float) -> str:
 
 
 def sites_found(sites: Sequence[Site]) -> str:
-    """Return a sentence that counts the quantized sites."""
+    """Return the sentence with the number of quantized sites."""
     if not sites:
         return "None."
     summary = summarize_quantization([*measured_tensors(sites, {})])
@@ -74,7 +74,7 @@ def sites_found(sites: Sequence[Site]) -> str:
 
 
 def rewrites_lose(name: str, plain: float, before: float, within: float) -> str:
-    """Say that the backend, and not quantization, causes the loss."""
+    """Return the sentence that rewrites by the backend, and not quantization, cause the loss."""
     return (
         f"Rewrites of the graph by the backend cause most of the loss: without them, {name} is"
         f" {plain:.3g} instead of {before:.3g} (target {within:g})."
@@ -82,29 +82,29 @@ def rewrites_lose(name: str, plain: float, before: float, within: float) -> str:
 
 
 def sites_measured(count: int) -> str:
-    """Return a sentence with the number of sites that were run in isolation."""
+    """Return the sentence with the number of sites that were run in isolation."""
     return f"{count_text(count, 'run')}, each with one site quantized."
 
 
 def differs_without_quantization(exact: float) -> str:
-    """Return a sentence: the models differ in more than quantization."""
+    """Return the sentence that the models differ even without quantization."""
     return (
         f"With all sites in float the outputs still differ by {exact:.2g} x RMS: not quantization."
     )
 
 
 def repair_does_not_help(count: int, value: float) -> str:
-    """Return a sentence: parameters are not the cause."""
+    """Return the sentence that correct parameters do not reach the target."""
     return f"{count_text(count, 'candidate')}, but correct ranges leave {value:.3g}."
 
 
 def repaired(chosen: int, suspects: int, value: float) -> str:
-    """Return a sentence with the number of parameters that had to be corrected."""
+    """Return the sentence with the number of corrected parameters, and the metric after that."""
     return f"{chosen} of {count_text(suspects, 'candidate')}; with correct values: {value:.3g}."
 
 
 def search_result(search: Search, nodes: int, after: float) -> str:
-    """Return a sentence with the result of the search."""
+    """Return the sentence with the size of the best set, the runs and the metric in the backend."""
     over = (
         " The runs or the time were over before all sets were tried." if search.is_cut_short else ""
     )
@@ -115,14 +115,14 @@ def search_result(search: Search, nodes: int, after: float) -> str:
 
 
 def search_notes(search: Search, nodes: int) -> str:
-    """Return a sentence about candidates that were not tried; empty if all were."""
+    """Return the sentence that the search was cut short; empty if it was not."""
     if not search.is_cut_short:
         return ""
     return f"The search ended after {count_text(search.runs, 'run')} of sets of {nodes} nodes."
 
 
 def saved(path: str) -> str:
-    """Return a sentence with the path of the saved model."""
+    """Return the sentence with the path of the saved model."""
     return f"The model that reaches the target: {path}"
 
 
@@ -130,6 +130,7 @@ def saved(path: str) -> str:
 def kept_nodes(
     metric: str, before: float, after: float, kept: Sequence[str], nodes: int, within: float
 ) -> str:
+    """Return the fact that the metric falls if some nodes stay in floating point."""
     which = "this node" if len(kept) == 1 else f"these {len(kept)} of {nodes} nodes"
     return (
         f"With {which} in float, {metric} falls from {before:.3g} to {after:.3g}"
@@ -139,6 +140,7 @@ def kept_nodes(
 
 @fact
 def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
+    """Return the fact that sets of nodes were tried, and up to which size none suffices."""
     text = f"{count_text(runs, 'set')} tried."
     if proven:
         most = "no single node suffices" if proven == 1 else f"no {proven} nodes suffice"
@@ -150,6 +152,7 @@ def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
 
 @fact
 def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
+    """Return the fact that a site loses a share of its RMS by quantization."""
     what = f"{kind.capitalize()} {_plain(name)!r} ({stored or 'quantized'})"
     if loss is None:
         return f"{what} is quantized at run time."
@@ -159,6 +162,7 @@ def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
 
 @fact
 def shared_scale(name: str, loss: float, possible: float) -> str:
+    """Return the fact that one scale for all channels of a weight loses accuracy."""
     return (
         f"Weight {_plain(name)!r} has one scale for channels of different size: the worst channel"
         f" loses {_percent(loss)} of its RMS, {_percent(possible)} with a scale for each channel"
@@ -168,6 +172,7 @@ def shared_scale(name: str, loss: float, possible: float) -> str:
 
 @fact
 def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
+    """Return the fact that a quantization parameter is wrong, its cause and its loss."""
     text = _CAUSES[cause].format(cut=_percent(loss.cut))
     channel = "" if loss.channel is None else f" in channel {loss.channel}"
     return (
@@ -178,12 +183,13 @@ def wrong_parameter(site: Site, loss: SiteLoss, cause: str) -> str:
 
 @fact
 def repair_effect(metric: str, before: float, after: float, count: int) -> str:
+    """Return the fact that the metric falls if parameters are corrected."""
     which = "the correct value" if count == 1 else f"the {count} correct values"
     return f"With {which}, {metric} falls from {before:.3g} to {after:.3g}, and no node leaves int."
 
 
 def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
-    """Return a sentence with the correct value of a parameter, and how to set it."""
+    """Return the sentence with the correct value of a parameter, and how to set it."""
     command = "" if is_saved else " Add --save PATH to write the corrected model."
     best = loss.best
     if site.kind == "bias" or best is None:
@@ -204,7 +210,7 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
 def keep_in_float(
     nodes: Sequence[str], line: str, *, is_known: bool, again: float | None, is_saved: bool
 ) -> str:
-    """Return a sentence about how to keep nodes in floating point.
+    """Return the sentence on how to keep nodes in floating point.
 
     Args:
         nodes: the nodes.
@@ -228,7 +234,7 @@ def diffuse(
     wide: float | None,
     search: Search,
 ) -> str:
-    """Return a sentence: many nodes lose a little accuracy each, and what helps instead."""
+    """Return the sentence that many nodes lose a little accuracy each, and which change helps."""
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
     text = (
         f"Many small losses: no small set of nodes brings {metric} from {before:.3g} to"
@@ -248,12 +254,14 @@ def diffuse(
 
 
 def codes_not_compared(error: Exception) -> str:
-    """Say why codes are not compared."""
+    """Return the sentence with the reason why codes are not compared."""
     return f"Not compared: {str(error)[:120]}"
 
 
 def code_differences(found: Sequence[StepDifference], count: int) -> str:
-    """Say how codes differ, each computed from equal codes."""
+    """Return the sentence with the number and the size of code differences, each computed from
+    equal codes.
+    """
     if not found:
         return f"Equal in all {count_text(count, 'quantized tensor')}, each from equal codes."
     worst = max(found, key=lambda one: (one.steps, one.share))
@@ -265,7 +273,7 @@ def code_differences(found: Sequence[StepDifference], count: int) -> str:
 
 
 def one_step_apart(found: Sequence[StepDifference]) -> str:
-    """Say that one quantization step explains how backends differ."""
+    """Return the sentence that backends differ by one quantization step only."""
     worst = max(found, key=lambda one: one.share)
     return (
         "The backends differ by one quantization step, no more, in"
@@ -277,6 +285,7 @@ def one_step_apart(found: Sequence[StepDifference]) -> str:
 
 @fact
 def codes_differ(first: str, party: str, one: StepDifference) -> str:
+    """Return the fact that two backends compute different codes from equal codes."""
     place = ",".join(map(str, one.index))
     return (
         f"From equal codes, {one.tensor.name!r} differs by up to {one.steps} quantization steps in"
@@ -287,15 +296,18 @@ def codes_differ(first: str, party: str, one: StepDifference) -> str:
 
 @fact
 def arbiter_decides(name: str) -> str:
+    """Return the fact that a third backend agrees with the other backend."""
     return f"{name} agrees with the other backend, within one step."
 
 
 @fact
 def correct_without_rewrites(name: str) -> str:
+    """Return the fact that a backend computes equal codes without rewrites."""
     return f"Without rewrites, {name} computes the same codes, within one step."
 
 
 def _share(share: float) -> str:
+    """Return a share in percent; ``all`` for nearly 100 %."""
     percent = 100 * share
     return f"{percent:.2g} %" if percent < 99.5 else "all"
 
@@ -306,4 +318,5 @@ def _plain(name: str) -> str:
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent."""
     return f"{100 * share:.2g} %"

@@ -50,17 +50,20 @@ def nothing_to_compare(party: str) -> str:
 
 @statement
 def partly_compared(left_out: Sequence[str]) -> str:
+    """Return the sentence that the comparison matches but is incomplete."""
     return f"Everything compared matches, but the comparison is incomplete: {'; '.join(left_out)}."
 
 
 @statement
 def rounding_only(dtype: str, error: object = "") -> str:
+    """Return the sentence that rounding explains the differences."""
     measured = f": {error}" if str(error) else ""
     return f"The differences are rounding to {dtype}{measured}."
 
 
 @statement
 def inputs_alone(dtype: str) -> str:
+    """Return the sentence that rounding only the inputs changes the outputs as much."""
     return f"Rounding only the inputs to {dtype} changes the outputs as much."
 
 
@@ -76,16 +79,21 @@ def wrong_in_float32(party: str) -> str:
 
 @statement
 def only_in_backend(party: str, error: object, dtype: str) -> str:
+    """Return the sentence that a backend differs, and rounding each operator does not."""
     return f"In {party}, {error}. With every operator rounded to {dtype}, the outputs match."
 
 
 @statement
 def same_here(party: str, other: str) -> str:
+    """Return the sentence that two backends give the same results."""
     return f"{party} gives the same results as {other}."
 
 
 @statement
 def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
+    """Return the sentence that backends disagree on nodes, and nothing available decides between
+    them.
+    """
     first, *others = party.split(" or ")
     parties = f"{first} and {others[0]}" if others else f"{first} and the reference"
     return (
@@ -97,6 +105,7 @@ def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
 
 @statement
 def unexplained(relative: float) -> str:
+    """Return the sentence that outputs differ although every node and part agrees by itself."""
     return (
         f"Outputs differ by {relative:.2g} x RMS, but every node and every part of the executed"
         " graph agrees by itself. Accumulated rounding does not explain it either."
@@ -124,6 +133,9 @@ def follows_but_differs(party: str, is_traced: bool) -> str:
 
 @statement
 def other_data(nodes: Sequence[str]) -> str:
+    """Return the sentence that only nodes that read the inputs disagree, and two possible
+    causes.
+    """
     return (
         f"Only the nodes that read the inputs ({', '.join(map(repr, nodes))}) disagree. Either the"
         " results come from other input data, or these nodes changed. Pass the original data"
@@ -138,6 +150,7 @@ def party_differs_from_saved(right: str, party: str) -> str:
 
 @statement
 def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str:
+    """Return the sentence with the nodes whose change explains the saved outputs."""
     rest = f" {' and '.join(left_out).capitalize()} were not tried." if left_out else ""
     several = "Several changes explain" if count > 1 else "One change explains"
     return (
@@ -162,6 +175,7 @@ def model_or_data_changed(is_related: bool) -> str:
 
 @statement
 def reshaped(output: str, own: str, saved: str) -> str:
+    """Return the sentence that an output has the saved values in another shape."""
     return (
         f"Output {output!r} has the saved values, but a different shape: {own} instead of {saved}."
         " Reshape the output or the saved array."
@@ -187,6 +201,7 @@ def not_finite(lost: str, differs: bool) -> str:
 
 @statement
 def constant_saved(names: Sequence[str]) -> str:
+    """Return the sentence that saved outputs match but are constant, which proves nothing."""
     return (
         f"The saved {', '.join(map(repr, names))} match, but are constant, which proves nothing."
         " Save results of other data, or all tensors (--onnx-outputs mark all)."
@@ -195,6 +210,7 @@ def constant_saved(names: Sequence[str]) -> str:
 
 @statement
 def constant_outputs(names: Sequence[str]) -> str:
+    """Return the sentence that outputs are empty or constant, so that a match proves little."""
     if not names:
         return ""
     is_one = len(names) == 1
@@ -242,11 +258,13 @@ def generated_data_invalid(message: str) -> str:
 
 @statement
 def cannot_either(parties: Sequence[str]) -> str:
+    """Return the sentence that other backends cannot run the model either."""
     return f" {' and '.join(parties)} cannot either."
 
 
 @statement
 def open_shapes(inputs: Sequence[str]) -> str:
+    """Return the sentence that dimensions of inputs are dynamic and default to 1."""
     return (
         f" Some dimensions of {some_of(inputs)} are dynamic, and default to 1. Set them with"
         " --input-shapes."
@@ -255,11 +273,13 @@ def open_shapes(inputs: Sequence[str]) -> str:
 
 @statement
 def lost_operator(party: str, op: str, is_standard: bool) -> str:
+    """Return the sentence that a backend does not support an operator."""
     return f"{party} does not support {op}{'.' if is_standard else ', a non-standard operator.'}"
 
 
 @statement
 def lost_operators(operators: str) -> str:
+    """Return the sentences about unsupported operators, with the advice on other comparisons."""
     return (
         f"{operators} Compare with a version of a backend that supports it (--environments), a"
         " correct model (--reference) or correct results (--golden)."
@@ -277,7 +297,7 @@ def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
 
 
 def rounded_weights(counts: Mapping[str, int]) -> str:
-    """Return how many weights were rounded to which type, in words."""
+    """Return the clause with the number of weights that the model rounds, by data type."""
     listed = " and ".join(f"{count_text(count, 'weight')} to {t}" for t, count in counts.items())
     return f"The model rounds {listed}"
 
@@ -298,6 +318,7 @@ def half_storage(dtype: str, relative: float) -> str:
 
 @statement
 def only_in(names: Sequence[str], model: str) -> str:
+    """Return the clause that names exist in one model only."""
     exist = "exists" if len(names) == 1 else "exist"
     return f"{', '.join(map(repr, names))} {exist} only in the {model}"
 
@@ -422,6 +443,7 @@ def no_counterpart(name: str, owner: str) -> str:
 
 @statement
 def half_works(dtype: str) -> str:
+    """Return the sentence that all outputs match in half precision."""
     return f"All outputs match in {dtype}."
 
 
@@ -437,6 +459,9 @@ def no_set_of_nodes(dtype: str, error: object) -> str:
 
 @statement
 def more_allowed(factor: float) -> str:
+    """Return the sentence that the allowed error is larger than usual, because rounding
+    accumulates.
+    """
     return (
         f"That is {factor:.2g} times the usual, because rounding accumulates and no node stands"
         " out. Set --rtol and --atol to require less."
@@ -456,43 +481,51 @@ def rounding_accumulates(
 
 @statement
 def headroom(tensor: str, percent: float, dtype: str, is_within: bool) -> str:
+    """Return the sentence with the largest tensor as a share of the range of a data type."""
     which = "largest tensor within the range" if is_within else "largest tensor"
     return f"The {which}, {tensor!r}, reaches {percent:.2g}% of the {dtype} range."
 
 
 @statement
 def hidden_overflow(loss: object, more: int) -> str:
+    """Return the sentence that the outputs hide a loss in other tensors."""
     others = f" (and {count_text(more, 'more tensor')})" if more else ""
     return f"The outputs hide that {loss}{others}."
 
 
 @statement
 def fewer_results(run: str, sets: str, data: str) -> str:
+    """Return the clause that a run has results of some of the input sets only."""
     return f"{run} holds results of {sets} of {data}"
 
 
 @statement
 def more_results(run: str, results: str, data: str) -> str:
+    """Return the clause that a run has more results than input sets."""
     return f"{run} holds {results} for {data}"
 
 
 @statement
 def never_saved(names: Sequence[str]) -> str:
+    """Return the clause that outputs were not saved."""
     return f"{', '.join(map(repr, names))} {'were' if len(names) > 1 else 'was'} not saved"
 
 
 @statement
 def sometimes_saved(name: str, count: int, data: str) -> str:
+    """Return the clause that an output was saved for some input sets only."""
     return f"{name!r} was saved for {count} of {data}"
 
 
 @statement
 def input_sets_cut(count: int, remedy: str) -> str:
+    """Return the clause that memory was enough for the first input sets only."""
     return f"memory was enough for the first {count_text(count, 'input set')} only{remedy}"
 
 
 @statement
 def lost_elements(lost: int, size: int, name: str) -> str:
+    """Return the clause with the number of saved elements that are lost."""
     return f"{lost} of {count_text(size, 'element')} of the saved {name!r}"
 
 
@@ -503,15 +536,18 @@ def different_end(
     own: tuple[object, Sequence[object] | None],
     reference: tuple[object, Sequence[object] | None],
 ) -> str:
+    """Return the clause that an input or output differs from the reference in type or shape."""
     both = [f"{dtype or 'unknown'} {_shape(shape)}" for dtype, shape in (own, reference)]
     return f"{kind} {name!r} is {both[0]} in the model and {both[1]} in the reference"
 
 
 def _shape(shape: Sequence[object] | None) -> str:
+    """Return a shape in words; ``of unknown shape`` if it is None."""
     return "of unknown shape" if shape is None else f"[{', '.join(str(d or '?') for d in shape)}]"
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent."""
     return f"{100 * share:.2g} %"
 
 

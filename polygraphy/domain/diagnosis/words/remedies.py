@@ -46,14 +46,14 @@ PASS_REFERENCE = constant(
 
 @statement
 def undo(changes: Sequence[Fact]) -> str:
-    """Return a sentence that lists the changes to undo."""
+    """Return the sentence that lists the changes to undo."""
     return f"Undo this change: {'; '.join(map(str, changes))}."
 
 
 @statement
 def take(change: Fact, weights: Sequence[str]) -> str:
-    """Return a sentence about what to copy from the reference: its weights, or the original of a
-    change.
+    """Return the sentence that lists the weights to copy from the reference, or the change to match
+    it.
     """
     if weights:
         return f"Copy {quote_all(weights)} from the reference."
@@ -62,19 +62,19 @@ def take(change: Fact, weights: Sequence[str]) -> str:
 
 @statement
 def invert_condition(node: str) -> str:
-    """Return a sentence: the condition of an If is inverted."""
+    """Return the sentence that advises to invert the condition of an If."""
     return f"Invert the condition of If {node!r}."
 
 
 @statement
 def export_with(exporter: str) -> str:
-    """Return a sentence that names the exporter that works."""
+    """Return the sentence that recommends an exporter."""
     return f"Export it with {exporter}."
 
 
 @statement
 def no_other_export(framework: str) -> str:
-    """Return a sentence of advice if no exporter gives a correct model."""
+    """Return the sentence of advice for a program that no exporter converts correctly."""
     return (
         "No other export is known to be correct. Rewrite the operation in the module, or report a"
         f" bug to the exporter of {framework}."
@@ -83,31 +83,31 @@ def no_other_export(framework: str) -> str:
 
 @statement
 def compare_elsewhere(op: str, party: str) -> str:
-    """Return a sentence: the backend used for comparison is at fault."""
+    """Return the sentence that recommends another backend or version for comparison."""
     return f"Compare with another backend, or with a different version of {party}, for {op}."
 
 
 @statement
 def convert_again(options: str) -> str:
-    """Return a sentence with the options that give a working half-precision model."""
+    """Return the sentence with the options that give a working half-precision model."""
     return f"Convert the fp32 model again with {options}."
 
 
 @statement
 def raise_epsilon(name: str, least: float) -> str:
-    """Return a sentence about an epsilon that half precision cannot represent."""
+    """Return the sentence with the least epsilon that half precision can represent."""
     return f"Set {name!r} to at least {least:.1g}, or keep the node in fp32."
 
 
 @statement
 def quantize_without(nodes: Sequence[str]) -> str:
-    """Return a sentence that lists the nodes to exclude from quantization."""
+    """Return the sentence that lists the nodes to exclude from quantization."""
     return f"Quantize the model again without {quote_all(nodes)} (nodes_to_exclude)."
 
 
 @statement
 def split_scale(output: str) -> str:
-    """Return a sentence: the parts of an output need different scales."""
+    """Return the sentence that the parts of an output need different scales."""
     return (
         f"Quantize the inputs of the concatenation {output!r} separately, each with its own scale,"
         f" or keep {output!r} in floating point."

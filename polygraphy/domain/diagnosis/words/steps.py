@@ -66,11 +66,13 @@ def first_difference(tensor: str) -> str:
 
 @statement
 def largest_error(tensor: str, relative: float) -> str:
+    """Return the clause with the tensor of the largest error, and that error."""
     return f"{tensor!r} (largest error {relative:.2g} x RMS)"
 
 
 @statement
 def refuses(party: str) -> str:
+    """Return the sentence that a backend refuses the model."""
     return f"{party} refuses the model."
 
 
@@ -81,6 +83,7 @@ def refuses_only_model(party: str) -> str:
 
 @statement
 def with_rounding(party: str, measured: str, dtype: str, rounded: str) -> str:
+    """Return the sentence with the measured error, and with that after rounding each operator."""
     return f"{party}: {measured} With every operator rounded to {dtype}: {rounded}"
 
 
@@ -116,11 +119,13 @@ def cannot_return_tensors(error: object) -> str:
 
 @statement
 def differences(count: int) -> str:
+    """Return the sentence with the number of differences between the models."""
     return f"{count_text(count, 'difference')} between the models."
 
 
 @statement
 def explaining(count: int, total: int) -> str:
+    """Return the sentence with the number of differences that explain the outputs."""
     makes = "makes" if count == 1 else "make"
     return (
         f"{count} of {count_text(total, 'difference')}, once restored, {makes} all outputs match."
@@ -129,6 +134,7 @@ def explaining(count: int, total: int) -> str:
 
 @statement
 def counterparts(count: int, total: int) -> str:
+    """Return the sentence with the number of tensors found in the program."""
     return f"{count} of {count_text(total, 'tensor')} found in the program."
 
 
@@ -147,22 +153,26 @@ def all_match(data: int) -> str:
 
 @statement
 def runs(count: int, is_broken: bool) -> str:
+    """Return the sentence with the number of runs, and whether outputs are NaN or infinite."""
     return f"{count_text(count, 'run')}{'; outputs contain NaN or infinity' if is_broken else ''}."
 
 
 @statement
 def differ(differing: str, data: int, output: str, largest: float, relative: float | None) -> str:
+    """Return the sentence with the outputs that differ, and the largest error."""
     size = "" if relative is None else f" ({relative:.2g} x RMS)"
     return f"{differing} on {sets_of_data(data)}; largest error {largest:.3g}{size} in {output!r}."
 
 
 @statement
 def traced(count: int, party: str) -> str:
+    """Return the sentence with the number of tensors that a backend computed."""
     return f"{count_text(count, 'tensor')}, computed by {party}."
 
 
 @statement
 def party_cannot(party: str, error: object) -> str:
+    """Return the sentence that a backend failed, and its error."""
     return f"{party} cannot: {error}"
 
 
@@ -178,12 +188,16 @@ def wrong_regions(count: int) -> str:
 
 @statement
 def verdicts(juror: str, nodes: int, wrong: Mapping[str, int]) -> str:
+    """Return the sentence with the number of incorrect nodes of each backend, according to a
+    third.
+    """
     counts = ", ".join(f"{name} {count}" for name, count in wrong.items())
     return f"Incorrect according to {juror}, of {count_text(nodes, 'node')}: {counts}."
 
 
 @statement
 def undecided(nodes: int) -> str:
+    """Return the sentence with the number of nodes without a decision."""
     return f"Undecided: {count_text(nodes, 'node')}."
 
 
@@ -195,11 +209,13 @@ def remedy_tried(rewrites: Sequence[str], matches: bool, is_all: bool) -> str:
 
 @statement
 def refused_nodes(count: int, total: int) -> str:
+    """Return the sentence with the number of nodes that a backend refuses."""
     return f"{count or 'All'} of {count_text(total, 'node')}."
 
 
 @statement
 def equal_pairs(count: int, places: int) -> str:
+    """Return the sentence with the number of equal tensors, and of places where models diverge."""
     where = count_text(places, "place")
     return f"{count_text(count, 'pair')} of equal tensors; the models diverge in {where}."
 
@@ -229,27 +245,32 @@ def renamed_outputs(names: Mapping[str, str]) -> str:
 
 @statement
 def differ_from_saved(differing: str) -> str:
+    """Return the sentence with the outputs that differ from the saved results."""
     return f"{differing}."
 
 
 @statement
 def match_saved(count: int, what: str) -> str:
+    """Return the sentence with the number of outputs or tensors that match the saved results."""
     return f"{count_text(count, what)} {'matches' if count == 1 else 'match'}."
 
 
 @statement
 def twin_fails(exporter: str, error: object) -> str:
+    """Return the sentence that another export of the program fails."""
     return f"{exporter}: fails ({error})."
 
 
 @statement
 def example_changes(constants: int, has_other_nodes: bool) -> str:
+    """Return the sentence with the number of constants that the example input decides."""
     more = " and which nodes there are" if has_other_nodes else ""
     return f"It decides {count_text(constants, 'constant')}{more}."
 
 
 @statement
 def twin_is(exporter: str, is_right: bool) -> str:
+    """Return the sentence on whether another export of the program is correct."""
     return f"{exporter}: {'correct' if is_right else 'incorrect'}."
 
 
@@ -270,6 +291,7 @@ def versions_run(count: int, total: int) -> str:
 
 @statement
 def shown_by(nodes: int, total: int, program: str = "") -> str:
+    """Return the sentence with the number of nodes that show the fault."""
     ends = f"; {program} exits with 1" if program else ""
     return f"{nodes} of {count_text(total, 'node')} {'shows' if nodes == 1 else 'show'} it{ends}."
 
@@ -283,26 +305,31 @@ def idle_branches(branch: str, nodes: Sequence[str]) -> str:
 
 @statement
 def quantized_alike(share: float) -> str:
+    """Return the sentence that a quantized reference reproduces the outputs of the model."""
     return f"It reproduces the model's outputs within {100 * share:.2g} % of their RMS."
 
 
 @statement
 def sets_tried(count: int, total: int, tried: int) -> str:
+    """Return the sentence with the number of nodes that were kept, and of sets that were tried."""
     return f"{count} of {total}, {count_text(tried, 'set')} tried."
 
 
 @statement
 def kept_nodes(count: int, total: int, builds: int) -> str:
+    """Return the sentence with the number of nodes that were kept, and of builds."""
     return f"{count} of {total}, after {count_text(builds, 'build')}."
 
 
 @statement
 def judged(is_tolerable: bool, error: object) -> str:
+    """Return the sentence on whether an error is tolerable."""
     return f"{'Good enough' if is_tolerable else 'Not good enough'}: {error}."
 
 
 @statement
 def failing_step(step: int, length: int) -> str:
+    """Return the clause with a step and the number of its positions."""
     return f"Step {step}, {count_text(length, 'position')}"
 
 
@@ -332,16 +359,21 @@ def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
 
 @statement
 def not_counted(causes: Sequence[str]) -> str:
+    """Return the sentence with the known causes of differences that are not counted."""
     return f"Within what these explain: {', '.join(causes)}."
 
 
 @statement
 def exchanged_states(states: Sequence[str], step: int) -> str:
+    """Return the sentence that correct states alone correct a step."""
     return f"{some_of(states)} alone correct{'s' if len(states) == 1 else ''} step {step}."
 
 
 @statement
 def fixed_steps(count: int, wrong: int | None) -> str:
+    """Return the sentence on whether all steps match with the fix; `wrong` is the first that
+    differs.
+    """
     if wrong is None:
         return f"With the fix, all {count} steps match."
     return f"With the fix, step {wrong} still differs."
@@ -349,17 +381,20 @@ def fixed_steps(count: int, wrong: int | None) -> str:
 
 @statement
 def tf32_differs(error: float, is_explained: bool) -> str:
+    """Return the sentence with the difference from float32, and whether TF32 explains it."""
     explains = "explains" if is_explained else "does not explain"
     return f"Differs from float32 by {error:.2g}; TF32 {explains} that."
 
 
 @statement
 def loss(verdict: str, error: object) -> str:
+    """Return the sentence with a verdict, and the error behind it."""
     return f"{verdict}: {error}."
 
 
 @statement
 def runs_cast(party: str, data: int, error: object) -> str:
+    """Return the sentence with the error of a cast model in a backend."""
     return f"{party} runs it on {sets_of_data(data)}: {error}."
 
 
@@ -375,9 +410,11 @@ def no_other_version(version: str) -> str:
 
 @statement
 def counter_check(error: object) -> str:
+    """Return the sentence with the error with some nodes in float32."""
     return f"With these in fp32, {error}."
 
 
 @statement
 def error_of_all(error: object) -> str:
+    """Return the sentence with the error of all nodes together."""
     return f"{error}."

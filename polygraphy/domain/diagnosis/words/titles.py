@@ -59,6 +59,7 @@ COARSE_ACTIVATIONS = "8-bit activations (accuracy_level 4)"
 
 
 def rounded_weights(dtype: str) -> str:
+    """Return the description of weights that are rounded to a data type."""
     return f"weights rounded to {dtype}"
 
 
@@ -79,13 +80,15 @@ def all_nodes_in(dtype: str) -> str:
 
 
 def of_program(operation: str) -> str:
-    """Name a tensor that only the program has."""
+    """Return the name of a tensor that only the program has."""
     return f"{operation} of the program"
 
 
 def near_line(line: str | None, op: str) -> str:
+    """Return the place of an operator near a line of the program."""
     return f"near {line}, of {op}"
 
 
 def array_of(dtype: object, shape: object) -> str:
+    """Return the description of an array by its data type and shape."""
     return f"{dtype} of shape {shape}"
