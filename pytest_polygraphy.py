@@ -233,7 +233,8 @@ def pytest_runtest_makereport(
         own = [entry.lineno + 1 for entry in raised.traceback if Path(entry.path) == item.path]
         where = f"{report.nodeid.partition('::')[0]}:{own[-1]}: " if own else ""
         kind = type(raised.value).__name__
-        report.longrepr = _printable(f"{where}{kind}: {raised.value}")
+        # The first line is the one in the summary of pytest.
+        report.longrepr = _printable(f"{raised.value}\n{where}{kind}")
     return report
 
 

@@ -9,6 +9,7 @@ logged, unless the logger was set to something else than its default.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,11 +22,18 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, cast
 
 import numpy as np
+from attrs import frozen
 
 from polygraphy import __version__
 from polygraphy.adapters.arrays.foreign import host_copy
 from polygraphy.adapters.console.terminal import Terminal
-from polygraphy.adapters.files.small.goldens import Golden, golden_in, hash_of_inputs, save_golden
+from polygraphy.adapters.files.small.goldens import (
+    Golden,
+    commit_with_model,
+    golden_in,
+    hash_of_inputs,
+    save_golden,
+)
 from polygraphy.adapters.report.session import detail_of, file_facts
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.binding import bind, resolve
@@ -186,8 +194,11 @@ def assert_matches_golden(
                 right = {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
                 own = _flags(backend) if isinstance(backend, str) else []
                 command = data.command(path, own, right) if own else ""
-                note = "the model file differs from the one of the golden" if changed else ""
-                raise _differing(recorder, path, command, note)
+                with_older = ""
+                if changed and command:
+                    words = shlex.split(data.command(path, own))[2:]
+                    with_older = command_line("diagnose", words, {"reference": _OLD_MODEL})
+                raise _differing(recorder, path, command, _Saved(file, golden, with_older))
             if changed and session is not None:
                 session.remarks.append(
                     f"{_brief_path(file)} still matches, although the model changed"
@@ -436,8 +447,14 @@ def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
         )
     name = name or session.name
     place = Path(session.folder if folder is None else folder)
-    safe = "".join(letter if letter.isalnum() or letter in "-_.[]" else "_" for letter in name)
-    return place / f"{safe}.safetensors"
+    older = place / f"{_replace_others(name, '-_.[]', '_')}.safetensors"
+    if older.exists():
+        return older
+    return place / f"{_replace_others(name.rstrip(']'), '-_.', '-')}.safetensors"
+
+
+def _replace_others(name: str, allowed: str, mark: str) -> str:
+    return "".join(each if each.isalnum() or each in allowed else mark for each in name)
 
 
 def _limits(
@@ -522,7 +539,24 @@ def _brief_path(path: Path) -> str:
         return str(path)
 
 
-def _differing(recorder: Recorder, path: str, command: str, note: str = "") -> OutputsDiffer:
+@frozen
+class _Saved:
+    """The golden that outputs differ from.
+
+    Attributes:
+        file: its path.
+        golden: what it contains.
+        with_older: the diagnosis with the model of the golden; empty if that is the same model.
+    """
+
+    file: Path
+    golden: Golden
+    with_older: str = ""
+
+
+def _differing(
+    recorder: Recorder, path: str, command: str, saved: _Saved | None = None
+) -> OutputsDiffer:
     """Return the error that describes the differences, in about ten lines."""
     terminal = Terminal(recorder, command, path, "")
     [*rows] = (text for text, _ in terminal.tables() if text)
@@ -532,38 +566,62 @@ def _differing(recorder: Recorder, path: str, command: str, note: str = "") -> O
     why = takewhile(
         lambda line: not line.startswith("  next"), (t for t, _ in terminal.findings(1))
     )
-    lines = [terminal.verdict(1), *shown, *why]
-    if note:
-        lines.append(f"  note      {note}")
+    answer = terminal.verdict(1)
+    if saved is not None:
+        name = saved.file.name
+        answer = re.sub("( differs?)\\b", lambda found: f"{found[1]} from {name}", answer, count=1)
+    lines = [answer, *shown, *why]
+    if saved is not None and saved.with_older:
+        lines.append("  note      the model file differs from the one of the golden")
     diagnosis = diagnosis_instead_of(command) if command else ""
     if diagnosis:
         session = _session()
-        lines += [*_first_layer(diagnosis, _BUDGET if session is None else session.budget)]
-        lines.append(f"  next      {diagnosis}")
+        verdict, layer = _first_layer(diagnosis, _BUDGET if session is None else session.budget)
+        if saved is not None and verdict == VERDICTS[_INCONCLUSIVE]:
+            # The same diagnosis would say the same again.
+            lines += _lines_with_older(path, saved) if saved.with_older else layer
+        else:
+            lines += [*layer, f"  next      {diagnosis}"]
     return OutputsDiffer("\n".join(lines))
 
 
-def _first_layer(diagnosis: str, budget: float) -> Iterator[str]:
-    """Yield the lines that name the node at fault, if a diagnosis finds it within the budget in
-    seconds.
+def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
+    """Return the verdict of a diagnosis, and the lines that name the node at fault; both empty if
+    that takes more seconds than the budget.
     """
     if budget <= 0:
-        return
+        return "", []
     words = [sys.executable, "-m", "polygraphy", *shlex.split(diagnosis)[1:], "--format", "json"]
     process = start_command(safe_command(words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         output, _ = process.communicate(timeout=budget)
         document = json.loads(output)
     except subprocess.TimeoutExpired:
-        yield f"  layer     not found in {budget:g} s; raise --polygraphy-budget"
+        return "", [f"  layer     not found in {budget:g} s; raise --polygraphy-budget"]
     except ValueError:  # It has no answer, which is not what failed.
-        return
-    else:
-        if document["culprits"] or document["verdict"] == "inconclusive":
-            yield f"  layer     {document['summary']}"
+        return "", []
     finally:
         end_group(process)
         process.communicate()
+    verdict = str(document["verdict"])
+    if document["culprits"] or verdict == VERDICTS[_INCONCLUSIVE]:
+        return verdict, [f"  layer     {document['summary']}"]
+    return verdict, []
+
+
+_OLD_MODEL = "OLD.onnx"
+
+
+def _lines_with_older(path: str, saved: _Saved) -> Iterator[str]:
+    """Yield how to compare a model with the one that its golden was created from."""
+    if commit := commit_with_model(saved.file, saved.golden, Path(path)):
+        place, name = Path(path).parent, f"./{Path(path).name}"
+        folder = f"-C {shlex.quote(str(place))} " if str(place) != "." else ""
+        target = shlex.quote(f"{commit}:{name}")
+        yield f"  old model git {folder}show {target} > {_OLD_MODEL}"
+    else:
+        yield f"  old model {_OLD_MODEL}, with SHA-256 {saved.golden.model}"
+    yield f"  next      {saved.with_older}"
 
 
 _FAILED, _ERROR, _INCONCLUSIVE = 1, 3, 4

@@ -152,6 +152,10 @@ def test_findings_are_written_for_code_scanning(
     onnx.save(model, "a model.onnx")
     done = polygraphy("polygraphy check lint 'a model.onnx' --report found.sarif")
     assert "graph/unused-node" in done.out
+    shutil.copy(DIGITS / "digits.onnx", "good.onnx")
+    quiet = polygraphy("polygraphy check lint -q good.onnx 'a model.onnx'").out.splitlines()
+    assert "good.onnx" not in quiet
+    assert quiet.index("a model.onnx") < [line[:7] for line in quiet].index("warning")
     [run] = json.loads(Path("found.sarif").read_text(encoding="utf-8"))["runs"]
     rules = [result["ruleId"] for result in run["results"]]
     assert {"graph/duplicate-name", "graph/unused-node"} <= {*rules} <= {*RULES}

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ def failure_of(said: str, test: str) -> list[str]:
 def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> None:
     said = session(test_models=FIRST)
     assert "6 failed" in said
-    [line] = failure_of(said, "test_kept")
+    [line, _] = failure_of(said, "test_kept")
     assert "The golden __goldens__/test_models/test_kept.safetensors does not exist." in line
     assert "--polygraphy-update-golden" in line
 
@@ -119,20 +120,21 @@ def test_goldens_are_made_used_and_missed(session: Session, tmp_path: Path) -> N
     (goldens / "test_damaged.safetensors").write_bytes(content[:100])
     said = session("--polygraphy-report", "page", "--polygraphy-budget", "60", test_models=LATER)
     assert "4 failed, 2 passed" in said
-    [line] = failure_of(said, "test_other_data")
+    [line, _] = failure_of(said, "test_other_data")
     assert "was created with different inputs" in line
-    [line] = failure_of(said, "test_other_shape")
+    [line, _] = failure_of(said, "test_other_shape")
     assert "has shape (2, 10), but" in line
-    [line] = failure_of(said, "test_damaged")
-    assert "DamagedFileError" in line
+    [line, _] = failure_of(said, "test_damaged")
+    assert "test_damaged.safetensors: it is truncated" in line
     wrong = failure_of(said, "test_wrong")
     assert len(wrong) <= 12
-    assert wrong[0] == "test_models.py:24: OutputsDiffer: 2 of 2 outputs differ."
-    assert "the model file differs from the one of the golden" in wrong[-3]
-    assert wrong[-2].startswith("  layer ")
-    assert wrong[-1].startswith(
-        "  next      polygraphy diagnose digits_changed.onnx --onnxrt --load-"
-    )
+    assert wrong[0] == "2 of 2 outputs differ from test_wrong.safetensors."
+    assert "the model file differs from the one of the golden" in wrong[-4]
+    digest = sha256((tmp_path / "digits.onnx").read_bytes()).hexdigest()
+    assert wrong[-3] == f"  old model OLD.onnx, with SHA-256 {digest}"
+    command = "polygraphy diagnose digits_changed.onnx --onnxrt --reference OLD.onnx"
+    assert wrong[-2:] == [f"  next      {command}", "test_models.py:24: OutputsDiffer"]
+    assert "test_wrong - 2 of 2 outputs differ from test_wrong.safetensors." in said
     assert "unused" not in said  # Not every test passed.
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert "test_models.py::test_wrong: onnxrt" in page
@@ -150,6 +152,10 @@ from polygraphy.assertions import assert_matches_golden
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kept(seed):
     assert_matches_golden("digits.onnx", seed=seed)
+
+@pytest.mark.parametrize("model", ["./digits.onnx"])
+def test_path(model):
+    assert_matches_golden(model)
 """
 NONE = """
 def test_nothing(): pass
@@ -162,10 +168,14 @@ def test_goldens_that_no_test_uses_are_told_once(
 ) -> None:
     session("--polygraphy-update-golden", test_two=TWO, test_none=NONE)
     goldens = tmp_path / "__goldens__" / "test_two"
-    shutil.copy(goldens / "test_kept[1].safetensors", goldens / "test_gone.safetensors")
+    shutil.copy(goldens / "test_kept-1.safetensors", goldens / "test_gone.safetensors")
+    # Older versions gave goldens these names.
+    (goldens / "test_path-.-digits.onnx.safetensors").rename(
+        goldens / "test_path[._digits.onnx].safetensors"
+    )
     said = session(*options, "--polygraphy-report", "page")
     assert said.count("unused golden: __goldens__/test_two/test_gone.safetensors") == 1
-    assert "3 passed" in said
+    assert "4 passed" in said
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
     assert "test_kept[1]" in page
     assert "test_kept[2]" in page
@@ -277,10 +287,27 @@ def test_a_failure_is_what_the_page_shows(
     lines = str(caught.value).splitlines()
     page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
     said = re.sub("^    ", "", page.split("<!-- session -->\n\n")[1].split("\n\n")[0], flags=re.M)
-    shown = said.removeprefix("test_models.py:4: OutputsDiffer: ").splitlines()
+    shown = said.splitlines()
+    assert shown.pop() == "test_models.py:4: OutputsDiffer"
     assert [NUMBERS.sub(" ", line) for line in lines] == [NUMBERS.sub(" ", line) for line in shown]
     command = lines[-1].removeprefix("  next      ")
     assert polygraphy(command).code == 1
+
+
+def test_git_shows_the_model_that_a_golden_was_created_from(
+    session: Session, tmp_path: Path
+) -> None:
+    test = "from polygraphy.assertions import *\ndef test_it(): assert_matches_golden('m.onnx')\n"
+    shutil.copy(DIGITS / "digits.onnx", tmp_path / "m.onnx")
+    session("--polygraphy-update-golden", test_git=test)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=T", "-c", "user.email=t@example.com"]
+    for words in (["init", "-q"], ["add", "m.onnx", "__goldens__"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    shutil.copy(DIGITS / "digits_changed.onnx", tmp_path / "m.onnx")
+    lines = failure_of(session("--polygraphy-budget", "60"), "test_it")
+    show = lines[-3].removeprefix("  old model ")
+    subprocess.run(show, shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "OLD.onnx").read_bytes() == (DIGITS / "digits.onnx").read_bytes()
 
 
 @pytest.mark.usefixtures("patient")

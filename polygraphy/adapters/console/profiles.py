@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polygraphy.adapters.console.tables import Column, draw_table
-from polygraphy.domain.profiling.table import Cell, ProfileTable, Side, TimeRow, time_text
+from polygraphy.domain.profiling.table import (
+    Cell,
+    ProfileTable,
+    TimeRow,
+    difference_text,
+    digits_text,
+    executed_text,
+    side_in_words,
+    time_text,
+)
 from polygraphy.domain.tensors.naming import count_text, one_line, shorten_text
 
 _KERNEL = 28
@@ -29,7 +38,8 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
         )
         yield f"Shapes: {shapes}"
     for side in table.sides:
-        yield from _side_lines(side)
+        yield side_in_words(side)
+        yield from (f"  {one_line(note)}" for note in side.notes)
     yield ""
     ordered = table.sorted(sort)
     shown = ordered if rows <= 0 else ordered[:rows]
@@ -44,29 +54,6 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
         yield table.sentence
 
 
-def _side_lines(side: Side) -> Iterator[str]:
-    """Yield a line about one profiled runner, and its notes."""
-    measured = f"{time_text(side.profiled)} with the profiler"
-    if side.microseconds is not None:
-        measured = f"{time_text(side.microseconds)} a run, {measured}"
-    if side.cost:
-        measured += f" ({time_text(side.cost)} a node)"
-    setting = f", {one_line(side.setting)}" if side.setting else ""
-    gone = [
-        text
-        for count, text in (
-            (side.folded, f"{side.folded} folded"),
-            (side.removed, f"{side.removed} removed"),
-        )
-        if count
-    ]
-    executed = count_text(side.executed, "node") + " executed"
-    what = "; ".join([executed, *gone])
-    yield f"{one_line(side.runner)}{setting}: {measured}; median of {side.runs}; {what}"
-    for note in side.notes:
-        yield f"  {one_line(note)}"
-
-
 def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None) -> Iterator[str]:
     """Yield the lines of the table itself."""
     lines = [line for row in rows for line in _with_inner(row)]
@@ -76,9 +63,11 @@ def _table_lines(table: ProfileTable, rows: Sequence[TimeRow], width: int | None
         title = "us" if len(table.sides) == 1 else f"{shorten_text(one_line(side.runner), 24)} us"
         columns.append(Column(title, [_time(cells[at]) for *_, cells in lines], is_number=True))
     if len(table.sides) > 1:
-        texts = [_difference(cells) for *_, cells in lines]
+        texts = [difference_text(cells) for *_, cells in lines]
         columns.append(Column("difference", texts, is_number=True))
-    columns.append(Column("run as", [_how(cells) for *_, cells in lines], rank=1))
+    columns.append(
+        Column("run as", [shorten_text(executed_text(cells), _HOW) for *_, cells in lines], rank=1)
+    )
     kernels = [_kernels(cells) for *_, cells in lines]
     columns.append(Column("kernel", kernels, rank=3))
     providers = [_providers(cells) for *_, cells in lines]
@@ -113,26 +102,7 @@ def _time(cell: Cell) -> str:
     """Return a time as text; ``~`` marks one below the cost of measuring."""
     if cell.microseconds is None:
         return "-"
-    return f"{'~' if cell.is_below_cost else ''}{_digits(cell.microseconds)}"
-
-
-def _digits(value: float) -> str:
-    """Return a number as text, with one decimal below 10."""
-    return f"{value:.1f}" if abs(value) < 10 else f"{value:.0f}"
-
-
-def _difference(cells: Sequence[Cell]) -> str:
-    """Return the difference between the last and the first time as text."""
-    value = cells[-1].time - cells[0].time
-    return f"{'+' if value > 0 else ''}{_digits(value)}"
-
-
-def _how(cells: Sequence[Cell]) -> str:
-    """Return how a node ran, for each profile; once if all are equal."""
-    texts = [cell.ops for cell in cells]
-    if len(set(texts)) == 1:
-        return shorten_text(texts[0], _HOW)
-    return shorten_text(" | ".join(text or "-" for text in texts), _HOW)
+    return f"{'~' if cell.is_below_cost else ''}{digits_text(cell.microseconds)}"
 
 
 def _kernels(cells: Sequence[Cell]) -> str:

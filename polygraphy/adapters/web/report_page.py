@@ -32,6 +32,7 @@ from polygraphy.adapters.web.charts import (
     svg,
 )
 from polygraphy.adapters.web.page import VIEWER, displayable, json_for_script, levels_of, policy_of
+from polygraphy.adapters.web.times import times_table
 from polygraphy.domain.accuracy.output_rows import (
     Comparison,
     OutputRow,
@@ -205,6 +206,8 @@ _SAMPLES = "samples"
 """The kind of result that has a table of its own: samples that changed their answer."""
 _STEPS = "steps"
 """The kind of result that has a table of its own: the steps of a model with states."""
+_PROFILE = "profile"
+"""The kind of result that has a table of its own: the time of each node."""
 _CURVES = {
     "cumulative": "computed from the inputs, without rewrites",
     "isolated": "each node by itself",
@@ -292,6 +295,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
             for each in document.results
             if each["kind"] == _STEPS
         ],
+        times=[times_table(each) for each in document.results if each["kind"] == _PROFILE],
         most_cells=_MOST_CELLS,
         most_rows=_MOST_ROWS,
         curves=list(_curves(document)),
@@ -309,7 +313,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         results=[
             (_heading(each), _text(each))
             for each in document.results
-            if each["kind"] not in (_ATTEMPTS, _ERRORS, _SWEEP, _SAMPLES, _STEPS)
+            if each["kind"] not in (_ATTEMPTS, _ERRORS, _PROFILE, _SWEEP, _SAMPLES, _STEPS)
         ],
     )
     return displayable(page)

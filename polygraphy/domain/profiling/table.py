@@ -22,6 +22,7 @@ from polygraphy.domain.profiling.execution import (
 )
 from polygraphy.domain.profiling.joining import Join, join_profile
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT
+from polygraphy.domain.tensors.naming import count_text, one_line
 
 NODES, INSERTED, OUTSIDE = "nodes", "inserted", "outside"
 """What a row is about: nodes of the model; executed nodes that compute none of them; the time of a
@@ -219,6 +220,46 @@ def time_text(microseconds: float) -> str:
         if abs(value) < 999.5 or unit == "s":
             return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
     raise AssertionError
+
+
+def digits_text(microseconds: float) -> str:
+    """Return microseconds for a column of a table: a decimal below 10."""
+    return f"{microseconds:.1f}" if abs(microseconds) < 10 else f"{microseconds:.0f}"
+
+
+def difference_text(cells: Sequence[Cell]) -> str:
+    """Return the time of the last cell minus that of the first one, with its sign."""
+    value = cells[-1].time - cells[0].time
+    return f"{'+' if value > 0 else ''}{digits_text(value)}"
+
+
+def executed_text(cells: Sequence[Cell]) -> str:
+    """Return the operators that each profile executed; once if all executed the same."""
+    texts = [cell.ops for cell in cells]
+    if len(set(texts)) == 1:
+        return texts[0]
+    return " | ".join(text or "-" for text in texts)
+
+
+def side_in_words(side: Side) -> str:
+    """Return a line about a profile: what was measured, and how many nodes were executed."""
+    measured = f"{time_text(side.profiled)} with the profiler"
+    if side.microseconds is not None:
+        measured = f"{time_text(side.microseconds)} a run, {measured}"
+    if side.cost:
+        measured += f" ({time_text(side.cost)} a node)"
+    setting = f", {one_line(side.setting)}" if side.setting else ""
+    gone = [
+        text
+        for count, text in (
+            (side.folded, f"{side.folded} folded"),
+            (side.removed, f"{side.removed} removed"),
+        )
+        if count
+    ]
+    executed = count_text(side.executed, "node") + " executed"
+    what = "; ".join([executed, *gone])
+    return f"{one_line(side.runner)}{setting}: {measured}; median of {side.runs}; {what}"
 
 
 def profile_table(
@@ -431,7 +472,13 @@ def _inner_times(nodes: Iterable[ExecutedNode]) -> Iterable[InnerTime]:
 def table_in(facts: Mapping[str, Any]) -> ProfileTable:
     """Return the table that a verdict document contains as a result."""
     rows = [
-        TimeRow(**{**row, "cells": [_cell_in(cell) for cell in row["cells"]]})
+        TimeRow(
+            **{
+                **row,
+                "cells": [_cell_in(cell) for cell in row["cells"]],
+                "error": None if row["error"] is None else float(row["error"]),  # "nan"
+            }
+        )
         for row in facts["rows"]
     ]
     sides = [Side(**side) for side in facts["sides"]]

@@ -11,7 +11,7 @@ import pytest
 
 from polygraphy.adapters.web.report_page import report_page
 from tests.support.browsers import browser
-from tests.support.helpers.report_rows import chain, document, rows, sweep_document
+from tests.support.helpers.report_rows import chain, document, profile_result, rows, sweep_document
 
 __all__ = ["browser"]
 
@@ -200,4 +200,21 @@ def test_the_cells_of_a_sweep_are_filtered_and_sorted(browser: Any, tmp_path: Pa
     tab.wait_for_selector("#c10000")
     tab.evaluate("scrollTo(0, 0)")
     assert complaints == []
+    tab.close()
+
+
+def test_nodes_are_sorted_by_time_difference_and_error(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    result = profile_result(2, [0.1, 0.3, 0.2, None])
+    path.write_text(report_page(document([], results=[result]), None), encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto(path.as_uri())
+    orders = {}
+    for column in (3, 4, 5, 6):
+        tab.click(f"table.times th:nth-child({column}) [role=button]")
+        cells = tab.locator("table.times tbody td:nth-child(2)")
+        orders[column] = "".join(text[1] for text in cells.all_text_contents())
+    assert orders == {3: "3210", 4: "0123", 5: "0123", 6: "1203"}
+    tab.fill("#times .filter", "n2")
+    assert "1 of 4" in tab.inner_text("#times .tools")
     tab.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 import re
 from typing import Any
 
@@ -24,7 +25,7 @@ from polygraphy.domain.results.results import IterationResult
 from polygraphy.domain.sweep.outcome import Group, SweepOutcome
 from polygraphy.domain.sweep.outcome import Row as SweepRow
 from polygraphy.domain.tensors.naming import shorten_text
-from tests.support.helpers.report_rows import chain, document, rows, sweep_document
+from tests.support.helpers.report_rows import chain, document, profile_result, rows, sweep_document
 
 MARKUP = "</script><img src=x onerror=alert(1)>\N{SNOWMAN}\ud800"
 
@@ -223,6 +224,33 @@ def test_results_are_told_apart_and_the_only_one_is_open() -> None:
     page = report_page(several, None)
     assert "<details><summary>iteration _N0 good</summary>" in page
     assert "<img" not in page
+
+
+@pytest.mark.parametrize(
+    ("sides", "errors", "titles", "bars"),
+    [
+        (2, [0.5, None], ["runner0 us", "runner1 us", "difference", "max error"],
+         [("first", 100), ("last", 50)]),
+        (1, [0.5, math.nan, None], ["us", "max error"], [("first", 100), ("error", 0)]),
+        (1, [None, None], ["us"], [("first", 200)]),
+    ],
+)  # fmt: skip
+def test_times_of_nodes_are_beside_their_errors(
+    sides: int, errors: list[float | None], titles: list[str], bars: list[tuple[str, float]]
+) -> None:
+    result = profile_result(sides, errors, MARKUP)
+    page = report_page(evolve(document([], results=[result]), comparisons=[]), None)
+    assert MARKUP not in page.partition('id="document"')[0]
+    section = page.partition('<section id="times">')[2].partition("</section>")[0]
+    head, body = section.partition("<tbody>")[::2]
+    assert re.findall(r'class="number">(.*?)<', head) == titles
+    lines = body.split("</tr>")[:-1]
+    assert len(lines) == len(errors)
+    last = next(line for line in lines if f"<td>{len(errors)}</td>" in line)
+    found = re.findall(r'<rect class="(first|last|error)" x="[\d.]+" width="([\d.]+)"', last)
+    assert [(kind, float(width)) for kind, width in found] == bars
+    assert ('title="t0">0.5<' in body) is (errors[0] is not None)
+    assert body.count(">nan<") == sum(map(math.isnan, filter(None, errors)))
 
 
 def test_where_nothing_helps_the_page_says_how_it_is_reported() -> None:

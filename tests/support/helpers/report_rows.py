@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
@@ -11,6 +12,14 @@ from polygraphy.domain.compare.result import ComparedTensor
 from polygraphy.domain.environment import Environment, Section
 from polygraphy.domain.limits import Tolerance
 from polygraphy.domain.model.description import Graph, Model, Node
+from polygraphy.domain.profiling.table import (
+    NODES,
+    OUTSIDE,
+    Cell,
+    ProfileTable,
+    Side,
+    TimeRow,
+)
 from polygraphy.domain.report.document import Document, plain
 from polygraphy.domain.rounding import Rounding
 from polygraphy.domain.sweep.outcome import Row as SweepRow
@@ -56,6 +65,26 @@ def chain(count: int) -> Model:
         for index in range(count)
     )
     return Model("m.onnx", Graph(nodes=nodes, node_count=count))
+
+
+def profile_result(sides: int, errors: Sequence[float | None], name: str = "n") -> dict[str, Any]:
+    """Return the document of profiles in which node number 0 takes 1 us in the first profile and 4
+    in the last one, number 1 takes 2 and 3, and so on, and the last row is outside of nodes.
+    """
+    count = len(errors)
+    found = [
+        TimeRow(
+            NODES if at < count - 1 else OUTSIDE,
+            f"{name}{at}",
+            [Cell(at + 1.0, names=[f"e{at}"]), Cell(float(count - at), executed=["Cast"])][:sides],
+            error=error,
+            tensor="" if error is None else f"t{at}",
+        )
+        for at, error in enumerate(errors)
+    ]
+    parts = [Side(f"runner{at}", "", None, 9.0, 0.0, 0.0, 3, count, 0, 0) for at in range(sides)]
+    table = ProfileTable("m.onnx", count, {"x": [1, 2]}, parts, found, "It is so.")
+    return {"kind": "profile", **plain(table), "sort": "time", "shown": 15}
 
 
 def sweep_document(cells: int) -> Document:

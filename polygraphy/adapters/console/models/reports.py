@@ -138,7 +138,8 @@ class LogModelReports:
         if not report.entries:
             log("LINT | No problems found.")
         if report.is_one_of_several:
-            show([one_line(report.path)])
+            worst = max((severities[each.level] for each in report.entries), default=G_LOGGER.INFO)
+            show([one_line(report.path)], worst)
         words = {EXCEPTION: "error", WARNING: "warning", INFO: "info"}
         for entries, more in _alike(report.entries):
             severity = severities[entries[0].level]

@@ -5,7 +5,7 @@ iteration, as ``--load-outputs`` reads them, and says besides how they were made
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +121,38 @@ def golden_in(path: Path) -> Golden:
                 path=path,
                 hint="Create it again: --polygraphy-update-golden.",
             ) from error
+
+
+_MOST_COMMITS = 5
+_GIT_SECONDS = 10.0
+
+
+def commit_with_model(file: Path, golden: Golden, model: Path) -> str:
+    """Return the commit that has the model of a golden, among the last commits of the golden; empty
+    if git does not know it.
+
+    Args:
+        file: the path of the golden.
+        golden: what it contains.
+        model: the path of the model, which has changed since.
+    """
+    file, model = file.resolve(), model.resolve()
+    words = ["log", "--format=%h", f"-n{_MOST_COMMITS}", "--", file.name]
+    for commit in _git_output(words, file.parent).decode("ascii", "replace").split():
+        content = _git_output(["show", f"{commit}:./{model.name}"], model.parent)
+        if hashlib.sha256(content).hexdigest() == golden.model:
+            return commit
+    return ""
+
+
+def _git_output(words: Sequence[str], folder: Path) -> bytes:
+    """Return what git prints; nothing if it fails."""
+    import subprocess  # Only failures need it.
+
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, check=False, timeout=_GIT_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return b""
+    return b"" if done.returncode else done.stdout

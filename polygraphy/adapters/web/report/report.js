@@ -39,7 +39,7 @@ saving.addEventListener("click", async () => save(await documentText(), "report.
 /** The value that a text is sorted by: a number where it has one; NaN and infinities come last. */
 function valueOf(text, isNumber) {
   if (!isNumber) return text.trim().toLowerCase();
-  const known = { inf: Infinity, "": -Infinity }[text.trim().toLowerCase()];
+  const known = { inf: Infinity, "": -Infinity, "-": -Infinity }[text.trim().toLowerCase()];
   const value = known ?? Number.parseFloat(text);
   return Number.isNaN(value) ? Infinity : value;
 }
@@ -126,7 +126,7 @@ function dress(table, held, step = Infinity) {
   });
   const show = () => {
     const wanted = filter.value.trim().toLowerCase();
-    const found = only.checked ? rows.filter((row) => row.failed) : [...rows];
+    const found = only?.checked ? rows.filter((row) => row.failed) : [...rows];
     matching = wanted ? found.filter(search(wanted)) : found;
     const first = matching.slice(0, step);
     laidOut = first.length;
@@ -164,7 +164,7 @@ function dress(table, held, step = Infinity) {
     head.append(button);
   });
   filter.addEventListener("input", () => read().then(show));
-  only.addEventListener("change", () => read().then(show));
+  only?.addEventListener("change", () => read().then(show));
   const titles = heads.map((head) => head.textContent);
   tools.querySelector(".csv").addEventListener("click", () => read().then(() =>
     save(asCsv([titles, ...matching.map((row) => row.texts)]), "outputs.csv", "text/csv")));
@@ -176,7 +176,7 @@ function dress(table, held, step = Infinity) {
   });
   const all = held ? table.dataset.all : rows.length;
   tell(all, all);
-  if (filter.value || only.checked) read().then(show);  // What a browser kept when the page was read again.
+  if (filter.value || only?.checked) read().then(show);  // What a browser kept when the page was read again.
   if (held) {
     extend(table, add);
     return;
