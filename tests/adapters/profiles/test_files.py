@@ -136,6 +136,28 @@ def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Pat
     assert "truncated" in trace.notes[0]
 
 
+def test_a_trace_in_one_line_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polygraphy.adapters.onnxruntime.trace._CHUNK", 50)
+    monkeypatch.setattr("polygraphy.adapters.onnxruntime.trace._LONGEST_EVENT", 400)
+    runs = [one for at in range(4) for one in (event("a", "Relu", 0, 10 + at), end(0, 12))]
+    path = tmp_path / "t.json"
+
+    def read(text: str) -> tuple[int, str]:
+        path.write_text(text, encoding="utf-8")
+        trace = read_trace(path)
+        return len(trace.runs), " ".join(trace.notes)
+
+    whole = json.dumps(runs)
+    assert read(whole) == read(json.dumps(runs, indent=1)) == (4, "")
+    count, note = read(whole[:-9])
+    assert count == 3 and "is truncated" in note
+    lines = whole.replace("}, {", "},\n{").replace('"name"', "name", 1)
+    count, note = read(lines)
+    assert count == 3 and "is damaged" in note
+
+
 LAYERS = [
     {"Name": "Reformatting CopyNode for Input Tensor 0 to c", "LayerType": "Reformat",
      "Inputs": [{"Name": "x"}], "Outputs": [{"Name": "Reformatted Input Tensor 0 to c"}]},
@@ -174,6 +196,19 @@ def test_a_profile_of_trtexec_is_joined_with_or_without_its_layers(
     assert [(row.label, round(row.time, 3)) for row in table.rows] == [
         ("c, r", 20), ("d, e", 300), ("(inserted)", 1),
     ]  # fmt: skip
+
+
+def test_a_truncated_file_of_trtexec_is_one_line(tmp_path: Path) -> None:
+    rows = json.dumps([{"count": 10}, {"name": "c", "timeMs": 1.0, "averageMs": 0.1}])
+    information = json.dumps({"Layers": LAYERS})
+    profile, layers = tmp_path / "p.json", tmp_path / "l.json"
+    for cut, text in enumerate((rows[:-1], rows[:30], rows)):
+        profile.write_text(text, encoding="utf-8")
+        layers.write_text(information[:-20], encoding="utf-8")
+        with pytest.raises(PolygraphyException, match="damaged or truncated") as caught:
+            load_profiles(str(profile), str(layers) if cut == 2 else None)
+        name = "l.json" if cut == 2 else "p.json"
+        assert name in str(caught.value) and "trtexec" in str(caught.value)
 
 
 @pytest.mark.parametrize(
