@@ -104,6 +104,7 @@ def compute_dtypes(
 
 
 def _coarsest_output_types(model: ModelProto, walk: _Walk) -> dict[str, str]:
+    """Return the coarsest data type on the way to each output, by name."""
     return {
         output.name: walk.coarsest[output.name]
         for output in model.graph.output
@@ -122,6 +123,7 @@ class _Walk:
         self._dtypes = lowered
 
     def graph(self, graph: GraphProto) -> None:
+        """Record the types of all tensors of a graph, and the coarsest types on the way to them."""
         for tensor in graph.initializer:
             self._remember(tensor.name, tensor.data_type)
         for value in (*graph.input, *graph.value_info, *graph.output):
@@ -150,7 +152,7 @@ class _Walk:
                 self.coarsest[name] = found.name
 
     def _compute_type(self, node: NodeProto, dtype: str) -> str | None:
-        """Return what a node on float32 tensors is computed in, if not in float32."""
+        """Return the compute type of a node on float32 tensors, if it is not float32."""
         if dtype != "float32":
             return None
         if node.op_type == "MatMulNBits":
@@ -161,7 +163,7 @@ class _Walk:
         return found
 
     def _output_type(self, node: NodeProto) -> str:
-        """Return the data type that a node makes, as far as it follows from the node alone."""
+        """Return the data type of the result of a node, if the node alone determines it."""
         if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
             zero_point = self.types.get(node.input[2], "") if len(node.input) > 2 else ""
             return zero_point or _QUANTIZED
@@ -179,8 +181,8 @@ class _Walk:
 
 
 def _is_rounded(dtype: str, node: NodeProto) -> bool:
-    """Return whether a node rounds what it computes to a data type; integers only count where they
-    stand for quantised numbers.
+    """Return whether a node rounds its results to a data type; integers only count as quantized
+    numbers.
     """
     if node.op_type in ("Constant", "ConstantOfShape"):
         return False
@@ -190,6 +192,7 @@ def _is_rounded(dtype: str, node: NodeProto) -> bool:
 
 
 def _name_of(elem_type: int) -> str:
+    """Return our name of an ONNX element type; empty if it is unknown."""
     found = OnnxDataTypes().from_native(elem_type)
     return "" if found is None else found.name
 
@@ -227,8 +230,8 @@ _MASK = InputHint(0, 1, "a mask")
 
 
 def input_hints(graph: GraphProto) -> dict[str, InputHint]:
-    """Return by input which values it may take, where that is known; numbers of any type are masks,
-    but only integers are indices.
+    """Return the values that inputs may take, if that is known, by name; masks may have any type,
+    indices only integers.
     """
     known = _Known(graph)
     hints = {}
@@ -247,6 +250,7 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
 
 
 def _is_integer(value: ValueInfoProto) -> bool:
+    """Return whether a tensor has an integer type."""
     dtype = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
     return dtype in _INTEGERS
 
@@ -275,7 +279,7 @@ class _Known:
             self._shapes[name] = list(tensor.dims)
 
     def uses(self, name: str) -> Iterator[InputHint]:
-        """Yield what every use of a tensor, directly or in another shape, says of its values."""
+        """Yield a hint from each use of a tensor, directly or reshaped."""
         for node, at in self._users(name):
             hint = self._use(node, at)
             if hint is not None:
@@ -304,7 +308,7 @@ class _Known:
         return InputHint(constants[0], constants[0], f"what is compared with {constants[0]}")
 
     def is_inverted_mask(self, name: str) -> bool:
-        """Return whether the difference of a tensor and one shuts out what is not masked."""
+        """Return whether one minus the tensor excludes the elements that are not masked."""
         return any(
             node.op_type == "Sub"
             and self._number(node.input[1 - at]) == 1
@@ -313,21 +317,21 @@ class _Known:
         )
 
     def _shuts_out(self, node: NodeProto, at: int) -> bool:
-        """Return whether a node takes what is one at its input for what does not count."""
+        """Return whether a node excludes the elements where its input is one."""
         if node.op_type == "Mul":
             return abs(self._number(node.input[1 - at]) or 0) >= _SHUTS_OUT
         return _is_condition(node, at)
 
     def _users(self, name: str) -> Iterator[tuple[NodeProto, int]]:
-        """Yield the nodes that take the values of a tensor, directly or in another shape, each with
-        the place of its input.
+        """Yield the nodes that use the values of a tensor, directly or reshaped, each with the
+        position of its input.
         """
         for current in self._same(name):
             for node in self._consumers[current]:
                 yield node, list(node.input).index(current)
 
     def _same(self, name: str) -> Iterator[str]:
-        """Yield the tensors that hold the values of a tensor or some of them, itself first."""
+        """Yield the tensors with all or some values of a tensor, itself first."""
         seen, pending = {name}, [name]
         while pending:
             current = pending.pop()
@@ -338,6 +342,7 @@ class _Known:
                     seen.update(node.output)
 
     def _use(self, node: NodeProto, at: int) -> InputHint | None:
+        """Return the hint from one use of a tensor; None if there is none."""
         if node.op_type in _INDEXING and at == 1:
             return self._indices(node)
         if node.op_type == "OneHot" and at == 0:
@@ -348,6 +353,7 @@ class _Known:
         return None
 
     def _indices(self, node: NodeProto) -> InputHint | None:
+        """Return the range of indices into the table that a node reads; None if it is unknown."""
         table = node.input[0]
         shape = self._shapes.get(table)
         axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
@@ -356,18 +362,19 @@ class _Known:
         return InputHint(0, shape[axis] - 1, f"indices into {shape[axis]} entries of {table!r}")
 
     def _number(self, name: str) -> float | None:
+        """Return the value of a constant with one element; None for other tensors."""
         values = self._values(name, at_most=1)
         return float(values[0]) if len(values) == 1 else None
 
     def _whole(self, name: str) -> list[int]:
-        """Return the elements of a constant that holds whole numbers; none of another."""
+        """Return the elements of an integer constant; empty for other tensors."""
         values = self._values(name, _MANY)
         whole = [int(value) for value in values if isinstance(value, int) or value.is_integer()]
         return whole if len(whole) == len(values) else []
 
     def _values(self, name: str, at_most: int) -> list[Any]:
-        """Return the elements of a constant, as numbers; none of a larger one, or of one that is
-        kept in a file.
+        """Return the elements of a constant as numbers; empty if it is too large, or stored in a
+        file.
         """
         tensor = self._constants.get(name)
         if tensor is None or (tensor.HasField("data_location") and tensor.data_location):
@@ -376,11 +383,12 @@ class _Known:
 
 
 def _passes_on(node: NodeProto, at: int) -> bool:
-    """Return whether the results of a node are values of its input at that place."""
+    """Return whether the results of a node are values of its input at that position."""
     return node.op_type in _SAME_VALUES and at == 0 and not _is_condition(node, 0)
 
 
 def _is_condition(node: NodeProto, at: int) -> bool:
+    """Return whether an input of a node is used as a boolean."""
     if node.op_type == "Where":
         return at == 0
     if node.op_type != "Cast":
@@ -436,6 +444,7 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
 
 
 def _load_small_model(model: Any) -> ModelProto | None:
+    """Return a copy of a model, loaded if it is a path or bytes; None if it is too large."""
     if isinstance(model, (str, Path)):
         if Path(model).stat().st_size > _LARGEST_BYTES:
             return None
@@ -447,7 +456,9 @@ def _load_small_model(model: Any) -> ModelProto | None:
 
 
 def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give inputs the shapes of the data, and forget what was stated for other shapes."""
+    """Set the shapes of inputs to those of the data, and remove all declared shapes of other
+    tensors.
+    """
     set_input_shapes(graph, shapes)
     if shapes:
         del graph.value_info[:]
@@ -456,12 +467,14 @@ def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
 
 
 def _describe_value(value: ValueInfoProto) -> str:
+    """Return data type and shape of a tensor as text."""
     shape = shape_of(value)
     known = shape and ["?" if dim is None else dim for dim in shape]
     return _describe_type(value.type.tensor_type.elem_type, known)
 
 
 def _describe_type(kind: int, shape: Sequence[Any] | None) -> str:
+    """Return a data type and a shape as text, such as ``float32[1,3]``."""
     name = onnx.TensorProto.DataType.Name(kind).lower()
     name = "float32" if name == "float" else name
     return name if shape is None else f"{name}[{','.join(map(str, shape))}]"
@@ -494,6 +507,7 @@ def first_omission(model: str | Path | bytes) -> str:
 
 
 def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -> str:
+    """Return the first omission below a part of a serialized message; empty if there is none."""
     if depth > DEEPEST:
         return ""
     for number, wire, _, inner, after in fields(content, start, end):
@@ -510,6 +524,9 @@ def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -
 
 
 def _in_node(content: Content, start: int, end: int, depth: int) -> str:
+    """Return a phrase for the omission of a serialized node, or the first one inside it; empty
+    if there is none.
+    """
     outputs, texts = [], {_NAME: "", _OP_TYPE: ""}
     for number, wire, _, inner, after in fields(content, start, end):
         if wire == BYTES and number == _OUTPUT:
@@ -558,6 +575,7 @@ class OutputKinds:
         self.all_bounded = frozenset(self._bounded)
 
     def _graph(self, graph: GraphProto) -> None:
+        """Record the bounded and the sorted tensors of a graph."""
         for node in graph.node:
             for body in graphs_of(node):
                 self._graph(body)
@@ -567,6 +585,7 @@ class OutputKinds:
                 self._ordered.update(filter(None, node.output))
 
     def _is_bounded(self, node: NodeProto) -> bool:
+        """Return whether the results of a node are bounded."""
         if node.op_type == "If":
             # Which branch is taken, only the data say: what may be a probability is one.
             made = [value.name for body in graphs_of(node) for value in body.output]
@@ -584,7 +603,7 @@ _FX_NODE = re.compile(r"%(\w+)\s*:")
 def facts_of(
     model: ModelProto, source: Any = None, lowered: ComputePrecision | None = None
 ) -> ModelFacts:
-    """Return what a model tells, and where it is, if that is not the model itself."""
+    """Return the facts about a model, and its source if that is not the model itself."""
     kinds = OutputKinds(model)
     dtypes, found = compute_dtypes(model, lowered)
     return ModelFacts(
@@ -600,8 +619,8 @@ def facts_of(
 
 
 def _sources(graph: GraphProto) -> dict[str, str]:
-    """Return which tensor of a program each tensor was exported from, where the exporter of PyTorch
-    recorded it. Of the nodes that one operation became, the last makes what the operation made.
+    """Return the tensor of the PyTorch program from which each tensor was exported, if the exporter
+    recorded it. If an operation became several nodes, the last one computes its result.
     """
     makers: dict[str, str] = {}
     for node in graph.node:
@@ -613,8 +632,8 @@ def _sources(graph: GraphProto) -> dict[str, str]:
 
 
 def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
-    """Return what is known of a model, its bytes or its path, when it is asked for; nothing of one
-    that cannot be read, or is too large to be read on the side.
+    """Return the facts about a model, its bytes or its path, computed when they are first used; no
+    facts if the model cannot be read, or is too large for that.
     """
     if isinstance(model, (str, Path)):
         path = Path(model)
@@ -623,6 +642,7 @@ def find_facts(model: Any, lowered: ComputePrecision | None = None) -> Facts:
 
 
 def _read_facts(model: Any, lowered: ComputePrecision | None) -> ModelFacts:
+    """Return the facts about a model; empty, with a line in the log, if that fails."""
     source = model
     # Of a model that is too large to be read on the side, the worst is assumed.
     unread = ModelFacts() if lowered is None else ModelFacts({"": lowered.dtype}, lowered=lowered)

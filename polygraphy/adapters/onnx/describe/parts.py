@@ -27,7 +27,7 @@ _CONSTANT_OF_CONSTANTS = frozenset({"Cast", "ConstantOfShape", "Expand", "Identi
 
 
 def layouts_of(model: ModelProto, bounded: Collection[str]) -> dict[str, Layout]:
-    """Return how each output of a model is put together.
+    """Return how each output of a model is composed, by name.
 
     Args:
         model: the model.
@@ -50,17 +50,21 @@ class _Graph:
 
     @cached_property
     def _weights(self) -> dict[str, Any]:
+        """Return the weights by name."""
         return graph_weights(self._model.graph)
 
     @cached_property
     def _declared_types(self) -> dict[str, Any]:
+        """Return the declared types of tensors, by name."""
         return value_infos(self._model)
 
     @cached_property
     def _inferred_types(self) -> dict[str, Any]:
+        """Return the inferred types of tensors, by name."""
         return inferred_value_infos(self._model)
 
     def maker(self, tensor: str) -> Maker | None:
+        """Return the node that computes a tensor, with its attributes; None if there is none."""
         node = self._nodes.get(tensor)
         if node is None or node.domain not in ("", "ai.onnx", "com.microsoft"):
             return None
@@ -76,11 +80,13 @@ class _Graph:
         return Maker(node.op_type, tuple(node.input), tuple(node.output), made)
 
     def shape(self, tensor: str) -> Sequence[Dim] | None:
+        """Return the shape of a tensor; None if it is unknown."""
         if tensor not in self._shapes:
             self._shapes[tensor] = self._shape(tensor)
         return self._shapes[tensor]
 
     def _shape(self, tensor: str) -> list[Dim] | None:
+        """Return the declared or inferred shape of a tensor; None if it is unknown."""
         if tensor in self._weights:
             return [int(one) for one in self._weights[tensor].dims]
         for known in (self._declared_types, self._inferred_types):
@@ -93,6 +99,7 @@ class _Graph:
         return None
 
     def constant(self, tensor: str) -> Array | None:
+        """Return the elements of a small constant; None for other tensors."""
         found = self._weights.get(tensor)
         if found is None:
             node = self._nodes.get(tensor)
@@ -107,6 +114,7 @@ class _Graph:
         return elements(found)
 
     def is_constant(self, tensor: str) -> bool:
+        """Return whether a tensor is a weight, or is filled with or derived from constants."""
         if tensor in self._weights:
             return True
         node = self._nodes.get(tensor)
@@ -115,10 +123,12 @@ class _Graph:
         return node.op_type == "ConstantOfShape" or self.is_constant(node.input[0])
 
     def is_bounded(self, tensor: str) -> bool:
+        """Return whether the values of a tensor are bounded."""
         return tensor in self._bounded
 
 
 def _dimension(dim: Any) -> Dim:
+    """Return a dimension if it has a name or a length; else None."""
     return dim if isinstance(dim, str) or (isinstance(dim, int) and dim >= 0) else None
 
 

@@ -18,7 +18,7 @@ _NAMES = naming(("Quant", "QLinear", "Integer", "NBits", "Bnb4", "FpQ4", "QMoE",
 
 
 def find_quantized_tensors(path: str) -> list[QuantizedTensor]:
-    """Return the quantized tensors of a file; see the port."""
+    """Return the quantized tensors in a file; see the port."""
     try:
         if technology_of(kind_of(path)) != "onnx":
             return []

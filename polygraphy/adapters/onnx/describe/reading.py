@@ -60,7 +60,7 @@ _RANDOM = ("Random", "Bernoulli", "Multinomial", "BlackmanWindow", "HannWindow",
 
 
 def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Describing) -> Attribute:
-    """Describe an attribute of a node; one of an unknown type has the kind ``unknown``."""
+    """Return a description of an attribute of a node; an unknown type has the kind ``unknown``."""
     name, reference = texts((attribute.name, attribute.ref_attr_name))
     if reference:
         return Attribute(name, "reference", reference)
@@ -87,10 +87,12 @@ def _is_dtype(op: str, name: str) -> bool:
 
 
 def _text(raw: bytes) -> str:
+    """Return bytes as text, with invalid UTF-8 as escapes."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 def _type_text(described: Any) -> str:
+    """Return a type as text in one line."""
     return " ".join(str(described).split())
 
 
@@ -124,7 +126,7 @@ _MOST = 1 << 16
 
 
 def origin_of(node: NodeProto) -> Origin | None:
-    """Return where a node comes from; None where its model does not say."""
+    """Return the source of a node; None if its model does not record it."""
     records = {text(entry.key): text(entry.value) for entry in node.metadata_props}
     frames = frames_in(records.get(_TRACE, "")[:_MOST])
     frames = frames or _IN_DOCUMENTATION.findall(text(node.doc_string)[:_MOST])
@@ -132,7 +134,9 @@ def origin_of(node: NodeProto) -> Origin | None:
 
 
 def _scope(record: str) -> str:
-    """Return the innermost module of a list of scopes, whose last is the operation itself."""
+    """Return the innermost module in a list of scopes, whose last element is the operation
+    itself.
+    """
     try:
         scopes = ast.literal_eval(record[:_MOST]) if record else []
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -143,7 +147,7 @@ def _scope(record: str) -> str:
 
 
 def _scope_in(name: str) -> str:
-    """Return the modules that a name such as ``/blocks.0/f/Gemm`` begins with."""
+    """Return the modules at the start of a name such as ``/blocks.0/f/Gemm``."""
     return name.rpartition("/")[0].strip("/")
 
 
@@ -151,7 +155,7 @@ _EMPTY: Mapping[str, Tensor] = {}
 
 
 def describe_file(source: ModelSource, detail: Detail) -> Model:
-    """Describe an ONNX model.
+    """Return a description of an ONNX file.
 
     Raises:
         FileError: the file, or one with weights that are asked for, is missing, or the latter
@@ -177,7 +181,7 @@ def describe_model(
     *,
     skips_files: bool = False,
 ) -> Model:
-    """Describe a model in memory.
+    """Return a description of a model in memory.
 
     Args:
         model: the model; large weights may be in files.
@@ -192,7 +196,7 @@ def describe_model(
 
 
 def read_graph(model: Any) -> Graph | None:
-    """See the port of this name."""
+    """Return the graph of a model; see the port of this name."""
     detail = Detail(layers=True, attrs=True)
     if isinstance(model, (str, Path)):
         if technology_of(kind_of(str(model))) != "onnx":
@@ -204,9 +208,7 @@ def read_graph(model: Any) -> Graph | None:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from going through a description again and again as it grows:
-    there are no cycles in it.
-    """
+    """Pause the garbage collector inside the block: descriptions grow large, and have no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -217,6 +219,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
+    """Return a description of a model."""
     return Model(
         path=path,
         graph=describing.graph(model.graph),
@@ -250,7 +253,7 @@ class _Describing:
         self._skips_files = skips_files
 
     def graph(self, graph: GraphProto) -> Graph:
-        """Describe a graph, and the graphs inside it."""
+        """Return a description of a graph and its subgraphs."""
         inputs, outputs = _tensors(graph.input), _tensors(graph.output)
         name, doc = texts((graph.name, graph.doc_string))
         weights = tuple(self.weight(tensor) for tensor in graph.initializer)
@@ -282,7 +285,7 @@ class _Describing:
         )
 
     def nodes(self, nodes: Iterable[NodeProto]) -> tuple[Node, ...]:
-        """Describe nodes; none where they were not asked for."""
+        """Return descriptions of nodes; empty if they were not requested."""
         if not self._detail.layers:
             return ()
         with_attributes = self._detail.attrs
@@ -298,9 +301,11 @@ class _Describing:
         return tuple(made)
 
     def _attributes(self, node: NodeProto) -> tuple[Attribute, ...]:
+        """Return descriptions of the attributes of a node."""
         return tuple(attribute_of(node, attribute, self) for attribute in node.attribute)
 
     def weight(self, tensor: TensorProto) -> Weight:
+        """Return a description of a weight, with its values if they were requested."""
         location = None if is_stored(tensor) or not is_external(tensor) else location_of(tensor)
         if location == self._own_name:
             location = None
@@ -313,7 +318,7 @@ class _Describing:
         return Weight(text(tensor.name), dtype, shape, nbytes, location, values)
 
     def sparse(self, tensor: SparseTensorProto) -> Weight:
-        """Describe a tensor that is mostly zero, without its elements."""
+        """Return a description of a sparse tensor, without its elements."""
         stored = tensor.values
         return Weight(
             text(stored.name),
@@ -325,24 +330,23 @@ class _Describing:
 
 @cache
 def _dtype_of(number: int) -> tuple[str | None, float]:
-    """Return our name of a data type, and how many bytes an element takes; None and 0 for one that
-    is not known.
-    """
+    """Return our name of a data type, and the bytes of an element; None and 0 if it is unknown."""
     entry = _TYPES.from_native(number)
     return (None, 0.0) if entry is None else (entry.name, entry.itemsize)
 
 
 def dtype_name(number: int) -> str | None:
-    """Return our name of a data type; None for one that is not known."""
+    """Return our name of a data type; None if it is unknown."""
     return _dtype_of(number)[0]
 
 
 def _tensors(values: Any) -> tuple[Tensor, ...]:
+    """Return descriptions of tensors."""
     return tuple(Tensor(text(value.name), *type_of(value.type)) for value in values)
 
 
 def type_of(described: TypeProto) -> tuple[str | None, tuple[Dim, ...] | None]:
-    """Return the name of a type and, of a tensor, the shape; None for what is not stated."""
+    """Return the name of a type and the shape of a tensor; None for unknown parts."""
     kind = described.WhichOneof("value")
     if kind == "tensor_type":
         tensor = described.tensor_type
@@ -362,6 +366,7 @@ def type_of(described: TypeProto) -> tuple[str | None, tuple[Dim, ...] | None]:
 
 
 def _shape(shape: Any) -> tuple[Dim, ...]:
+    """Return a shape: a length, a name or None for each dimension."""
     return tuple(
         dim.dim_value if dim.HasField("dim_value") else (text(dim.dim_param) or None)
         for dim in shape.dim
@@ -369,7 +374,7 @@ def _shape(shape: Any) -> tuple[Dim, ...]:
 
 
 def outline_of(model: ModelProto) -> Outline:
-    """Return the parts of a model, of the graphs inside it, too."""
+    """Return the parts of a model, including those of its subgraphs."""
     nodes: Counter[tuple[str, str]] = Counter()
     weights: Counter[str] = Counter()
     for graph in all_graphs(model.graph):

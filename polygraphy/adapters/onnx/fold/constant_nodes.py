@@ -65,7 +65,7 @@ class ConstantNodes:
         self._kept: set[int] = set()
 
     def add(self, node: NodeProto, place: int) -> int:
-        """Add the next node in an order in which they can be computed, and return its number.
+        """Add the next node in execution order, and return its number.
 
         Args:
             node: the node.
@@ -82,14 +82,14 @@ class ConstantNodes:
         return index
 
     def fold(self, index: int) -> None:
-        """Note that a node computes constants."""
+        """Mark a node as one that computes constants."""
         self._foldable.add(index)
         for name in filter(None, self._nodes[index].output[:]):
             self._made_by[name] = index
 
     def reorder(self) -> None:
-        """Bring the nodes of the graph into the order in which they were added, and remove those
-        that were not.
+        """Sort the nodes of the graph into the order in which they were added, and remove all
+        others.
         """
         ranks = {place: rank for rank, place in enumerate(self._places)}
         places = iter(range(len(self.graph.node)))
@@ -99,7 +99,7 @@ class ConstantNodes:
         self._places = list(range(len(self._nodes)))
 
     def small(self, name: str) -> Any:
-        """Return a small constant that is at hand as an array; None for another."""
+        """Return the array of a small constant whose value is known; None for other tensors."""
         if name in self.values:
             return self.values[name]
         tensor = self.tensors.get(name)
@@ -110,7 +110,7 @@ class ConstantNodes:
         return elements(tensor)
 
     def is_at_hand(self, name: str) -> bool:
-        """Return whether the value of a tensor is known, and need not be computed."""
+        """Return whether the value of a tensor is known without computing it."""
         return name in self.values or name in self.tensors
 
     def is_constant(self, name: str) -> bool:
@@ -120,20 +120,18 @@ class ConstantNodes:
         return self._outer is not None and self._outer.is_constant(name)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return the shape of a constant that is at hand; None for another."""
+        """Return the shape of a constant whose value is known; None for other tensors."""
         if name in self.values:
             return tuple(self.values[name].shape)
         return tuple(self.tensors[name].dims) if name in self.tensors else None
 
     def keep(self, names: Iterable[str]) -> None:
-        """Leave the nodes that make some tensors where they are; their own operands may be
-        folded.
-        """
+        """Keep the nodes that compute some tensors; their own operands may be folded."""
         self._kept.update(self._made_by[name] for name in names)
 
     def tensors_to_replace(self, is_too_large: Callable[[str], bool]) -> list[str]:
-        """Return the tensors whose values take the place of nodes: what is used elsewhere. Nodes
-        that make too large ones are kept.
+        """Return the tensors whose values replace nodes: those that are used elsewhere. Nodes with
+        too large results are kept.
         """
         used = {value.name for value in self.graph.output}
         found: list[str] = []
@@ -149,8 +147,8 @@ class ConstantNodes:
         return found[::-1]
 
     def nbytes(self, name: str, shape: Sequence[int] | None, kind: str | None) -> float | None:
-        """Return how many bytes the value of a tensor would add to the model; None where that is
-        not known.
+        """Return the number of bytes that the value of a tensor would add to the model; None if
+        that is unknown.
 
         Args:
             name: the tensor.
@@ -164,14 +162,14 @@ class ConstantNodes:
         return None if shape is None else prod(shape) * itemsize(kind)
 
     def cone(self, names: Iterable[str]) -> list[str]:
-        """Return the constants that have to be computed for some of them, these included."""
+        """Return the constants that must be computed for some constants, including these."""
         _, needed = self._sources(names)
         return [name for nodes, index in needed for name in nodes._nodes[index].output[:] if name]
 
     def _sources(
         self, names: Iterable[str]
     ) -> tuple[dict[str, TensorProto], list[tuple[ConstantNodes, int]]]:
-        """Return what some constants are computed from: weights by name, and nodes in order."""
+        """Return the inputs of some constants: weights by name, and nodes in order."""
         weights: dict[str, TensorProto] = {}
         needed: dict[tuple[int, int], ConstantNodes] = {}
         pending = list(names)
@@ -210,7 +208,7 @@ class ConstantNodes:
         return made
 
     def _tensor(self, name: str) -> TensorProto:
-        """Return a constant under its name."""
+        """Return a constant as an initializer with its name."""
         tensor = self.tensors.get(name)
         if tensor is None:
             made: TensorProto = numpy_helper.from_array(self.values[name], name)
@@ -222,8 +220,8 @@ class ConstantNodes:
         return renamed
 
     def replace(self, names: Sequence[str]) -> int:
-        """Put the values of tensors, which are known, in place of the nodes that make them; return
-        how many nodes were removed.
+        """Replace the nodes that compute some tensors with their known values; return the number of
+        removed nodes.
         """
         replaced = {self._made_by[name] for name in names}
         positions = iter(range(len(self._nodes)))

@@ -49,8 +49,8 @@ an operator that is not known, nothing is computed.
 
 
 def fold_functions(model: ModelProto, fold: Callable[[ModelProto], None]) -> None:
-    """Fold what is constant in the functions of a model; types and shapes of their inputs differ
-    from call to call, so nothing is made of those.
+    """Fold constants in the functions of a model; types and shapes of their inputs differ from call
+    to call, so they are not used.
 
     Args:
         model: the model, whose functions are changed where that leaves fewer nodes.
@@ -80,7 +80,7 @@ def fold_functions(model: ModelProto, fold: Callable[[ModelProto], None]) -> Non
 
 
 def _as_model(function: FunctionProto, ir_version: int) -> ModelProto:
-    """Return the body of a function as a model, of which the inputs have no types."""
+    """Return the body of a function as a model whose inputs have no types."""
     model: ModelProto = onnx.ModelProto(ir_version=ir_version)
     model.opset_import.extend(function.opset_import)
     graph = model.graph
@@ -102,6 +102,7 @@ def _as_model(function: FunctionProto, ir_version: int) -> ModelProto:
 
 
 def _restore(model: ModelProto) -> None:
+    """Remove the mark from the domains of all nodes."""
     for each in all_graphs(model.graph):
         for node in each.node:
             node.domain = node.domain.removeprefix(_GIVEN)
@@ -180,6 +181,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         return edit_model(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Fold constants in a model, and return it."""
         before = _count(model)
         G_LOGGER.info(f"Folding Constants | Original Nodes: {before}")
         sort(model.graph)
@@ -202,6 +204,7 @@ class FoldConstants(BaseLoadOnnxCopy):
         return model
 
     def _fold(self, model: ModelProto) -> None:
+        """Fold constants in passes, until one changes nothing."""
         if self._num_passes is None:
             self._walk(model, self._shapes(model), along=self._infers)
             if self._symbolic and self._infers and self._folds_shapes:
@@ -222,12 +225,13 @@ class FoldConstants(BaseLoadOnnxCopy):
                 return
 
     def _room(self, model: ModelProto) -> Room:
+        """Return the bytes by which a model may grow."""
         return Room(limit_bytes(model_bytes(model)), self._said)
 
     def _walk(
         self, model: ModelProto, shapes: Shapes, room: Room | None = None, *, along: bool
     ) -> bool:
-        """Fold what a walk over the model finds, and return whether that is anything.
+        """Fold the constants that one walk over the model finds, and return whether there were any.
 
         Args:
             model: the model, which is changed.
@@ -244,11 +248,12 @@ class FoldConstants(BaseLoadOnnxCopy):
         return walk.has_opened or any(folded)
 
     def _shapes(self, model: ModelProto, *, symbolic: bool = False) -> Shapes:
+        """Return the known shapes of the main graph."""
         return known_shapes(model, infers=self._infers, symbolic=symbolic)
 
 
 def known_shapes(model: ModelProto, *, infers: bool = True, symbolic: bool = False) -> Shapes:
-    """Return the shapes of the tensors of the main graph, as far as they are known."""
+    """Return the known shapes of the tensors of the main graph."""
     infos = value_infos(without_ambiguous_names(model))
     if infers:
         infos.update(inferred_value_infos(model, symbolic=symbolic, keeps_names=True))
@@ -264,7 +269,7 @@ def walk_over(
     infers: bool = True,
     opens_branches: bool = True,
 ) -> Walk:
-    """Return what one walk over a model finds out.
+    """Return the results of one walk over a model.
 
     Args:
         model: the model, whose nodes are in order.
@@ -288,14 +293,13 @@ def walk_over(
 
 
 def _count(model: ModelProto) -> int:
+    """Return the number of nodes of a model, including subgraphs and functions."""
     inside = sum(len(function.node) for function in model.functions)
     return sum(len(graph.node) for graph in all_graphs(model.graph)) + inside
 
 
 def _has_unknown_shapes(graph: GraphProto, shapes: Shapes) -> bool:
-    """Return whether a node asks for a dimension that is neither known nor a name of the
-    model's.
-    """
+    """Return whether a node reads a dimension that is neither known nor named in the model."""
     for node in graph.node:
         if node.op_type in ("Shape", "Size"):
             shape = shapes.get(node.input[0])
@@ -322,10 +326,11 @@ class Simplify(BaseLoadOnnxCopy):
     makes_new_model = True
 
     def call_impl(self) -> ModelProto:
-        """Return the model; ModelError when nodes depend on each other in a circle."""
+        """Return the model; raise ModelError if nodes depend on each other in a cycle."""
         return edit_model(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Remove nodes that do not change values from a model, and return it."""
         if model.training_info:
             G_LOGGER.warning("Models with training information cannot be simplified.")
             return model
@@ -355,7 +360,7 @@ class _Simplification:
         """The first tensor that was computed in a way, or that holds some value."""
 
     def run(self, counts: Counter[str]) -> None:
-        """Remove what can be removed, and count it."""
+        """Remove all redundant nodes, and count them by operator."""
         outputs = {value.name for value in self._graph.output}
         noted = {each.tensor_name for each in self._graph.quantization_annotation}
         made = {name for node in self._graph.node for name in node.output[:] if name}
@@ -393,7 +398,7 @@ class _Simplification:
         delete_where(self._graph.value_info, lambda value: value.name in names)
 
     def _replaced_outputs(self, node: NodeProto) -> list[tuple[str, str]]:
-        """Return the results of a node that another tensor stands for, with that tensor."""
+        """Return the results of a node that equal another tensor, each with that tensor."""
         if domain_of(node.domain) or graphs_of(node) or not node.output:
             return []
         rule = _RULES.get(node.op_type)
@@ -411,10 +416,13 @@ class _Simplification:
         return pairs if complete else []
 
     def _source(self, name: str) -> str:
+        """Return the tensor that replaces a tensor; itself if none does."""
         return self._same.get(name, name)
 
     def _key(self, node: NodeProto) -> tuple[Any, ...] | None:
-        """Return what determines the results of a node; None where that is not all that counts."""
+        """Return a key that is equal for nodes with equal results; None if other things
+        matter too.
+        """
         if node.op_type in QUANTISATION:
             return None  # Backends look for these where they are.
         signature = signature_of(node.op_type, "", self._versions.get("", 1))
@@ -429,7 +437,7 @@ class _Simplification:
         return node.op_type, operands, tuple(attributes), wanted
 
     def _number(self, name: str) -> Any:
-        """Return what stands for the value of an operand: equal constants are alike."""
+        """Return a key for the value of an operand, equal for equal constants."""
         tensor = self._walk.tensor(name)
         value = None if tensor is None else self._walk.nodes.small(name)
         if value is None or value.dtype.hasobject:
@@ -441,12 +449,13 @@ class _Simplification:
 
 
 def _identity(_: NodeProto, __: GraphWalk) -> bool:
+    """Return True: an Identity node never changes values."""
     return True
 
 
 def _reshape(node: NodeProto, walk: GraphWalk) -> bool:
-    """Elements keep their order, so a shape that is there already changes nothing: one dimension
-    may be left open, if all others are there and the count of elements does not change.
+    """Return whether a Reshape changes nothing: elements keep their order, so equal shapes suffice.
+    One dimension may be unknown if all others and the number of elements are equal.
     """
     shape, target = walk.shape(node.input[0]), walk.known(node.input[1])
     if shape is None or target is None or len(shape) != len(target.values):
@@ -462,7 +471,7 @@ def _reshape(node: NodeProto, walk: GraphWalk) -> bool:
 
 
 def _transpose(node: NodeProto, walk: GraphWalk) -> bool:
-    """Axes that stay in their order are where they were."""
+    """Return whether a Transpose keeps the order of all axes."""
     for attribute in node.attribute:
         if attribute.name == "perm":
             return list(attribute.ints) == list(range(len(attribute.ints)))
@@ -471,13 +480,13 @@ def _transpose(node: NodeProto, walk: GraphWalk) -> bool:
 
 
 def _cast(node: NodeProto, walk: GraphWalk) -> bool:
-    """A value of a type is itself in that type."""
+    """Return whether a Cast converts to the type that the tensor has already."""
     kind = walk.kind(node.input[0])
     return kind is not None and kind == walk.kind(node.output[0])
 
 
 def _expand(node: NodeProto, walk: GraphWalk) -> bool:
-    """A dimension that is as long as it should become, or is asked for as 1, stays."""
+    """Return whether an Expand changes nothing: each requested dimension is equal, or 1."""
     shape, target = walk.shape(node.input[0]), walk.known(node.input[1])
     if shape is None or target is None or len(shape) < len(target.values):
         return False
@@ -489,7 +498,7 @@ def _expand(node: NodeProto, walk: GraphWalk) -> bool:
 
 
 def _slice(node: NodeProto, walk: GraphWalk) -> bool:
-    """From the first to the last element, one by one, are all of them."""
+    """Return whether a Slice returns all elements in order."""
     if len(node.input) < 3:
         return False
     shape = walk.shape(node.input[0])
@@ -511,7 +520,7 @@ def _slice(node: NodeProto, walk: GraphWalk) -> bool:
 
 
 def _operands(node: NodeProto, walk: GraphWalk) -> Iterator[Any]:
-    """Yield the elements of the operands that limit a slice; None for what is not known."""
+    """Yield the elements of the operands that limit a slice; None for unknown ones."""
     count = 0
     for position, name in enumerate(node.input[1:]):
         if name:
@@ -523,7 +532,7 @@ def _operands(node: NodeProto, walk: GraphWalk) -> Iterator[Any]:
 
 
 def _single(node: NodeProto, _: GraphWalk) -> bool:
-    """What is joined with nothing is what it was."""
+    """Return whether a node has a single input, which it returns unchanged."""
     return len(node.input) == 1
 
 

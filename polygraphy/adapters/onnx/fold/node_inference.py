@@ -41,16 +41,16 @@ class Operands(Protocol):
     """What is known of the tensors that nodes take."""
 
     def kind(self, name: str) -> str | None:
-        """Return the type of a tensor as the standard writes it; None where it is not known."""
+        """Return the type of a tensor in ONNX notation; None if it is unknown."""
 
     def shape(self, name: str) -> Shape | None:
-        """Return the shape of a tensor; None where not even its rank is known."""
+        """Return the shape of a tensor; None if even its rank is unknown."""
 
     def known(self, name: str) -> Elements | None:
-        """Return what is known of the elements of a shape; None for another tensor."""
+        """Return the known elements of a shape; None for other tensors."""
 
     def tensor(self, name: str) -> TensorProto | None:
-        """Return a constant that is at hand; None for another tensor."""
+        """Return a constant whose value is known; None for other tensors."""
 
 
 class NodeInference:
@@ -74,8 +74,8 @@ class NodeInference:
         self._ir_version = max(model.ir_version, 4)
 
     def infer(self, node: NodeProto, operands: Operands) -> dict[str, Shape]:
-        """Return the shapes of the tensors that a node without graphs inside makes, as far as they
-        can be known; a name in them is one of those in the shapes of its operands.
+        """Return the shapes of the results of a node without subgraphs, as far as they are known;
+        names in them come from the shapes of its operands.
         """
         framed: ModelProto = onnx.ModelProto(ir_version=self._ir_version)
         framed.opset_import.extend(self._versions)
@@ -108,7 +108,7 @@ class NodeInference:
         return found
 
     def _called_functions(self, node: NodeProto) -> list[FunctionProto]:
-        """Return the functions that a node calls, and those that these call."""
+        """Return the functions that a node calls, directly or indirectly."""
         key = (domain_of(node.domain), node.op_type, node.overload)
         if key not in self._functions:
             return []
@@ -125,7 +125,7 @@ class NodeInference:
 
 
 def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[Element]) -> None:
-    """Add an operand to the graph of a node, and the names of dimensions in it to `names`."""
+    """Add an operand to the graph of a node, and the dimension names in it to `names`."""
     known = operands.known(name)
     if known is not None and known.is_known:
         values = [int(value) for value in known.values if value is not None]
@@ -154,6 +154,7 @@ def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[El
 def _calls(
     nodes: Iterable[NodeProto], functions: Mapping[_Key, FunctionProto]
 ) -> list[FunctionProto]:
+    """Return the functions that nodes call, including those in subgraphs."""
     found: list[FunctionProto] = []
     for node in nodes:
         key = (domain_of(node.domain), node.op_type, node.overload)
@@ -165,6 +166,7 @@ def _calls(
 
 
 def _describe(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> None:
+    """Set the type and the shape of a tensor."""
     tensor = value.type.tensor_type
     tensor.elem_type = elem_type
     if shape is None:
@@ -180,7 +182,7 @@ def _describe(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> Non
 
 @cache
 def _number(kind: str | None) -> int | None:
-    """Return the number of the element type that a tensor's type names."""
+    """Return the ONNX number of the element type in the name of a tensor type."""
     if not kind or not kind.startswith("tensor("):
         return None
     return dict(onnx.TensorProto.DataType.items()).get(kind[len("tensor(") : -1].upper())

@@ -31,9 +31,10 @@ Shape = Sequence[Element]
 
 
 def on_numbers(compute: Callable[[int, int], int | None]) -> Callable[[Element, Element], Element]:
-    """Return a function of two elements that computes what is known of both, and nothing else."""
+    """Return a function of two elements that computes the result if both are known; else None."""
 
     def rule(left: Element, right: Element) -> Element:
+        """Return the result for two known elements; else None."""
         if isinstance(left, int) and isinstance(right, int):
             return compute(left, right)
         return None
@@ -118,7 +119,7 @@ class Elements:
 
     @property
     def is_known(self) -> bool:
-        """Whether all elements are numbers."""
+        """Return whether all elements are numbers."""
         return all(isinstance(value, int) for value in self.values)
 
     @property
@@ -133,7 +134,7 @@ class Elements:
 
     @staticmethod
     def of(array: Any) -> Elements | None:
-        """Return what is known of a constant; None for one that is no shape."""
+        """Return a constant as elements; None if it cannot be a shape."""
         elem_type = _TYPES.get(array.dtype.str[1:])
         if elem_type is None or array.ndim > 1 or array.size > LONGEST:
             return None
@@ -145,8 +146,8 @@ def output_elements(
     shape: Callable[[str], Shape | None],
     look_up: Callable[[str], Elements | None],
 ) -> Elements | None:
-    """Return what is known of the small integer tensor that a node computes; None where it
-    computes another, or nothing is known.
+    """Return the known elements of the small integer tensor that a node computes; None for other
+    results, or if nothing is known.
 
     Args:
         node: the node.
@@ -163,6 +164,7 @@ def output_elements(
 
 
 def _is_in_range(made: Elements) -> bool:
+    """Return whether all known elements fit their integer type."""
     limit = _BOUNDS[made.elem_type]
     return all(-limit <= value < limit for value in made.values if isinstance(value, int))
 
@@ -182,15 +184,15 @@ class _Call:
         self._look_up = look_up
 
     def operand(self, index: int) -> Elements | None:
-        """Return what is known of an operand; None where nothing is, or there is none."""
+        """Return the known elements of an operand; None if there are none."""
         return self._look_up(self.inputs[index]) if self.has(index) else None
 
     def has(self, index: int) -> bool:
-        """Return whether there is such an operand."""
+        """Return whether the operand exists."""
         return index < len(self.inputs) and bool(self.inputs[index])
 
     def known_elements(self, index: int) -> tuple[int, ...] | None:
-        """Return an operand all of whose elements are known."""
+        """Return the elements of an operand if all are known; else None."""
         made = self.operand(index)
         if made is None:
             return None
@@ -198,11 +200,11 @@ class _Call:
         return tuple(values) if len(values) == len(made.values) else None
 
     def shape(self, index: int) -> Shape | None:
-        """Return the shape of an operand; None where not even its rank is known."""
+        """Return the shape of an operand; None if even its rank is unknown."""
         return self._shape(self.inputs[index]) if self.has(index) else None
 
     def attribute(self, name: str) -> Any:
-        """Return the number, or the numbers, of an attribute; None where it is left out."""
+        """Return the number, or the numbers, of an attribute; None if it is missing."""
         for attribute in self.node.attribute:
             if attribute.name == name:
                 return list(attribute.ints) or attribute.i
@@ -318,6 +320,8 @@ def _reshape(call: _Call) -> Elements | None:
 def _elementwise(
     compute: Callable[[Any, Any], Element], elem_type: int | None = None
 ) -> Callable[[_Call], Elements | None]:
+    """Return the rule of an elementwise operator with two operands."""
+
     def rule(call: _Call) -> Elements | None:
         left, right = call.operand(0), call.operand(1)
         if left is None or right is None or len(call.inputs) != 2:
@@ -332,7 +336,7 @@ def _elementwise(
 def _broadcast(
     compute: Callable[..., Element], operands: Sequence[Elements], elem_type: int
 ) -> Elements | None:
-    """Compute each element from those of the operands, which are stretched to the longest."""
+    """Return the elements computed from operands that are broadcast to the longest one."""
     lengths = {len(each.values) for each in operands}
     length = max(lengths)
     if 0 in lengths or not lengths <= {1, length}:
@@ -444,7 +448,7 @@ class Room:
         self._said = said
 
     def take(self, node: NodeProto, nbytes: float) -> bool:
-        """Take room for what a node makes; return whether there is enough, and log if not."""
+        """Use up room for the result of a node; return whether there is enough, and log if not."""
         if self._taken + nbytes <= self._limit:
             self._taken += nbytes
             return True
@@ -483,7 +487,9 @@ class Sizes:
         self._made: dict[str, float] = {}  # Elements at most.
 
     def measure(self, node: NodeProto) -> float:
-        """Return how many bytes the results of a node take at most; its operands were measured."""
+        """Return the maximum number of bytes of the results of a node; its operands must be
+        measured before.
+        """
         # What is said of its shape may not be true; its operands are asked first.
         grown = grown_elements(node, self._value, self._shape)
         nbytes = 0.0
@@ -497,8 +503,8 @@ class Sizes:
         return nbytes
 
     def _most(self, node: NodeProto) -> float:
-        """Return how many elements a node whose shape is not known makes at most: as many as there
-        are pairs of those of its operands, or as they have together.
+        """Return the maximum number of elements of a node with unknown shape: the number of pairs
+        of its operands' elements, or their sum.
         """
         counts = [self._elements(name) for name in node.input[:] if name]
         if node.op_type in ("Concat", "Gather", "NonZero"):
@@ -506,13 +512,16 @@ class Sizes:
         return max([1.0, *counts]) if node.op_type in _NOT_LARGER else prod([1.0, *counts])
 
     def _elements(self, name: str) -> float:
+        """Return the number of elements of a tensor, exact or at most; infinite if unknown."""
         shape = self._shape(name)
         return self._made.get(name, inf) if shape is None else float(prod(shape))
 
     def _shape(self, name: str) -> list[int] | None:
+        """Return the shape of a tensor if all dimensions are numbers; else None."""
         return static(self._shape_of(name))
 
     def _value(self, name: str) -> Any:
+        """Return the value of a tensor, computed if it is small; None if it is unknown."""
         found = self._small(name)
         if found is None and self._made.get(name, inf) <= _OPERAND:
             found = self._compute(name)
@@ -520,7 +529,7 @@ class Sizes:
 
 
 def static(shape: Shape | None) -> list[int] | None:
-    """Return a shape all of whose dimensions are numbers; None for another."""
+    """Return a shape if all dimensions are numbers; else None."""
     if shape is None:
         return None
     numbers = [dim for dim in shape if isinstance(dim, int)]
@@ -528,7 +537,7 @@ def static(shape: Shape | None) -> list[int] | None:
 
 
 def itemsize(kind: str | None) -> float:
-    """Return how many bytes an element of a tensor type takes, 8 where that is not known."""
+    """Return the bytes of an element of a tensor type, 8 if that is unknown."""
     name = (kind or "").partition("(")[2][:-1]
     entry = DataType.__members__.get(
         {"float": "FLOAT32", "double": "FLOAT64"}.get(name, name.upper())

@@ -51,8 +51,8 @@ def open_branch(
     taken: set[str],
     called: set[str],
 ) -> dict[str, str]:
-    """Add the nodes of a branch to those of the graph around its If node, under names that fit, and
-    take its weights over.
+    """Move the nodes and weights of a branch into the graph of its If node under unused names;
+    return the new names.
 
     Args:
         graph: the graph around.
@@ -108,8 +108,8 @@ _INNER_LOOP_ARGUMENTS = 2  # The iteration number and the condition come before 
 
 
 def stated_shapes(graph: GraphProto) -> dict[str, Shape | None]:
-    """Return the shapes that a graph inside another states, without names: those of a body may
-    stand for other numbers in each iteration.
+    """Return the declared shapes of a subgraph, without dimension names: in the body of a loop,
+    they may differ in each iteration.
     """
     found: dict[str, Shape | None] = {}
     for values in (graph.input, graph.output, graph.value_info):
@@ -121,14 +121,18 @@ def stated_shapes(graph: GraphProto) -> dict[str, Shape | None]:
 
 
 def common(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Return what two shapes have in common."""
+    """Return the dimensions that two shapes share, None for the others; None if their ranks differ
+    or one is unknown.
+    """
     if left is None or right is None or len(left) != len(right):
         return None
     return [one if one == other else None for one, other in zip(left, right)]
 
 
 def both(stated: Shape | None, found: Shape | None) -> Shape | None:
-    """Return what two statements about a shape say together; None where they do not agree."""
+    """Return a declared and an inferred shape merged into one; None if they contradict each
+    other.
+    """
     if stated is None or found is None:
         return found if stated is None else stated
     if len(stated) != len(found):
@@ -142,7 +146,7 @@ def both(stated: Shape | None, found: Shape | None) -> Shape | None:
 
 
 def is_short(shape: Shape | None) -> bool:
-    """Return whether a tensor of a shape is as small as shapes are."""
+    """Return whether a tensor of this shape is small enough to be a shape."""
     numbers = static(shape)
     return numbers is not None and prod(numbers) <= LONGEST
 
@@ -152,7 +156,7 @@ def shapes_from_bodies(
     shape: Callable[[str], Shape | None],
     results: Sequence[Sequence[Shape | None]],
 ) -> dict[str, Shape]:
-    """Return the shapes of what a node makes with the graphs inside it, as far as they are known.
+    """Return the known shapes of the results of a node with subgraphs.
 
     Args:
         node: the node.
@@ -217,7 +221,7 @@ class Walk:
         }
 
     def run(self, types: GraphTypes, shapes: Mapping[str, Shape | None]) -> None:
-        """Walk over all graphs. Everything stays but the branches that are opened.
+        """Walk over all graphs; nothing is changed except opened branches.
 
         Args:
             types: the types of the tensors of the main graph.
@@ -226,7 +230,7 @@ class Walk:
         GraphWalk(self, self.model.graph, types, shapes, None).run()
 
     def new_name(self) -> str:
-        """Return a name for a dimension that is not known."""
+        """Return a new name for an unknown dimension."""
         return f"unk__fold_{next(self._numbers)}"
 
 
@@ -262,7 +266,7 @@ class GraphWalk:
             self._note(value.name, None)
 
     def run(self) -> None:
-        """Go through the nodes, and those of the graphs inside them."""
+        """Walk over the nodes and their subgraphs."""
         walk = self._walk
         walk.graphs.append(self)
         has_scopes = walk.model.ir_version >= 4  # Graphs inside cannot have weights before.
@@ -285,9 +289,11 @@ class GraphWalk:
     # What is known of tensors, for `Operands`.
 
     def kind(self, name: str) -> str | None:
+        """Return the type of a tensor; None if it is unknown."""
         return self._types[name]
 
     def shape(self, name: str) -> Shape | None:
+        """Return the shape of a tensor of this graph, or of an outer one; None if it is unknown."""
         known = self.nodes.shape(name)
         if known is not None:
             return known
@@ -296,15 +302,17 @@ class GraphWalk:
         return self._outer.shape(name)
 
     def results(self) -> list[Shape | None]:
-        """Return the shapes of what the graph returns, as far as they are known."""
+        """Return the shapes of the outputs of the graph, None for unknown ones."""
         return [self.shape(value.name) for value in self.nodes.graph.output]
 
     def known(self, name: str) -> Elements | None:
+        """Return the known elements of a tensor; None if there are none."""
         if name not in self._elements:
             self._elements[name] = self._find_elements(name)
         return self._elements[name]
 
     def _find_elements(self, name: str) -> Elements | None:
+        """Return the known elements of a tensor; None if there are none."""
         shape = self.nodes.shape(name)
         if shape is None:
             return None if self._outer is None else self._outer.known(name)
@@ -314,12 +322,13 @@ class GraphWalk:
         return None if array is None else Elements.of(array)
 
     def tensor(self, name: str) -> TensorProto | None:
-        """Return a constant that the model holds; None for another tensor."""
+        """Return a constant of the model; None for other tensors."""
         return self.nodes.tensors.get(name)
 
     # What nodes make.
 
     def _visit(self, place: int, node: NodeProto, scopes: Sequence[GraphTypes]) -> None:
+        """Infer the shapes of a node and its subgraphs, and fold it if possible."""
         index = self.nodes.add(node, place)
         outputs = [name for name in node.output[:] if name]
         if is_constant(node) or not outputs:
@@ -346,13 +355,16 @@ class GraphWalk:
             self._fold_if_it_fits(index, node)
 
     def _fold_if_it_fits(self, index: int, node: NodeProto) -> None:
+        """Mark a node with constant operands for folding if there is room for its results."""
         if not all(map(self.nodes.is_constant, filter(None, node.input[:]))):
             return
         if self._walk.room.take(node, self._sizes.measure(node)):
             self.nodes.fold(index)
 
     def _can_fold(self, node: NodeProto, outputs: Sequence[str]) -> bool:
-        """Return whether the value of a node only depends on its operands, and can be had."""
+        """Return whether the results of a node depend on its operands alone, and can be
+        computed.
+        """
         domain = domain_of(node.domain)
         op = node.op_type
         if domain or op in QUANTISATION or graphs_of(node):
@@ -367,7 +379,7 @@ class GraphWalk:
         return all(self._types[name] in _ARRAY_TYPES for name in outputs)
 
     def _infer(self, node: NodeProto, outputs: Sequence[str], bodies: Sequence[GraphWalk]) -> None:
-        """Note the shapes of what a node makes."""
+        """Record the shapes of the results of a node."""
         inference = self._walk.inference
         if all(static(self._shapes.get(name)) is not None for name in outputs):
             return
@@ -385,8 +397,8 @@ class GraphWalk:
     def _has_computed(
         self, node: NodeProto, found: Mapping[str, Shape], outputs: Sequence[str]
     ) -> bool:
-        """Compute the operands from which the shapes of results follow, where they are constants
-        that were not needed before.
+        """Compute small constant operands of a node whose result shapes are not all known; return
+        whether that succeeded.
         """
         if all(static(found.get(name)) is not None for name in outputs):
             return False
@@ -400,8 +412,8 @@ class GraphWalk:
         return bool(names) and self._compute(names)
 
     def _note(self, name: str, found: Shape | None) -> None:
-        """Note the shape of a tensor, beside what is known of it before; a dimension that is not
-        known gets a name.
+        """Record the shape of a tensor, merged with the known one; unknown dimensions get a
+        name.
         """
         shape = both(self._shapes.get(name), found)
         if shape is not None:
@@ -411,12 +423,13 @@ class GraphWalk:
     # Computing what is asked for.
 
     def _compute_value(self, name: str) -> Any:
+        """Return the value of a small constant, computed now; None if that fails."""
         self._compute([name])
         return self.nodes.values.get(name)
 
     def _compute(self, names: Sequence[str]) -> bool:
-        """Compute small constants, and what is small of that which they are computed from, so that
-        it need not be computed again. Return whether that went well.
+        """Compute small constants and the small ones they depend on; return whether that
+        succeeded.
         """
         if not self._failed.isdisjoint(names):
             return False
@@ -436,7 +449,9 @@ class GraphWalk:
     # Branches.
 
     def _taken_branch(self, node: NodeProto) -> str | None:
-        """Return which branch of a node is taken; None where that is not known, or it has none."""
+        """Return the name of the branch that a node takes; None if it is unknown, or there
+        is none.
+        """
         if node.op_type != "If" or domain_of(node.domain):
             return None
         name = node.input[0]
@@ -450,8 +465,8 @@ class GraphWalk:
     def _inline_branch(
         self, node: NodeProto, scopes: Sequence[GraphTypes], chosen: str
     ) -> list[tuple[int, NodeProto, list[GraphTypes]]]:
-        """Put the nodes of a branch behind all others, and return where they are, with the types
-        of the graphs inside them.
+        """Append the nodes of a branch to the graph, and return their positions, with the types of
+        their subgraphs.
         """
         graph = self._graph
         self._taken = self._taken or taken_names(graph)
@@ -473,7 +488,8 @@ class GraphWalk:
     # Putting values in place of nodes.
 
     def fold(self, partitioning: str | None, size_threshold: int | None) -> int:
-        """Put the values of constants in place of the nodes that compute them.
+        """Replace nodes with the values of the constants that they compute; return the number of
+        removed nodes.
 
         Args:
             partitioning: see `FoldConstants`.
@@ -488,6 +504,7 @@ class GraphWalk:
         nodes = self.nodes
 
         def is_too_large(name: str) -> bool:
+            """Return whether the value of a tensor is above the size limit."""
             if size_threshold is None:
                 return False
             nbytes = nodes.nbytes(name, static(self.shape(name)), self.kind(name))
@@ -509,7 +526,9 @@ class GraphWalk:
         return nodes.replace(names)
 
     def _together(self, partitioning: str | None, names: Sequence[str]) -> dict[str, Any] | None:
-        """Compute constants all at once; None where that fails and fewer are tried then."""
+        """Return constants that are computed all at once; None if that fails and smaller parts
+        should be tried.
+        """
         try:
             return evaluate_constants(self.nodes.model_of(names), names)
         except PolygraphyException as error:

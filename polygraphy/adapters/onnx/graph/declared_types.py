@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def correct_declared_types(model: ModelProto) -> list[str]:
-    """Replace, in place, what the graphs of a model declare about tensors and what contradicts the
-    types that follow from its inputs, weights and operators.
+    """Correct, in place, the declared types in a model that contradict those inferred from its
+    inputs, weights and operators; return the names of the tensors.
 
     Returns:
         The names of the tensors.
@@ -52,6 +52,7 @@ def correct_declared_types(model: ModelProto) -> list[str]:
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """Yield a graph and all its subgraphs."""
     yield graph
     for node in graph.node:
         for inner in graphs_of(node):
@@ -59,7 +60,7 @@ def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def _contradicts(declared: TypeProto, inferred: TypeProto) -> bool:
-    """Return whether a declared type cannot be the inferred one."""
+    """Return whether a declared type contradicts the inferred one."""
     if not (declared.HasField("tensor_type") and inferred.HasField("tensor_type")):
         return False
     types = declared.tensor_type.elem_type, inferred.tensor_type.elem_type

@@ -47,7 +47,7 @@ class CheckModel(BaseLoader):
 
     @property
     def makes_new_model(self) -> bool:
-        """Whether only the caller has the model; see `ownership`."""
+        """Return whether only the caller has the model; see `ownership`."""
         return makes_new_model(self._model)
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
@@ -55,9 +55,8 @@ class CheckModel(BaseLoader):
         self._model = model
 
     def call_impl(self) -> ModelProto:
-        """Return the model as it was given. Where the standard asks for no more than that, its
-        nodes are put in an order in which they can be computed, graphs without a name get one, and
-        weights are inputs where the version of the format wants them to be.
+        """Return the model, which is valid. If the checker rejects it, nodes are sorted, unnamed
+        graphs get a name, and weights become inputs if the version of the format requires that.
 
         What the checker has against operators of plugins and outputs of unknown rank is only logged
         in the log.
@@ -79,8 +78,8 @@ class CheckModel(BaseLoader):
 
 
 def _tidy_model(model: ModelProto) -> bool:
-    """Put nodes in order, name graphs and declare weights, without which backends run a model;
-    return whether that changed anything.
+    """Sort nodes, name graphs and declare weights, which backends require; return whether anything
+    changed.
     """
     is_declared = declare_weights(model)
     unnamed = [graph for graph in all_graphs(model.graph) if not graph.name]
@@ -94,7 +93,7 @@ def _tidy_model(model: ModelProto) -> bool:
 
 
 def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
-    """Make sure that a graph, and those inside it, take nothing before it is made.
+    """Raise if a graph or a subgraph reads a tensor before it is computed.
 
     Raises:
         ModelError: one does.
@@ -122,19 +121,21 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
 
 
 def is_tolerated(problem: str) -> bool:
-    """Return whether what the checker has against a model need not keep it from being run."""
+    """Return whether a model can run despite an error of the checker."""
     return any(sign in problem for sign in _TOLERATED)
 
 
 def is_only_discouraged(problem: str) -> bool:
-    """Return whether the checker calls an operator deprecated that it never had in another form, so
-    that models with it are valid.
+    """Return whether the checker calls an operator deprecated that has no newer form, so that
+    models with it are valid.
     """
     return any(f"registered for {op} is deprecated" in problem for op in _DISCOURAGED)
 
 
 def _without_discouraged(model: ModelProto) -> ModelProto:
-    """Return a model to check in which another operator with these inputs stands in."""
+    """Return a model for the checker in which another operator with the same inputs replaces a
+    deprecated one.
+    """
     model = copy_of(model)
     for node in (node for owner in (model.graph, *model.functions) for node in all_nodes(owner)):
         if node.op_type in _DISCOURAGED and not node.domain:
@@ -146,7 +147,7 @@ def _without_discouraged(model: ModelProto) -> ModelProto:
 
 
 def complaint(model: ModelProto) -> str:
-    """Return what the checker has to say against a model, in one line; empty for nothing."""
+    """Return the error of the checker about a model in one line; empty if there is none."""
     problem = _checker_message(_checkable(model))
     if is_only_discouraged(problem):
         problem = _checker_message(_without_discouraged(_checkable(model)))
@@ -154,6 +155,7 @@ def complaint(model: ModelProto) -> str:
 
 
 def _checker_message(model: ModelProto) -> str:
+    """Return the error of the checker; empty if there is none."""
     try:
         onnx.checker.check_model(model)
     except Exception as error:  # Its own class, and those of protobuf's implementations.
@@ -162,7 +164,7 @@ def _checker_message(model: ModelProto) -> str:
 
 
 def _checkable(model: ModelProto) -> ModelProto:
-    """Return a model to show to the checker, which would copy large weights."""
+    """Return a model for the checker, without large weights, which it would copy."""
     size = 0
     for tensor in all_tensors(model):
         if is_external(tensor) or is_stripped(tensor):
@@ -172,11 +174,12 @@ def _checkable(model: ModelProto) -> ModelProto:
 
 
 def _without_contents(model: ModelProto) -> ModelProto:
-    """Return the model with an empty tensor in place of each large weight: the checker does not
-    compare weights with what takes them.
+    """Return the model with an empty tensor for each large weight: the checker does not compare
+    weights with their readers.
     """
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+        """Return an empty place for a large weight; None for others."""
         is_left_out = byte_size(tensor) > SMALL or is_stripped(tensor)
         return ("left-out", 0, 0) if is_left_out else None
 
@@ -207,8 +210,8 @@ def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelPr
 
 @contextmanager
 def faults_of(model: ModelProto) -> Iterator[None]:
-    """Turn an error inside the block into a ModelError where the model is to blame for it: a node
-    may lack an operand that it must have, for instance, and not every edit asks whether it does.
+    """Turn an error inside the block into a ModelError if the model is invalid: for instance, a
+    node may lack a required operand, which not every edit checks.
     """
     try:
         yield

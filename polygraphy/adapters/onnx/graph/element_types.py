@@ -68,7 +68,9 @@ class Signature(NamedTuple):
     is_deterministic: bool
 
     def of(self, inputs: int, outputs: int) -> tuple[list[Parameter], list[Parameter]] | None:
-        """Return the parameters of a node with so many inputs and outputs; None if too many."""
+        """Return the parameters of a node with that many inputs and outputs; None if they are too
+        many.
+        """
         if (inputs and not self.inputs) or (outputs and not self.outputs):
             return None
         return _repeat_parameters(self.inputs, inputs), _repeat_parameters(self.outputs, outputs)
@@ -78,16 +80,20 @@ class Signature(NamedTuple):
 def _parameters_of(
     signature: Signature, inputs: int, outputs: int
 ) -> tuple[list[Parameter], list[Parameter]] | None:
+    """Return the parameters of a node with that many inputs and outputs; None if they are too
+    many or the operator is unknown.
+    """
     return signature.of(inputs, outputs)
 
 
 def _repeat_parameters(parameters: Sequence[Parameter], count: int) -> list[Parameter]:
+    """Return one parameter for each tensor; the last one repeats."""
     return [parameters[min(index, len(parameters) - 1)] for index in range(count)]
 
 
 @cache
 def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
-    """Return how the standard declares an operator; None for one that it does not know."""
+    """Return the signature of an operator in the standard; None if it is unknown."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except (onnx.defs.SchemaError, TypeError):  # A name that is no UTF-8 comes as bytes.
@@ -102,6 +108,7 @@ def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
 
 def _parameter(declared: Any, variables: Mapping[str, Sequence[str]]) -> Parameter:
     # Operands of a heterogeneous variadic parameter share its name, but not its type.
+    """Return a declared input or output with its allowed types."""
     name = declared.type_str if declared.is_homogeneous else f"{declared.type_str}/any"
     try:
         types = declared.types
@@ -111,7 +118,7 @@ def _parameter(declared: Any, variables: Mapping[str, Sequence[str]]) -> Paramet
 
 
 def domain_of(domain: str) -> str:
-    """Return the one spelling of a domain: the standard's has two."""
+    """Return the canonical spelling of a domain: the standard one has two."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -121,7 +128,7 @@ def versions_of(imports: Iterable[Any]) -> dict[str, int]:
 
 
 def type_name(kind: TypeProto) -> str | None:
-    """Return a type as the standard writes it; None when it is not stated."""
+    """Return a type in ONNX notation; None if it is not declared."""
     which = kind.WhichOneof("value")
     if which == "tensor_type":
         return element_type(kind.tensor_type.elem_type)
@@ -136,7 +143,7 @@ def type_name(kind: TypeProto) -> str | None:
 
 @cache
 def element_type(number: int) -> str | None:
-    """Return the type of a tensor of elements of a type that is given by its number."""
+    """Return the type, in ONNX notation, of a tensor whose element type has this number."""
     names = onnx.TensorProto.DataType
     return f"tensor({names.Name(number).lower()})" if number in names.values() and number else None
 
@@ -162,17 +169,17 @@ class GraphTypes:
         return None
 
     def set(self, name: str, kind: str | None) -> None:
-        """Note the type of a tensor; what is known already stays."""
+        """Record the type of a tensor; known types are kept."""
         if name and kind and self[name] is None:
             self._own[name] = kind
 
     def declare(self, name: str, kind: str | None) -> None:
-        """Note the type of a tensor of this very graph, whatever the graphs around it have."""
+        """Record the type of a tensor of this graph, which may hide one of an outer graph."""
         if name and kind:
             self._own.setdefault(name, kind)
 
     def inner(self, index: int) -> list[GraphTypes]:
-        """Return the types in the graphs inside the node of that index, in order."""
+        """Return the types in the subgraphs of the node at an index, in order."""
         return self._inner.get(index, [])
 
 
@@ -191,11 +198,11 @@ class TypeInference:
         self._results: dict[Any, list[str | None]] = {}
 
     def infer_graph(self, graph: GraphProto, parent: GraphTypes | None = None) -> GraphTypes:
-        """Return the types in a graph, and in all graphs inside it."""
+        """Return the types in a graph and in all its subgraphs."""
         return self._graph(graph, parent, self._versions, ())
 
     def infer_function(self, function: FunctionProto, inputs: Sequence[str | None]) -> GraphTypes:
-        """Return the types in a function that is called with inputs of some types."""
+        """Return the types in a function that is called with inputs of given types."""
         types = GraphTypes()
         for name, kind in zip(function.input, inputs):
             types.declare(name, kind)
@@ -212,6 +219,7 @@ class TypeInference:
         versions: dict[str, int],
         inputs: Sequence[str | None],
     ) -> GraphTypes:
+        """Return the types in a graph, for given types of its inputs."""
         types = GraphTypes(parent)
         for tensor in graph.initializer:
             types.declare(tensor.name, element_type(tensor.data_type))
@@ -228,6 +236,7 @@ class TypeInference:
     def _nodes(
         self, nodes: Sequence[NodeProto], types: GraphTypes, versions: dict[str, int]
     ) -> None:
+        """Record the types of the results of nodes."""
         for index, node in enumerate(nodes):
             given = [types[name] for name in node.input[:]]
             inner = [
@@ -248,6 +257,7 @@ class TypeInference:
         inner: Sequence[GraphTypes],
         versions: dict[str, int],
     ) -> Sequence[str | None]:
+        """Return the types of the outputs of a node, None for unknown ones."""
         domain = domain_of(node.domain)
         function = self._functions.get((domain, node.op_type, node.overload))
         if function is not None:
@@ -263,6 +273,7 @@ class TypeInference:
     def _call_types(
         self, function: FunctionProto, given: Sequence[str | None]
     ) -> Sequence[str | None]:
+        """Return the types of the outputs of a function call."""
         key = (domain_of(function.domain), function.name, function.overload)
         self.calls.setdefault(key, set()).add(tuple(given))
         slot = (key, tuple(given))
@@ -274,6 +285,7 @@ class TypeInference:
 
 
 def _body_inputs(node: NodeProto, given: Sequence[str | None]) -> Sequence[str | None]:
+    """Return the types of the inputs of a loop body; empty for other nodes."""
     if node.op_type == "Loop":
         return ["tensor(int64)", "tensor(bool)", *given[_INNER_LOOP_ARGUMENTS:]]
     return given if node.op_type == "Scan" else ()
@@ -282,7 +294,7 @@ def _body_inputs(node: NodeProto, given: Sequence[str | None]) -> Sequence[str |
 def _special(
     node: NodeProto, given: Sequence[str | None], inner: Sequence[GraphTypes]
 ) -> Sequence[str | None] | None:
-    """Return the output types that no type variable tells; None where one does."""
+    """Return the output types that no type variable determines; None if one does."""
     op = node.op_type
     if op in ("If", "Loop", "Scan") and inner:
         graph = next(iter(graphs_of(node)))
@@ -303,7 +315,7 @@ def _special(
 def _declared_output_types(
     node: NodeProto, given: Sequence[str | None]
 ) -> Sequence[str | None] | None:
-    """Return the output types of a node that decides itself of which type its output is."""
+    """Return the output types of a node with an attribute that sets them."""
     name, default = TYPE_ATTRIBUTES[node.op_type]
     stated = attribute_named(node, name)
     if stated is not None and stated.ref_attr_name:
@@ -318,6 +330,7 @@ def _declared_output_types(
 
 
 def _constant_type(attributes: Iterable[AttributeProto]) -> str | None:
+    """Return the type of a Constant from its attributes; None if it is unknown."""
     for attribute in attributes:
         if attribute.ref_attr_name:
             return None
@@ -334,8 +347,8 @@ def _constant_type(attributes: Iterable[AttributeProto]) -> str | None:
 def _unify_types(
     node: NodeProto, types: GraphTypes, parameters: tuple[list[Parameter], list[Parameter]]
 ) -> Sequence[str | None]:
-    """Bind the type variables of an operator to the types of a node's tensors, and return those of
-    its outputs.
+    """Bind the type variables of an operator to the types of a node's tensors, and return the types
+    of its outputs.
     """
     inputs, outputs = parameters
     bound: dict[str, str | None] = {}
@@ -366,7 +379,8 @@ def state_type(
     version: int,
     convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None],
 ) -> None:
-    """Let a node that makes float32 make another type, if an attribute says what it makes.
+    """Change the result type of a node from float32 to another by its attribute or its constant
+    value; do nothing for other nodes.
 
     Args:
         node: the node, of the standard's domain.
@@ -391,6 +405,7 @@ def state_type(
 def _convert_value(
     node: NodeProto, convert: Callable[[TensorProto, TensorProto, str, Sequence[str]], None]
 ) -> None:
+    """Replace the value of a node with its converted elements."""
     value = onnx.TensorProto(data_type=FLOAT)
     for attribute in node.attribute:
         if attribute.name == "value":

@@ -36,7 +36,7 @@ IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
 
 
 def producers(graph: GraphProto) -> dict[str, int]:
-    """Return the index of the node that makes each tensor.
+    """Return the index of the node that computes each tensor, by name.
 
     Raises:
         ModelError: several nodes make the same: which one is meant?
@@ -49,6 +49,7 @@ def producers(graph: GraphProto) -> dict[str, int]:
 
 
 def _refuse_duplicates(graph: GraphProto) -> None:
+    """Raise if two nodes compute the same tensor."""
     makers: dict[str, NodeProto] = {}
     for node in graph.node:
         for name in filter(None, node.output):
@@ -63,7 +64,7 @@ def _refuse_duplicates(graph: GraphProto) -> None:
 
 
 def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
-    """Delete elements of a repeated field, and return how many."""
+    """Delete elements of a repeated field, and return their number."""
     unwanted = [index for index, element in enumerate(repeated) if is_unwanted(element)]
     end = len(unwanted)
     while end:
@@ -76,12 +77,14 @@ def delete_where(repeated: Any, is_unwanted: Callable[[Any], bool]) -> int:
 
 
 def clean_model(model: ModelProto) -> int:
-    """Remove what neither an output of the model nor its training depends on; see `clean`."""
+    """Remove everything that neither an output of the model nor its training needs; return the
+    number of removed nodes; see `clean`.
+    """
     return clean(model.graph, _training_tensors(model))
 
 
 def _training_tensors(model: ModelProto) -> set[str]:
-    """Return the names of what the training of a model computes with and assigns to."""
+    """Return the names of the tensors that the training of a model reads and assigns."""
     names: set[str] = set()
     for training in model.training_info:
         for graph in (training.initialization, training.algorithm):
@@ -115,15 +118,14 @@ def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
 
 
 def required_tensors(graph: GraphProto) -> set[str]:
-    """Return the tensors on which outputs of a graph depend, and the outputs."""
+    """Return the outputs of a graph, and all tensors that they depend on."""
     return behind(graph, [value.name for value in graph.output])[1]
 
 
 def behind(
     graph: GraphProto, names: Iterable[str], ends: Collection[str] = ()
 ) -> tuple[set[int], set[str]]:
-    """Return the nodes on which tensors depend, and the tensors that are used on the way, these
-    included.
+    """Return the nodes on which tensors depend, and all tensors on the way, including these.
 
     Args:
         graph: the graph.
@@ -145,8 +147,8 @@ def behind(
 
 
 def drop_unused(graph: GraphProto, used: set[str]) -> None:
-    """Remove weights that are not in `used`, and what is said about tensors that do not exist.
-    Weights that say how a tensor is quantised stay with that.
+    """Remove weights that are not in `used`, and declarations of tensors that do not exist.
+    Quantization parameters stay with their tensor.
 
     A weight that is listed among the inputs, too, as old versions of the format ask for, goes with
     its input, which otherwise would have to be fed.
@@ -211,7 +213,9 @@ def sort(graph: GraphProto) -> bool:
 
 
 def is_in_order(graph: GraphProto) -> bool:
-    """Return whether no node of a graph, or of those inside it, takes what a later one makes."""
+    """Return whether no node of a graph or its subgraphs reads a tensor that a later node
+    computes.
+    """
     taken: set[str] = set()
     for node in graph.node:
         if not taken.isdisjoint(node.output[:]):
@@ -226,8 +230,8 @@ def is_in_order(graph: GraphProto) -> bool:
 
 
 def in_order(model: ModelProto) -> ModelProto:
-    """Return a model whose nodes are in an order in which they can be computed: converters append
-    nodes, which some backends accept. It is a copy where it was not so; raises as `sort` does.
+    """Return a model whose nodes are in execution order: converters append nodes, which some
+    backends accept. It is a copy if the order changed; raises as `sort` does.
     """
     if is_in_order(model.graph):
         return model
@@ -237,7 +241,7 @@ def in_order(model: ModelProto) -> ModelProto:
 
 
 def taken_names(graph: GraphProto) -> set[str]:
-    """Return the names of all tensors and nodes of a graph and of those inside it."""
+    """Return the names of all tensors and nodes of a graph and its subgraphs."""
     names = names_in(graph)
     for node in graph.node:
         names.add(node.name)
@@ -247,7 +251,7 @@ def taken_names(graph: GraphProto) -> set[str]:
 
 
 def unused_name(wanted: str, taken: set[str]) -> str:
-    """Return a name that starts like `wanted` and is not taken; it is from now on."""
+    """Return an unused name that starts like `wanted`, and add it to `taken`."""
     made, count = wanted, 1
     while made in taken:
         made, count = f"{wanted}_{count}", count + 1
@@ -256,7 +260,7 @@ def unused_name(wanted: str, taken: set[str]) -> str:
 
 
 def rename_uses(graph: GraphProto, names: Mapping[str, str]) -> None:
-    """Let every node of a graph, and of those inside it, that takes some tensors take others."""
+    """Replace names of input tensors in all nodes of a graph and its subgraphs."""
     for node in graph.node:
         for position, name in enumerate(node.input[:]):
             if name in names:
@@ -288,7 +292,7 @@ def is_constant(node: NodeProto) -> bool:
 
 
 def constant_tensor(node: NodeProto, *, in_place: bool = False) -> TensorProto | None:
-    """Return the value of a Constant node; None where it is sparse or given by a caller.
+    """Return the value of a Constant node; None if it is sparse or set by a caller.
 
     Args:
         node: a node for which `is_constant` holds.
@@ -313,7 +317,7 @@ def constant_tensor(node: NodeProto, *, in_place: bool = False) -> TensorProto |
 
 
 def _from_numbers(attribute: AttributeProto) -> TensorProto | None:
-    """Return the tensor that an attribute such as ``value_ints`` stands for."""
+    """Return the tensor of an attribute such as ``value_ints``."""
     if attribute.name not in _NUMBERS:
         return None
     number, field = _NUMBERS[attribute.name]
@@ -347,8 +351,8 @@ def constants_of(
 def graph_weights(
     graph: GraphProto, changed: Collection[str] | None = None
 ) -> dict[str, TensorProto]:
-    """Return the dense weights of a graph by name, not those of the graphs inside it. The name of
-    the tensor that a Constant node holds is not that of the weight.
+    """Return the dense weights of a graph by name, not those of its subgraphs. A tensor in a
+    Constant node has another name than the weight.
 
     Args:
         graph: the graph.
@@ -366,7 +370,7 @@ def add_weight(
     model: ModelProto, tensor: TensorProto, name: str, graph: GraphProto | None = None
 ) -> TensorProto:
     """Add a copy of a tensor to the weights of a graph (default: that of the model), and to its
-    inputs where the version of the format wants weights there, too; return the copy.
+    inputs if the version of the format requires it; return the copy.
     """
     graph = model.graph if graph is None else graph
     weight: TensorProto = graph.initializer.add()
