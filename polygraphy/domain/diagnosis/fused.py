@@ -322,6 +322,7 @@ def _attribute(
 
 
 def _scalar(model: Side, name: str) -> float | None:
+    """Return the value of a weight with one element; None for other tensors."""
     weight = model.weights.get(name)
     if weight is None or weight.values is None or np.size(weight.values) != 1:
         return None
