@@ -132,7 +132,7 @@ def count_matched(iterations: Iterable[Answers]) -> int:
 
 
 def _are_packable(iterations: list[Answers]) -> bool:
-    """Return whether all answers are results or bools, which can be stored."""
+    """Return whether all answers are results or bools, which can be packed."""
     return all(
         isinstance(answer, (CompareResult, bool))
         for answers in iterations

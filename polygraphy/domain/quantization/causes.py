@@ -82,7 +82,7 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
 
 
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
-    """Return the cause of a wrong range: clipped, too wide, or a wrong zero point."""
+    """Return the cause of a wrong range, such as a wrong zero point, clipped or too wide."""
     assert loss.best is not None
     low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
     least, most = loss.spread

@@ -59,7 +59,7 @@ class RmsRatio:
         return max((self._of(name, outputs, reference) for name in reference), default=0.0)
 
     def _of(self, name: str, outputs: Outputs, reference: Outputs) -> float:
-        """Return the largest ratio of the parts of an output."""
+        """Return the largest error of a part of an output, relative to the RMS of that part."""
         errors: dict[int, float] = {}
         sizes: dict[int, float] = {}
         for own, right in zip(outputs.samples, reference.samples):
