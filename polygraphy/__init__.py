@@ -32,6 +32,7 @@ class _Addresses:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> object:
+        """Return the spec of a module at a published address; None if there is none."""
         if not name.startswith("polygraphy."):
             return None
         from importlib import import_module

@@ -61,11 +61,11 @@ class _Alias:
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:
-        """Have the usual kind of module."""
+        """Return None, so that the import system creates an ordinary module."""
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """Hand on what is asked for."""
+        """Give the module the attributes of its target."""
         home, _, name = ADDRESSES[module.__name__].partition(":")
         target: Any = import_module(home)
         target = getattr(target, name) if name else target
@@ -78,18 +78,19 @@ class _Alias:
 
 
 def _forward_attribute(target: Any, name: str) -> Any:
+    """Return an attribute of the target; raise AttributeError for special names."""
     if name.startswith("__"):  # What the import system asks of a module.
         raise AttributeError(name)
     return getattr(target, name)
 
 
 def spec_of(name: str) -> ModuleSpec | None:
-    """Return what the import system needs to know of a module; None where no address is that."""
+    """Return the spec of a module at a published address; None if there is none."""
     return ModuleSpec(name, _Alias) if name in ADDRESSES else None  # type: ignore[arg-type]
 
 
 def stub_of(name: str) -> str:
-    """Return what a type checker needs to know of a module."""
+    """Return the text of the type stub for a module at a published address."""
     home, _, library = ADDRESSES[name].partition(":")
     if not library:
         return f"from {home} import *\n"

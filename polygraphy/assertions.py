@@ -87,7 +87,7 @@ def assert_outputs_match(
     steps: int | None = None,
     first_model: str | Path | None = None,
 ) -> None:
-    """Assert that a model gives the same in several backends.
+    """Raise an AssertionError if a model gives different outputs in several backends.
 
     Args:
         model: the path of an ONNX model, or an ``onnx.ModelProto``.
@@ -144,8 +144,8 @@ def assert_matches_golden(
     seed: int = 1,
     folder: str | Path | None = None,
 ) -> None:
-    """Assert that a model gives what it gave when its golden was made, with ``pytest
-    --polygraphy-update-golden``.
+    """Raise an AssertionError if a model gives other outputs than its golden file, which ``pytest
+    --polygraphy-update-golden`` writes.
 
     Args:
         model: the path of an ONNX model, or an ``onnx.ModelProto``.
@@ -210,7 +210,7 @@ def assert_matches_golden(
 def assert_close(
     actual: Any, expected: Any, *, rtol: Tolerance = "auto", atol: Tolerance = "auto"
 ) -> None:
-    """Assert that arrays of any library are close.
+    """Raise an AssertionError if arrays of any library differ by more than a tolerance.
 
     Args:
         actual: an array, or arrays by name.
@@ -235,6 +235,7 @@ def assert_close(
 
 
 def _arrays(side: Any) -> dict[str, Any]:
+    """Return NumPy arrays by name, for a mapping of arrays or a single array."""
     named = side if isinstance(side, Mapping) else {"array": side}
     return {str(name): np.asarray(host_copy(str(name), each)) for name, each in named.items()}
 
@@ -262,7 +263,7 @@ class _Data:
         self.file = self.model = ""
 
     def loader(self) -> Any:
-        """Return what makes the data."""
+        """Return the data loader."""
         if self._steps is None:
             return self._single_loader(self._count)
         return StepLoader(
@@ -273,12 +274,13 @@ class _Data:
         )
 
     def step_flags(self) -> list[str]:
-        """Return the options by which runners have the model of the first step."""
+        """Return the options that give runners the model of the first step."""
         if self._first_model is None:
             return []
         return ["--steps", f"{self._steps}", "--first-model", self._first_model]
 
     def _single_loader(self, count: int) -> Any:
+        """Return the given inputs, or a loader of generated data with the requested shapes."""
         if self.inputs is not None:
             return [_arrays(feed) for feed in self.inputs]
         metadata = TensorMetadata()
@@ -307,8 +309,8 @@ class _Data:
 
 @contextmanager
 def _at_hand(model: Any, data: _Data) -> Iterator[str]:
-    """Yield the path of a model. What is only in memory is saved, for as long as it is needed:
-    after a failure, for the command that finds out more.
+    """Yield the path of a model. A model in memory is saved as long as it is needed: after a
+    failure, for the command that diagnoses it.
     """
     if isinstance(model, (str, Path)) and data.inputs is None:
         data.model = str(model)
@@ -332,7 +334,7 @@ def _at_hand(model: Any, data: _Data) -> Iterator[str]:
 
 
 def _flags(backend: str) -> list[str]:
-    """Return what names a backend on a command line."""
+    """Return the options that select a backend on a command line."""
     from polygraphy.cli.backends.built_in import built_in, flag_of
     from polygraphy.mod.plugins import BACKENDS, entry_points_of
 
@@ -366,7 +368,7 @@ def _flags_of_all(backends: Sequence[str | Runner] | Mapping[str, str]) -> list[
 
 
 def _runner(path: str, backend: str | Runner, flags: Sequence[str] = ()) -> Runner:
-    """Return what runs a model, from a program as the command line makes it."""
+    """Return the runner of a model in a backend, from a program that the command line generates."""
     if not isinstance(backend, str):
         return backend
     from polygraphy.cli.commands.listing import load_command
@@ -387,6 +389,7 @@ def _runner(path: str, backend: str | Runner, flags: Sequence[str] = ()) -> Runn
 
 
 def _compute_outputs(runner: Runner, data: _Data) -> tuple[IterationResult, Mapping[str, Any]]:
+    """Return the outputs of a runner and its input data."""
     loader = data.loader()
     with bind(Console, cast("Any", Recorder())), bind(Findings, cast("Any", Recorder())):
         results = Comparator.run([runner], loader)
@@ -400,8 +403,8 @@ def _run_and_compare(
     rtol: Tolerance,
     atol: Tolerance,
 ) -> tuple[Recorder, AccuracyResults, Sequence[Mapping[str, Any]]]:
-    """Run a model and compare what comes out, with a golden if there is one; return also the
-    data.
+    """Return what was recorded, the results and the data of a run that is compared, with a golden
+    file if there is one.
     """
     loader = data.loader()
     recorder = Recorder()
@@ -418,6 +421,9 @@ def _run_and_compare(
 def _compare_results(
     results: RunResults, rtol: Tolerance, atol: Tolerance
 ) -> tuple[Recorder, AccuracyResults]:
+    """Return what was recorded and the results of a comparison; the session keeps them for its
+    report.
+    """
     recorder = Recorder()
     session = _session()
     if session is not None and session.report:
@@ -434,6 +440,7 @@ def _compare_results(
 
 
 def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
+    """Return the path of a golden file; its name has only safe characters."""
     if session is None and (folder is None or not name):
         raise UsageError(
             "Outside of a test, a golden has no default path.", hint="Pass its name and its folder."
@@ -453,7 +460,7 @@ def _replace_others(name: str, allowed: str, mark: str) -> str:
 def _limits(
     golden: Golden | None, rtol: Tolerance | None, atol: Tolerance | None
 ) -> tuple[Tolerance, Tolerance]:
-    """Return what is tolerated: as is asked for, or else as the golden says."""
+    """Return the tolerances: the requested ones, or else those of the golden file."""
     known = (golden.rtol, golden.atol) if golden is not None else ("auto", "auto")
     return known[0] if rtol is None else rtol, known[1] if atol is None else atol
 
@@ -466,7 +473,7 @@ def _save(
     limits: tuple[Tolerance, Tolerance],
     sample: int,
 ) -> None:
-    """Write a golden."""
+    """Write a golden file."""
     arrays = {name: np.asarray(array) for name, array in outputs.items()}
     modules = {name: sys.modules.get(name) for name in ("numpy", "onnx", "onnxruntime")}
     versions = {name: str(module.__version__) for name, module in modules.items() if module}
@@ -484,6 +491,7 @@ def _save(
 
 
 def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
+    """Raise an error if outputs have other shapes than in the golden file."""
     for name, shape in golden.shapes.items():
         now = list(np.shape(outputs[name])) if name in outputs else None
         if now is not None and now != shape:
@@ -498,7 +506,7 @@ def _check_shapes(file: Path, golden: Golden, outputs: IterationResult) -> None:
 
 
 def _session() -> Any:
-    """Return the session of pytest, if the plugin is part of one that runs a test."""
+    """Return the session of pytest if the plugin is active in a running test; else None."""
     plugin = sys.modules.get("pytest_polygraphy")
     return None if plugin is None else plugin.current
 
@@ -524,6 +532,7 @@ def _short(error: T) -> T:
 
 
 def _brief_path(path: Path) -> str:
+    """Return a path relative to the current folder if it is inside, else unchanged."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -548,7 +557,7 @@ class _Saved:
 def _differing(
     recorder: Recorder, path: str, command: str, saved: _Saved | None = None
 ) -> OutputsDiffer:
-    """Return the error that says what differs, about ten lines."""
+    """Return the error that describes the differences, in about ten lines."""
     terminal = Terminal(recorder, command, path, "")
     [*rows] = (text for text, _ in terminal.tables() if text)
     shown = rows[: _MOST_ROWS + 1]
@@ -577,8 +586,8 @@ def _differing(
 
 
 def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
-    """Return the verdict of a diagnosis and a line about the node to blame, if that is found in so
-    many seconds.
+    """Return the verdict of a diagnosis, and the lines that name the node at fault; both empty if
+    that takes more seconds than the budget.
     """
     if budget <= 0:
         return "", []
@@ -629,7 +638,7 @@ def write_report(
     exit_status: int = 0,
     failed_tests: Sequence[str] = (),
 ) -> str:
-    """Write one page about a session of pytest; return its path.
+    """Write a page about a session of pytest; return its path.
 
     Args:
         folder: where the page and its document are written.

@@ -49,11 +49,12 @@ class Binding:
 
 
 def port(declared: F) -> F:
-    """Make a port of a function that says only what it takes and gives: a call of it, without a
-    key, calls what is bound to it.
+    """Return a port for a function that only declares its signature: a call without a key calls the
+    function bound to it.
     """
 
     def called(*arguments: Any, **named: Any) -> Any:
+        """Return the result of the bound function."""
         return resolve(called)(*arguments, **named)  # type: ignore[arg-type]
 
     # Models that wait to be described are pickled with it, for processes of runners.
@@ -63,15 +64,15 @@ def port(declared: F) -> F:
 
 
 def bind(port: type[P] | Callable[..., Any], adapter: P, key: str | None = None) -> Binding:
-    """Bind `adapter` to `port` (and `key`, where a port has several adapters) for the length of a
-    `with` block.
+    """Return a binding of `adapter` to `port` (and `key`, if a port has several adapters) that
+    applies in a `with` block.
     """
     return Binding((port, key), adapter)
 
 
 def register_resolver(module: str) -> None:
-    """Name the module whose function ``resolve(port, key)`` finds adapters; it is imported when
-    first needed.
+    """Register the module whose function ``resolve(port, key)`` returns adapters; it is imported at
+    the first use.
     """
     global _resolver_module  # noqa: PLW0603 - the one place where the composition root is known
     _resolver_module = module

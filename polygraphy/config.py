@@ -21,6 +21,7 @@ __all__ = [
 
 
 def _is_on(variable: str) -> bool:
+    """Return whether an environment variable is set to anything but 0."""
     return os.environ.get(variable, "0") != "0"
 
 
@@ -30,6 +31,7 @@ PROBLEMS: list[str] = []
 
 def _note_ignored(variable: str, expected: str, default: object) -> None:
     # An error raised here, at import, cannot be caught: a bad value costs a line, not a traceback.
+    """Record that the value of an environment variable is invalid and ignored."""
     PROBLEMS.append(
         f"{variable}={os.environ[variable]!r} in the environment is ignored: "
         f"expected {expected}. Using {default!r}."
@@ -37,6 +39,7 @@ def _note_ignored(variable: str, expected: str, default: object) -> None:
 
 
 def _integer(variable: str, default: int) -> int:
+    """Return an environment variable as an integer; the default if it is not set or invalid."""
     try:
         return int(os.environ.get(variable, default))
     except ValueError:

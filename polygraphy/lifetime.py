@@ -32,7 +32,9 @@ for group in $groups; do kill -KILL -"$group"; done"""
 
 
 def ends_with(parent: int) -> Callable[[], None]:
-    """Return what a new process calls so that it ends when its parent, whose id is given, does."""
+    """Return a function that a new process calls so that it ends when its parent, given by its id,
+    ends.
+    """
     if sys.platform != "linux":
         return lambda: None
     import ctypes
@@ -40,6 +42,7 @@ def ends_with(parent: int) -> Callable[[], None]:
     library = ctypes.CDLL(None)
 
     def prepare() -> None:
+        """Ask the kernel to end this process with its parent."""
         library.prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # It ended before.
             os._exit(1)
@@ -75,12 +78,13 @@ class ParentLink:
 
 
 def _exit_at_end(descriptor: int) -> None:
+    """End this process when the pipe is closed."""
     os.read(descriptor, 1)
     os._exit(1)
 
 
 def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-    """Start a command in a session of its own, which ends with this process.
+    """Return a new process that runs a command in its own session and ends with this process.
 
     Args:
         command: the command line.
@@ -95,6 +99,7 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
     follow = ends_with(os.getpid()) if is_main else None
 
     def prepare() -> None:
+        """Prepare the new process, before it runs the command."""
         if follow is not None:
             follow()
         if report is not None:  # Here, so that nothing runs before it is watched.
@@ -110,8 +115,8 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[An
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process that `start_command` started, and everything that it has started and that is
-    still in its group. It is not waited for.
+    """Kill a process that `start_command` started, and all processes in its group, without
+    waiting.
     """
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
@@ -135,7 +140,7 @@ _watcher: list[int] = []
 
 
 def _open_watcher() -> int:
-    """Return the descriptor on which the watcher reads, which is started unless it runs."""
+    """Return the descriptor that the watcher reads; start the watcher if it does not run."""
     with _lock:
         if not _watcher:
             _watcher.append(_start_watcher())
@@ -143,6 +148,7 @@ def _open_watcher() -> int:
 
 
 def _start_watcher() -> int:
+    """Start the watcher and return the descriptor that it reads."""
     reading, writing = os.pipe()
     try:
         shell = subprocess.Popen(
@@ -162,7 +168,7 @@ def _start_watcher() -> int:
 
 
 def _leave_watcher() -> None:
-    """Forget the watcher of the parent: a forked process has its own."""
+    """Forget the watcher of the parent: a forked process starts its own."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     for descriptor in _watcher:

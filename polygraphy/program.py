@@ -83,6 +83,7 @@ def run(
     checks = [before.pop(0) for _ in before[:]]
 
     def checked() -> Any:
+        """Return the result of the main function, after all checks."""
         for check in checks:
             check()
         return main()
@@ -101,9 +102,7 @@ def run(
 
 
 def _answer_arguments(main: Callable[[], Any]) -> None:
-    """Answer the arguments of a saved program that was not given code for any: they would be taken
-    for options, and have no effect.
-    """
+    """Handle the arguments of a saved program that accepts none, and would ignore them."""
     words = sys.argv[1:]
     known = getattr(main, "__globals__", {})
     own = {"argparse", "sys", "click", "os"}
@@ -118,6 +117,7 @@ def _answer_arguments(main: Callable[[], Any]) -> None:
         sys.exit(EXIT_PASSED)
 
     def refuse() -> None:
+        """Raise a UsageError: the program accepts no arguments."""
         raise UsageError(
             f"{sys.argv[0]} accepts no arguments: {' '.join(words)}.",
             hint="Edit the script, or pass the arguments to its command (see -h).",
@@ -127,7 +127,9 @@ def _answer_arguments(main: Callable[[], Any]) -> None:
 
 
 def _heard() -> AbstractContextManager[None]:
-    """Return what tells the search that runs this program as its check which outputs failed."""
+    """Return a context in which the search that runs this program as its check learns which outputs
+    failed.
+    """
     path = os.environ.get(FAULTS_VARIABLE)
     if path is None:
         return nullcontext()
@@ -137,14 +139,14 @@ def _heard() -> AbstractContextManager[None]:
 
 
 def _command_of(docstring: str) -> str:
-    """Return the command line that a program was made from, which its docstring ends with."""
+    """Return the command line that a program was generated from: the end of its docstring."""
     return " ".join(docstring.partition("\n\n")[2].replace("\\\n", " ").split())
 
 
 def _run_and_report(
     main: Callable[[], Any], view: RunView, banner: bool, arguments: tuple[Any, ...]
 ) -> int:
-    """Run a main function and write its reports; return its exit code."""
+    """Run a main function and write its reports; return the exit code."""
     from polygraphy.adapters.report.session import Session
 
     view.records = True
@@ -164,7 +166,7 @@ def _run_and_report(
 
 
 def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
-    """Write the reports of a command line that cannot be meant, so that there is no program.
+    """Write the reports of an invalid command line, for which there is no program.
 
     Args:
         message: what is wrong with it.
@@ -176,6 +178,7 @@ def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
     from polygraphy.domain.report.document import Recorder
 
     def write() -> None:
+        """Write the problem to the reports."""
         session = Session(Recorder(), format, report)
         session.problem("UsageError", message, code)
         session.close(code)
@@ -184,17 +187,18 @@ def refuse(message: str, code: int, format: str, report: Sequence[str]) -> None:
 
 
 def _unheard(kind: str, message: str, code: int) -> None:
-    """Record nothing."""
+    """Ignore a problem."""
 
 
 def _run_framed(
     main: Callable[[], Any], view: RunView, banner: bool, listen: Listen = _unheard
 ) -> int:
-    """Run a main function between what a program shows first and last; return its exit code."""
+    """Run a main function between the first and last lines of a program; return the exit code."""
     command = " ".join(sys.argv)
     start = time.perf_counter()
 
     def opened() -> Any:
+        """Return the result of the main function; show what explains a failed check."""
         view.open(lambda: G_LOGGER.start(lambda: f"RUNNING | Command: {command}"), banner=banner)
         try:
             return main()
@@ -205,6 +209,7 @@ def _run_framed(
             raise
 
     def close(code: int) -> None:
+        """Log the last line of the program."""
         seconds = time.perf_counter() - start
         verdict, severity = _VERDICTS.get(code, ("FAILED", G_LOGGER.ERROR))
         line = f"{verdict} | Runtime: {seconds:.3f}s | Command: {command}"
@@ -242,12 +247,14 @@ def exit_code(main: Callable[[], Any], listen: Listen = _unheard) -> int:
 
 
 def _report_interruption(listen: Listen) -> int:
+    """Report an interruption and return its exit code."""
     G_LOGGER.error("INTERRUPTED | Incomplete files were removed.")
     listen("KeyboardInterrupt", "Interrupted.", EXIT_INTERRUPTED)
     return EXIT_INTERRUPTED
 
 
 def _report_failure(error: Exception, listen: Listen) -> int:
+    """Log an error and return its exit code."""
     message, code = _describe_error(error)
     listen(type(error).__name__, message, code)
     if not was_logged(error):
@@ -258,7 +265,7 @@ def _report_failure(error: Exception, listen: Listen) -> int:
 
 
 def _describe_error(error: Exception) -> tuple[str, int]:
-    """Return what is said about an error, and its exit code."""
+    """Return the message about an error, and its exit code."""
     if isinstance(error, PolygraphyException):
         return str(error), error.exit_code
     if isinstance(error, PolygraphyInternalException):
@@ -276,14 +283,15 @@ def _say(message: str) -> None:
 
 
 def _traceback(error: BaseException) -> str:
+    """Return the traceback of an error as text."""
     import traceback
 
     return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
 
 
 def _describe_os_error(error: OSError) -> str:
-    """Describe an error that nothing has translated: what cannot be written most often are the log,
-    or a program, on standard output.
+    """Return the message about an unhandled OSError: most often, the log or a program cannot be
+    written to standard output.
     """
     if error.errno in _FULL and error.filename is None:
         return f"Could not write: {error.strerror}. Free some disk space."
@@ -293,12 +301,13 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _describe_unknown_error(error: Exception) -> str:
+    """Return the message about an unexpected error, and its origin."""
     return f"{type(error).__name__}: {error} ({_origin(error)})"
 
 
 def _origin(error: BaseException) -> str:
-    """Describe where an unexpected error was raised: in the last line that is not the interpreter's
-    own.
+    """Return the place where an unexpected error was raised: the last line outside the standard
+    library.
     """
     import traceback
 

@@ -28,7 +28,7 @@ _SCRIPT = "import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='
 
 
 def safe_command(command: Sequence[str]) -> list[str]:
-    """Return a command line that does the same without importing from the current folder.
+    """Return an equivalent command line that does not import from the current folder.
 
     In the interpreter of this process, this package is importable wherever its files are.
 
@@ -63,5 +63,5 @@ def ignore_empty_paths() -> None:
 
 
 def _root() -> str:
-    """Return the folder that holds this package."""
+    """Return the folder that contains this package."""
     return str(Path(__file__).absolute().parent.parent)

@@ -33,20 +33,20 @@ _interrupts: list[int] = []
 
 
 def interrupt_program(number: int, frame: Any) -> NoReturn:
-    """Raise KeyboardInterrupt, as Python does, and remember it: the handler of ctrl-C."""
+    """Raise KeyboardInterrupt, as Python does, and record it: the handler of ctrl-C."""
     _interrupts.append(number)
     raise KeyboardInterrupt
 
 
 def remember_interrupts() -> None:
-    """Remember it when ctrl-C is pressed, unless something else handles that."""
+    """Record each ctrl-C, unless another handler is installed."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt_program)
 
 
 def was_interrupted() -> bool:
-    """Return whether ctrl-C was pressed, be it that something made another error of it: extension
-    modules do while they are imported.
+    """Return whether ctrl-C was pressed, even if another error replaced the interrupt, as extension
+    modules do during import.
     """
     return bool(_interrupts)
 
@@ -58,7 +58,7 @@ def count_interrupts() -> int:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Put off ctrl-C and SIGTERM until the block is over, which has to be soon."""
+    """Return a context that delays ctrl-C and SIGTERM until its end; it must be short."""
     if threading.current_thread() is not threading.main_thread():
         yield  # No handler runs here.
         return

@@ -218,7 +218,7 @@ _DATA_TYPES = "DataTypeConverter"
 
 
 def resolve(port: Any, key: str | None = None) -> Any:
-    """Make the adapter of a port, or find the function; `key` chooses where a port has several.
+    """Return the adapter or the function of a port; `key` selects one if a port has several.
 
     Raises:
         Unbound: no adapter is known.
@@ -237,7 +237,7 @@ def resolve(port: Any, key: str | None = None) -> Any:
 
 
 def _plugin_data_types(slot: str, key: str | None) -> Any:
-    """Make the adapter that an installed package has for the data types of a library."""
+    """Return the adapter of an installed package for the data types of a library."""
     from polygraphy.mod.plugins import DATA_TYPES, entry_points_of
 
     for plugin in entry_points_of(DATA_TYPES):

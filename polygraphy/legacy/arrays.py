@@ -77,18 +77,18 @@ __all__ = [
 
 
 def is_numpy(obj: Any) -> bool:
-    """Return whether something is a NumPy array or scalar."""
+    """Return whether an object is a NumPy array or scalar."""
     return isinstance(obj, (np.ndarray, np.generic))
 
 
 def is_torch(obj: Any) -> bool:
-    """Return whether something is a PyTorch tensor; PyTorch is not imported for that."""
+    """Return whether an object is a PyTorch tensor, without importing PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(obj, torch.Tensor)
 
 
 def is_device_view(obj: Any) -> bool:
-    """Return whether something is a `polygraphy.cuda.DeviceView`, or a `DeviceArray`."""
+    """Return whether an object is a `polygraphy.cuda.DeviceView`, or a `DeviceArray`."""
     cuda = sys.modules.get("polygraphy.adapters.cuda.array")
     return cuda is not None and isinstance(obj, cuda.DeviceView)
 
@@ -104,7 +104,7 @@ def is_on_cpu(obj: Any) -> bool:
 
 
 def to_numpy(obj: Any) -> Array:
-    """Return a NumPy array of the elements; of host memory without a copy where possible.
+    """Return a NumPy array of the elements; without a copy, if possible, of host memory.
 
     Raises:
         UsageError: it is no array, nor a number.
@@ -120,7 +120,7 @@ def to_numpy(obj: Any) -> Array:
 
 
 def to_torch(obj: Any) -> Any:
-    """Return a PyTorch tensor; one is returned as it is.
+    """Return a PyTorch tensor of the elements; the same object if it is one.
 
     Raises:
         MissingDependencyError: PyTorch is not installed.
@@ -134,18 +134,18 @@ def to_torch(obj: Any) -> Any:
 
 
 def dtype(obj: Any) -> DataTypeEntry:
-    """Return the data type, as `polygraphy.datatype.DataType` has it."""
+    """Return the data type as one of `polygraphy.datatype.DataType`."""
     found: DataTypeEntry = DataType.from_dtype(_describe(obj).dtype)
     return found
 
 
 def shape(obj: Any) -> tuple[int, ...]:
-    """Return the shape; ``()`` of a number."""
+    """Return the shape; ``()`` for a number."""
     return tuple(_describe(obj).shape)
 
 
 def _describe(obj: Any) -> Any:
-    """Return something with a data type and a shape, without copying from a device."""
+    """Return an object with the data type and the shape, without a copy from a device."""
     return obj if is_torch(obj) or is_device_view(obj) else to_numpy(obj)
 
 
@@ -155,7 +155,7 @@ def size(obj: Any) -> int:
 
 
 def nbytes(obj: Any) -> int:
-    """Return how many bytes the elements take, without gaps."""
+    """Return the size of the elements in bytes, without gaps."""
     return int(size(obj) * dtype(obj).itemsize)
 
 
@@ -175,14 +175,14 @@ def data_ptr(obj: Any) -> int:
 
 
 def is_contiguous(obj: Any) -> bool:
-    """Return whether the elements lie in memory one after another, in the order of indices."""
+    """Return whether the elements are adjacent in memory, in the order of indices."""
     if is_torch(obj):
         return bool(obj.is_contiguous())
     return is_device_view(obj) or bool(to_numpy(obj).flags.c_contiguous)
 
 
 def make_contiguous(obj: Any) -> Any:
-    """Return an array with its elements one after another; the same if they are."""
+    """Return a contiguous array; the same one if it is contiguous."""
     if is_contiguous(obj):
         return obj
     return obj.contiguous() if is_torch(obj) else np.ascontiguousarray(obj)
@@ -227,7 +227,7 @@ def view(obj: Any, dtype: DataTypeEntry, shape: Sequence[int]) -> Any:
 
 def resize_or_reallocate(obj: Any, shape: Sequence[int]) -> Any:
     """Return an array of another shape: the same one if it can be resized, else a new one of the
-    same data type, whose elements are not those of the first.
+    same data type with undefined elements.
     """
     if is_torch(obj):
         return obj.resize_(tuple(shape))
@@ -242,8 +242,8 @@ def resize_or_reallocate(obj: Any, shape: Sequence[int]) -> Any:
 
 
 def topk(obj: Any, k: int, axis: int) -> tuple[Any, Any]:
-    """Return the `k` largest elements along a dimension, or all where it has fewer, the largest
-    first; and where along it they are.
+    """Return the `k` largest elements along a dimension, the largest first, and their indices; all
+    elements if it has fewer.
     """
     array = to_numpy(obj)
     places = np.flip(np.argsort(array, axis=axis, kind="stable"), axis=axis)
@@ -252,7 +252,7 @@ def topk(obj: Any, k: int, axis: int) -> tuple[Any, Any]:
 
 
 def histogram(obj: Any, range: tuple[float, float] | None = None) -> tuple[Any, Any]:
-    """Return how many elements are in each of ten bins of equal width, and the edges of these.
+    """Return the number of elements in each of ten bins of equal width, and the edges of the bins.
 
     Args:
         obj: the array.
@@ -263,32 +263,34 @@ def histogram(obj: Any, range: tuple[float, float] | None = None) -> tuple[Any, 
 
 
 def unravel_index(index: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the index of an element of an array of a shape, which is the `index`-th of all."""
+    """Return the index, in an array of a shape, of the element at a position in C order."""
     return tuple(int(each) for each in np.unravel_index(index, tuple(shape)))
 
 
 def _like(obj: Any, found: Any) -> Any:
-    """Return an array in the library of the first."""
+    """Return an array in the library of the first argument."""
     return to_torch(found).to(obj.device) if is_torch(obj) else found
 
 
 def _sum(array: Array) -> Any:
+    """Return the sum of the elements, without loss or overflow."""
     if array.dtype.kind in "biu":
         return array.sum(dtype=object) if array.size else 0
     return _wide(array).sum()
 
 
 def _wide(array: Array) -> Array:
-    """Return the elements in a type in which they are added without loss or overflow."""
+    """Return the elements in a type that can be summed without loss or overflow."""
     return array if array.dtype.kind == "c" else array.astype(np.float64)
 
 
 def _floats(array: Array) -> Array:
-    """Return the elements in a type that NumPy's questions about NaN take."""
+    """Return the elements in a type that NumPy can test for NaN."""
     return array if array.dtype.kind in "fcbiu" else array.astype(np.float64)
 
 
 def _number(_obj: Any, found: Any) -> Any:
+    """Return a result as a Python number."""
     return found.tolist() if isinstance(found, (np.ndarray, np.generic)) else found
 
 
@@ -299,7 +301,7 @@ def _make_function(
     answer: Callable[[Any, Any], Any] = _like,
     prepared: Callable[[Array], Array] = np.asarray,
 ) -> Callable[..., Any]:
-    """Return a function of NumPy's as one of arrays of any library.
+    """Return a NumPy function as one that takes arrays of any library.
 
     Args:
         name: what it is called here.

@@ -21,25 +21,25 @@ class CompareFunc:
     @staticmethod
     @mod.deprecate("2.0", "SimpleCompareFunc", name="CompareFunc.simple")
     def simple(*args: Any, **kwargs: Any) -> SimpleCompareFunc:
-        """Return a `SimpleCompareFunc`, whose parameters these are."""
+        """Return a `SimpleCompareFunc` with these parameters."""
         return SimpleCompareFunc(*args, **kwargs)
 
     @staticmethod
     @mod.deprecate("2.0", "SimpleCompareFunc", name="CompareFunc.basic_compare_func")
     def basic_compare_func(*args: Any, **kwargs: Any) -> SimpleCompareFunc:
-        """Return a `SimpleCompareFunc`, whose parameters these are."""
+        """Return a `SimpleCompareFunc` with these parameters."""
         return SimpleCompareFunc(*args, **kwargs)
 
     @staticmethod
     @mod.deprecate("2.0", "IndicesCompareFunc", name="CompareFunc.indices")
     def indices(*args: Any, **kwargs: Any) -> IndicesCompareFunc:
-        """Return an `IndicesCompareFunc`, whose parameters these are."""
+        """Return an `IndicesCompareFunc` with these parameters."""
         return IndicesCompareFunc(*args, **kwargs)
 
     @staticmethod
     @mod.deprecate("2.0", "PerceptualMetricsCompareFunc", name="CompareFunc.perceptual_metrics")
     def perceptual_metrics(*args: Any, **kwargs: Any) -> PerceptualMetricsCompareFunc:
-        """Return a `PerceptualMetricsCompareFunc`, whose parameters these are."""
+        """Return a `PerceptualMetricsCompareFunc` with these parameters."""
         return PerceptualMetricsCompareFunc(*args, **kwargs)
 
 
@@ -49,5 +49,5 @@ class PostprocessFunc:
     @staticmethod
     @mod.deprecate("2.0", "TopKPostprocessFunc", name="PostprocessFunc.top_k")
     def top_k(*args: Any, **kwargs: Any) -> TopKPostprocessFunc:
-        """Return a `TopKPostprocessFunc`, whose parameters these are."""
+        """Return a `TopKPostprocessFunc` with these parameters."""
         return TopKPostprocessFunc(*args, **kwargs)

@@ -9,6 +9,7 @@ from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 
 
 def _of(title: str, library: str, name: str | None = None) -> SimpleNamespace:
+    """Return the names of a published module that converts data types from and to a library."""
     name = name or library
 
     def from_datatype(self: DataTypeEntry) -> Any:

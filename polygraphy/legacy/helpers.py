@@ -78,12 +78,12 @@ contains_wildcard = is_pattern
 
 
 def default(value: T | None, default: T) -> T:
-    """Return `default` in place of None."""
+    """Return a value; `default` if it is None."""
     return default if value is None else value
 
 
 def is_sequence(obj: Any) -> bool:
-    """Return whether something is ordered and indexed, but no text: lists, tuples, arrays."""
+    """Return whether an object is ordered and indexed but not text: a list, a tuple, an array."""
     if isinstance(obj, (str, bytes, Mapping)):
         return False
     return hasattr(obj, "__iter__") and hasattr(obj, "__getitem__")
@@ -95,25 +95,25 @@ def unique_list(sequence: Iterable[K]) -> list[K]:
 
 
 def invert_dict(dct: Mapping[K, V]) -> dict[V, K]:
-    """Return keys by values; where values repeat the last key counts."""
+    """Return the keys by value; if values repeat, the last key is kept."""
     return {value: key for key, value in dct.items()}
 
 
 def unpack_args(args: Any, num: int) -> tuple[Any, ...]:
-    """Return the first `num` of some values; None stands for each that there is not. What is no
-    tuple counts as the first.
+    """Return the first `num` values, padded with None. A value that is not a tuple counts as the
+    first.
     """
     given = args if isinstance(args, tuple) else (args,)
     return (*given[:num], *[None] * (num - len(given)))
 
 
 def invoke_if_callable(func: Any, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
-    """Return what a callable returns, and True; or a value itself, and False."""
+    """Return the result of a callable and True, or any other value and False."""
     return (func(*args, **kwargs), True) if callable(func) else (func, False)
 
 
 def value_or_from_dict(obj: Any, key: Hashable, default: Any = None) -> Any:
-    """Return the value of a setting that may differ by name.
+    """Return a setting, or its entry for a key if it is a dictionary.
 
     Args:
         obj: the value itself, or a dictionary in which the key ``""`` stands for all other names.
@@ -124,7 +124,7 @@ def value_or_from_dict(obj: Any, key: Hashable, default: Any = None) -> Any:
 
 
 def find_str_in_iterable(name: str, seq: Iterable[str], index: int | None = None) -> str | None:
-    """Return the text of a sequence that a name means.
+    """Return the text of a sequence that matches a name; None if there is none.
 
     That is the same text, else the first that contains the name or is contained in it, whatever
     the case, else the one at position `index`, else None.
@@ -140,8 +140,8 @@ def find_str_in_iterable(name: str, seq: Iterable[str], index: int | None = None
 
 
 def match_keys(keys: Iterable[str], targets: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return, for each target that is matched, the key (a name or pattern) that does so, and the
-    keys that match nothing. A key that is equal goes before one that is a pattern.
+    """Return the key (a name or pattern) of each target that one matches, and the keys without a
+    match. An equal key has priority over patterns.
     """
     found: dict[str, str] = {}
     idle = []
@@ -163,7 +163,7 @@ def check_sequence_contains(
     check_missing: bool | None = None,
     check_extra: bool | None = None,
 ) -> None:
-    """Complain where a sequence lacks some items, or holds others.
+    """Report if a sequence lacks some items, or contains others.
 
     Args:
         sequence: what is looked at.
@@ -214,12 +214,13 @@ class TempAttrChange:
         self._set(self._before)
 
     def _set(self, values: Mapping[str, Any]) -> None:
+        """Set attributes of the owner."""
         for name, value in values.items():
             setattr(self._owner, name, value)
 
 
 def getattr_nested(obj: Any, attr: str) -> Any:
-    """Return an attribute of an attribute, and so on: ``a.b.c`` for the name ``b.c``."""
+    """Return a nested attribute: ``a.b.c`` for the name ``b.c``."""
     for name in attr.split("."):
         obj = getattr(obj, name)
     return obj
@@ -231,11 +232,14 @@ def try_getattr(obj: Any, attr: str, default: Any = None) -> Any:
 
 
 def check_called_by(expected_caller_name: str) -> Callable[[Function], Function]:
-    """Return a decorator that warns when a function is called by any but one of this name."""
+    """Return a decorator that warns if a function is called by any but the one of this name."""
 
     def decorate(function: Function) -> Function:
+        """Return the function with the check."""
+
         @wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
+            """Return the result of the function; warn if another function calls it."""
             if sys._getframe(1).f_code.co_name != expected_caller_name:
                 G_LOGGER.warning(
                     f"Calling '{function.__name__}()' directly is not recommended. Use"
@@ -249,17 +253,17 @@ def check_called_by(expected_caller_name: str) -> Callable[[Function], Function]
 
 
 def indent_block(block: Any, level: int = 1) -> str:
-    """Return the text of something with each line indented by `level` times four spaces."""
+    """Return an object as text with each line indented by `level` times four spaces."""
     return "\n".join(TAB * level + line for line in str(block).split("\n"))
 
 
 def is_nan(obj: Any) -> bool:
-    """Return whether something is a `float` that is NaN."""
+    """Return whether an object is a `float` that is NaN."""
     return isinstance(obj, float) and math.isnan(obj)
 
 
 def is_inf(obj: Any) -> bool:
-    """Return whether something is a `float` that is infinite."""
+    """Return whether an object is a `float` that is infinite."""
     return isinstance(obj, float) and math.isinf(obj)
 
 
@@ -281,7 +285,7 @@ def make_repr(type_str: str, *args: Any, **kwargs: Any) -> tuple[str, bool, bool
 
 
 def _as_source(value: Any) -> str:
-    """Return the `repr` of a value, with calls for floats that have no literal."""
+    """Return the `repr` of a value, with calls for floats without a literal."""
     if is_nan(value) or is_inf(value):
         return f"float('{value}')"
     if type(value) in (list, tuple):
@@ -303,7 +307,7 @@ def str_from_layer(
     output_names: Sequence[str],
     output_meta: TensorMetadata,
 ) -> str:
-    """Return a text about a layer, whose end is a line feed.
+    """Return the description of a layer as text that ends with a line feed.
 
     Args:
         prefix: what a layer is called: ``Node``, for instance.
@@ -321,13 +325,14 @@ def str_from_layer(
 
 
 def _tensors(names: Sequence[str], known: TensorMetadata) -> str:
+    """Return the metadata of named tensors as text."""
     from polygraphy.domain.tensors.metadata import TensorMetadata
 
     return str(TensorMetadata((name, known[name]) for name in names))
 
 
 def try_send_on_queue(queue: Any, obj: Any) -> None:
-    """Put an object into a queue; a warning says why it cannot be."""
+    """Put an object into a queue; log a warning if that fails."""
     try:
         queue.put(obj)
     except Exception as error:  # Whatever stands between two processes.
@@ -335,7 +340,7 @@ def try_send_on_queue(queue: Any, obj: Any) -> None:
 
 
 def try_receive_on_queue(queue: Any, timeout: float | None = None) -> Any:
-    """Return the next object of a queue; None, with a warning, if it cannot be had.
+    """Return the next object of a queue; None, with a warning, if that fails.
 
     Args:
         queue: the queue.
@@ -349,20 +354,20 @@ def try_receive_on_queue(queue: Any, timeout: float | None = None) -> Any:
 
 
 def override_dynamic_shape(shape: Shape, default_shape_value: int | None = None) -> list[int]:
-    """Return a shape with a number (default: 1) in place of every dynamic dimension."""
+    """Return a shape with every dynamic dimension replaced by a number (default: 1)."""
     number = 1 if default_shape_value is None else default_shape_value
     return list(shapes.override_dynamic_shape(shape, number))
 
 
 def is_valid_shape_override(new_shape: Shape, original_shape: Shape | None) -> bool:
-    """Return whether one shape may stand for another: of the same rank, and equal but for
-    dimensions that are dynamic in the other.
+    """Return whether a shape can replace another: of the same rank, and equal except in dimensions
+    that are dynamic in the other.
     """
     return shapes.fits(new_shape, original_shape)  # type: ignore[arg-type]
 
 
 def is_empty_shape(shape: Shape) -> bool:
-    """Return whether arrays of a shape have no elements, whatever its dynamic dimensions are."""
+    """Return whether arrays of a shape have no elements, for any size of its dynamic dimensions."""
     return any(dim == 0 for dim in shape)
 
 
@@ -438,7 +443,7 @@ class LockFile:
 
 
 def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | None = None) -> Any:
-    """Return what a file, or a stream, holds.
+    """Return the contents of a file or a stream.
 
     Args:
         src: a path, or a stream, which is read from its beginning if it can be.
@@ -493,7 +498,7 @@ def find_in_dirs(name_glob: str, dirs: Iterable[str | Path]) -> list[str]:
 
 
 def makedirs(path: str | Path) -> None:
-    """Make the folder that a path lies in.
+    """Create the parent folder of a path.
 
     Raises:
         FileError: it cannot be made.
@@ -502,7 +507,7 @@ def makedirs(path: str | Path) -> None:
 
 
 def get_file_size(src: str | Path | IO[Any]) -> int:
-    """Return the size of a file, or of what a stream holds, in bytes.
+    """Return the size of a file, or of the contents of a stream, in bytes.
 
     Raises:
         FileError: the file does not exist.
@@ -517,12 +522,14 @@ def get_file_size(src: str | Path | IO[Any]) -> int:
 
 
 def add_file_suffix(path: str, suffix: str) -> str:
-    """Return a path with a text before its extension: ``a_1.onnx`` of ``a.onnx`` and ``_1``."""
+    """Return a path with text inserted before its extension: ``a_1.onnx`` for ``a.onnx`` and
+    ``_1``.
+    """
     parsed = Path(path)
     return str(parsed.with_name(f"{parsed.stem}{suffix}{parsed.suffix}"))
 
 
 def sanitize_filename(path: str) -> str:
-    """Return a text as the name of a file on any system: what may be none becomes ``_``."""
+    """Return a text as a file name that is valid on any system: invalid characters become ``_``."""
     name = re.sub(r'[\x00-\x1f<>:"/\\|?*]', "_", path).rstrip(". ")
     return name or "_"

@@ -55,12 +55,12 @@ _TYPES = OnnxDataTypes()
 
 
 def get_num_nodes(model: ModelProto) -> int:
-    """Return the number of nodes of a model, those of graphs inside nodes included."""
+    """Return the number of nodes of a model, subgraphs included."""
     return sum(len(graph.node) for graph in all_graphs(model.graph))
 
 
 def all_tensor_names(model: ModelProto, include_inputs: bool | None = None) -> list[str]:
-    """Return the names of what the nodes of a model compute, in the order of the graph, without
+    """Return the names of the tensors that nodes of a model compute, in graph order, without
     constants.
 
     Args:
@@ -81,7 +81,7 @@ def get_shape(tensor: ValueInfoProto | TensorProto) -> list[Any] | None:
 
 
 def get_dtype(tensor: ValueInfoProto | TensorProto) -> DataTypeEntry | None:
-    """Return the data type of an input, an output or a weight; None if it is not known."""
+    """Return the data type of an input, an output or a weight; None if it is unknown."""
     is_weight = hasattr(tensor, "dims")
     return _TYPES.from_native(tensor.data_type if is_weight else tensor.type.tensor_type.elem_type)
 
@@ -104,8 +104,8 @@ def get_tensor_metadata(tensors: Iterable[ValueInfoProto | TensorProto]) -> Tens
 
 
 def get_input_metadata(graph: GraphProto) -> TensorMetadata:
-    """Return the names, data types and shapes of a graph's inputs; weights that old models list
-    among them are none.
+    """Return the names, data types and shapes of a graph's inputs, without weights that old models
+    list among them.
     """
     return get_tensor_metadata(inputs_of(graph))
 
@@ -116,7 +116,7 @@ def get_output_metadata(graph: GraphProto) -> TensorMetadata:
 
 
 def mark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
-    """Make some tensors the outputs of a model, in place, and no others.
+    """Set the outputs of a model to some tensors, in place, and return the model.
 
     Args:
         model: the model.
@@ -138,7 +138,7 @@ def mark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
 
 
 def unmark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
-    """Take some outputs away from a model, in place.
+    """Remove some outputs of a model, in place, and return the model.
 
     Args:
         model: the model.
@@ -157,13 +157,13 @@ def unmark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
 
 
 def mark_layerwise(model: ModelProto) -> ModelProto:
-    """Make everything that the nodes of a model compute an output, in place, and return it."""
+    """Make every tensor that nodes of a model compute an output, in place, and return the model."""
     set_outputs(model, list(dict.fromkeys(all_tensor_names(model))))
     return model
 
 
 def mark_by_op_type(model: ModelProto, op_types: Iterable[str]) -> ModelProto:
-    """Make what nodes of some types compute the outputs of a model, in place, and no others.
+    """Set the outputs of a model to those of nodes of some types, in place, and return the model.
 
     Args:
         model: the model, which stays as it is where no node is of these types.
@@ -185,6 +185,7 @@ def mark_by_op_type(model: ModelProto, op_types: Iterable[str]) -> ModelProto:
 
 
 def _in_order(tensors: GraphTensors, words: Sequence[str]) -> list[str]:
+    """Return the names of the tensors that words match, in graph order."""
     found = tensors.match_names(words)
     return [name for name in tensors.order if name in found]
 
@@ -198,7 +199,8 @@ def meta_from_gs_tensors(tensors: Iterable[Any]) -> TensorMetadata:
 
 
 def lower_constant_nodes(graph: Any) -> Any:
-    """Make weights of the Constant nodes of an `onnx_graphsurgeon.Graph`, in place, and return it.
+    """Replace the Constant nodes of an `onnx_graphsurgeon.Graph` by weights, in place, and return
+    the graph.
 
     Those of graphs inside nodes become weights, too.
     """
@@ -213,12 +215,13 @@ def lower_constant_nodes(graph: Any) -> Any:
 
 
 def _values_of(constant: Any) -> Any:
+    """Return the elements of a constant."""
     return constant.values if hasattr(constant, "values") else np.asarray(constant)
 
 
 def set_shapes_from_layerwise_meta(graph: Any, layerwise_meta: TensorMetadata) -> None:
-    """Give the tensors of an `onnx_graphsurgeon.Graph` that are no constants the shapes and data
-    types that are known of them.
+    """Set the known shapes and data types of the tensors of an `onnx_graphsurgeon.Graph` that are
+    not constants.
     """
     for tensor in graph.tensors().values():
         if tensor.name not in layerwise_meta or isinstance(tensor, gs.Constant):
@@ -231,8 +234,8 @@ def set_shapes_from_layerwise_meta(graph: Any, layerwise_meta: TensorMetadata) -
 
 
 def get_unbounded_dds_tensors(graph: Any) -> list[Any]:
-    """Return the tensors of an `onnx_graphsurgeon.Graph` whose elements decide without limit how
-    large others become, as the length of a Range does.
+    """Return the tensors of an `onnx_graphsurgeon.Graph` whose elements determine the sizes of
+    others without an upper bound, such as the length of a Range.
     """
     model = gs.export_onnx(graph)
     add_shapes(model, allow_onnxruntime=False)
@@ -258,7 +261,7 @@ def str_from_onnx(
     *,
     mode: str | None = None,
 ) -> str:
-    """Return what a model consists of as text, as `polygraphy inspect model` shows it.
+    """Return the description of a model as text, as `polygraphy inspect model` shows it.
 
     Args:
         model: the model.

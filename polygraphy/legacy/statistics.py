@@ -69,16 +69,21 @@ def compute_variance(buffer: Any) -> float:
 
 
 def compute_argmax(buffer: Any) -> Any:
-    """Return the index of the largest element, a tuple; of the first NaN if one is NaN."""
+    """Return the index of the largest element as a tuple; that of the first NaN if there is one."""
     return _index(buffer, array.argmax)
 
 
 def compute_argmin(buffer: Any) -> Any:
-    """Return the index of the smallest element, a tuple; of the first NaN if one is NaN."""
+    """Return the index of the smallest element as a tuple; that of the first NaN if there
+    is one.
+    """
     return _index(buffer, array.argmin)
 
 
 def _index(buffer: Any, position: Callable[[Any], int]) -> Any:
+    """Return the index of the element at the position that a function returns; 0 for an array
+    without elements.
+    """
     if not array.size(buffer):
         return 0
     return tuple(int(each) for each in np.unravel_index(position(buffer), array.shape(buffer)))
@@ -98,7 +103,7 @@ def compute_quantile(buffer: Any, q: float | Sequence[float]) -> Any:
 
 
 def cast_up(buffer: Any) -> Any:
-    """Return the elements of a narrow type in one of 32 bits; any others as they are."""
+    """Return the elements of a narrow type in a 32-bit type; other elements unchanged."""
     from polygraphy.domain.tensors.datatype import DataType
 
     dtype = array.dtype(buffer)
@@ -110,7 +115,7 @@ def cast_up(buffer: Any) -> Any:
 
 
 def str_output_stats(output: Any, runner_name: str | None = None) -> str:
-    """Return the statistics of an output as a line of text, whose end is a line feed.
+    """Return the statistics of an output as a line of text that ends with a line feed.
 
     Args:
         output: the array.
@@ -126,7 +131,7 @@ def str_output_stats(output: Any, runner_name: str | None = None) -> str:
 
 
 def str_histogram(output: Any, hist_range: tuple[float, float] | None = None) -> str:
-    """Return the histogram of an output as text; empty for one of truth values or no elements.
+    """Return the histogram of an output as text; empty if it has bools or no elements.
 
     Args:
         output: the array.
@@ -169,7 +174,7 @@ def log_compared_output_stats(
     runner0_name: str,
     runner1_name: str,
 ) -> None:
-    """Log the statistics of outputs of two runners that were compared.
+    """Log the statistics of compared outputs of two runners.
 
     Args:
         iter_result0: what the first one computed.
@@ -195,7 +200,7 @@ def build_heatmaps(
     show: bool | None = None,
     use_lognorm: bool | None = None,
 ) -> None:
-    """Draw an array as images: its last two dimensions are one, the others count them.
+    """Draw an array as images, one for each index of all dimensions but the last two.
 
     Args:
         arr: the array.
@@ -235,7 +240,7 @@ def scatter_plot_error_magnitude(  # noqa: PLR0917
     save_dir: str | None = None,
     show: bool | None = None,
 ) -> None:
-    """Draw differences over the magnitude of what they are differences from.
+    """Draw differences against the magnitude of the reference.
 
     Args:
         absdiff: the absolute difference of each element.

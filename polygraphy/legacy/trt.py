@@ -41,7 +41,7 @@ __all__ = [
 
 
 def get_all_tensors(network: Any) -> dict[str, Any]:
-    """Return the inputs of a network and what its layers compute, by name."""
+    """Return the inputs of a network and the tensors that its layers compute, by name."""
     return tensors_of(network)
 
 
@@ -52,7 +52,7 @@ def get_all_io_tensors(network: Any) -> dict[str, Any]:
 
 
 def mark_outputs(network: Any, outputs: Iterable[str]) -> None:
-    """Make some tensors the outputs of a network, and no others.
+    """Set the outputs of a network to some tensors.
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
@@ -71,7 +71,7 @@ def mark_outputs(network: Any, outputs: Iterable[str]) -> None:
 
 
 def unmark_outputs(network: Any, outputs: Iterable[str]) -> None:
-    """Take some outputs away from a network; names of tensors that are none change nothing.
+    """Remove some outputs of a network; unknown names are ignored.
 
     Raises:
         UnknownNameError: a name or a pattern matches nothing in the network.
@@ -90,7 +90,7 @@ def mark_layerwise(network: Any) -> None:
 
 
 def mark_by_layer_type(network: Any, layer_types: Iterable[str]) -> None:
-    """Make what layers of some types compute the outputs of a network, and no others.
+    """Set the outputs of a network to those of layers of some types.
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
@@ -105,10 +105,12 @@ def mark_by_layer_type(network: Any, layer_types: Iterable[str]) -> None:
 
 
 def _mark_named(network: Any, names: set[str]) -> None:
+    """Set the outputs of a network to the tensors with these names."""
     _mark(network, [tensor for name, tensor in tensors_of(network).items() if name in names])
 
 
 def _mark(network: Any, tensors: Sequence[Any]) -> None:
+    """Set the outputs of a network to these tensors."""
     if not tensors:
         raise UsageError("No outputs were selected.", hint="Choose at least one tensor.")
     for tensor in _outputs(network):
@@ -118,18 +120,19 @@ def _mark(network: Any, tensors: Sequence[Any]) -> None:
 
 
 def _outputs(network: Any) -> list[Any]:
+    """Return the outputs of a network."""
     return [network.get_output(index) for index in range(network.num_outputs)]
 
 
 def get_layer_class_mapping() -> dict[Any, type]:
-    """Return the class of each member of `tensorrt.LayerType`, as far as there is one."""
+    """Return the class of each member of `tensorrt.LayerType` that has one."""
     return layer_classes(tensorrt_module())
 
 
 def get_input_metadata_from_network(
     network: Any, profile: Any, force_opt_shapes: bool | None = None
 ) -> TensorMetadata:
-    """Return what a network takes.
+    """Return the metadata of the inputs of a network.
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
@@ -150,7 +153,7 @@ def get_input_metadata_from_network(
 
 
 def _range_of(profile: Any, tensor: Any) -> Any:
-    """Return the smallest, the usual and the largest shape, or value, of an input."""
+    """Return the minimum, the optimum and the maximum shape, or value, of an input."""
     if hasattr(profile, "get_shape"):
         ask = profile.get_shape_input if tensor.is_shape_tensor else profile.get_shape
         found: Any = [tuple(one) for one in ask(tensor.name)]
@@ -160,7 +163,7 @@ def _range_of(profile: Any, tensor: Any) -> Any:
 
 
 def get_metadata_from_engine(engine: Any, context: Any, mode: Any) -> TensorMetadata:
-    """Return what an engine takes, or what it computes.
+    """Return the metadata of the inputs or the outputs of an engine.
 
     Args:
         engine: the `tensorrt.ICudaEngine`.
@@ -177,13 +180,13 @@ def get_metadata_from_engine(engine: Any, context: Any, mode: Any) -> TensorMeta
 
 
 def fail_unavailable(what: str) -> None:
-    """Raise a BackendError that says that this release of TensorRT does not have something."""
+    """Raise a BackendError: this release of TensorRT lacks a feature."""
     version = tensorrt_module().__version__
     raise BackendError(f"{what} is not available in TensorRT {version}.", backend="tensorrt")
 
 
 def check_onnx_parser_errors(parser: Any, success: bool) -> None:
-    """Raise a BackendError if an ONNX parser reports one; they are logged.
+    """Log the errors of an ONNX parser, and raise a BackendError if there are any.
 
     Args:
         parser: the `tensorrt.OnnxParser`.
@@ -202,7 +205,7 @@ def str_from_network(
     show_attrs: bool | None = None,
     show_weights: bool | None = None,
 ) -> str:
-    """Return what a network consists of as text, as `polygraphy inspect model` shows it.
+    """Return the description of a network as text, as `polygraphy inspect model` shows it.
 
     Args:
         network: the `tensorrt.INetworkDefinition`.
@@ -226,7 +229,7 @@ def str_from_engine(
     show_attrs: bool | None = None,
     combine_tensor_info: str | None = None,
 ) -> str:
-    """Return what an engine consists of as text, as `polygraphy inspect model` shows it.
+    """Return the description of an engine as text, as `polygraphy inspect model` shows it.
 
     Args:
         engine: the `tensorrt.ICudaEngine`.
@@ -250,7 +253,7 @@ def str_from_engine(
 
 
 def str_from_config(config: Any, network: Any) -> str:
-    """Return what a builder configuration asks for as text, a line per kind of setting.
+    """Return the settings of a builder configuration as text, one line for each kind.
 
     Args:
         config: the `tensorrt.IBuilderConfig`.
@@ -262,4 +265,5 @@ def str_from_config(config: Any, network: Any) -> str:
 
 
 def _without_title(lines: Any) -> str:
+    """Return lines as text, without the first one."""
     return "\n".join([*lines][1:])

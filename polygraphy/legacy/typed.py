@@ -31,7 +31,7 @@ def TypedDict(key_type_func: Callable[[], Any], value_type_func: Callable[[], An
             super().__setitem__(key, value)
 
         def update(self, other: Any = (), **more: Any) -> None:  # type: ignore[override]
-            """Take over the entries of another dictionary, or of an iterable of pairs."""
+            """Add the entries of another dictionary, or of an iterable of pairs."""
             for key, value in dict(other, **more).items():
                 self[key] = value
 
@@ -75,6 +75,7 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
 
 
 def _check(owner: Any, what: str, value: Any, kind: Any) -> None:
+    """Raise a UsageError if a key, value or element has the wrong type."""
     if not isinstance(value, kind):
         raise UsageError(
             f"A {what} of {type(owner).__name__} is a {getattr(kind, '__name__', kind)}, not a"

@@ -18,18 +18,18 @@ _MARK = "_polygraphy_was_logged"
 
 
 def named_class(name: str) -> type[BaseException]:
-    """Import the exception class that is named as `module:attribute`."""
+    """Return the exception class with the name `module:attribute`; its module is imported."""
     module, _, attribute = name.partition(":")
     error_class: type[BaseException] = getattr(__import__(module, fromlist=[attribute]), attribute)
     return error_class
 
 
 def mark_as_logged(error: BaseException) -> None:
-    """Remember that the log already holds the message of `error`."""
+    """Record that the log contains the message of `error`."""
     # An exception always has a `__dict__`, even one whose class takes no attributes.
     error.__dict__[_MARK] = True
 
 
 def was_logged(error: BaseException) -> bool:
-    """Return whether the log already holds the message of `error`."""
+    """Return whether the log contains the message of `error`."""
     return _MARK in error.__dict__

@@ -204,7 +204,7 @@ class Logger:
             callback(table)
 
     def register_callback(self, callback: Callable[[SeverityTable], object]) -> None:
-        """Call `callback` with the `SeverityTable` that applies, now and when another is set."""
+        """Call `callback` with the current `SeverityTable`, now and after each change."""
         callback(self.module_severity)
         self.logger_callbacks.append(callback)
 
@@ -223,7 +223,7 @@ class Logger:
         return severity >= table.get(module_path(caller_frame(stack_depth).f_code.co_filename))
 
     def verbosity(self, severity: Levels = levels.CRITICAL) -> Scope:
-        """Return a context manager within which other severities apply.
+        """Return a context in which other severities apply.
 
         Without an argument, nothing but critical messages is logged. Severities that are set within
         the context end with it.
@@ -259,7 +259,7 @@ class Logger:
     # How messages look, and where they go.
 
     def indent(self, level: int = 1) -> Scope:
-        """Return a context manager that indents messages by `level` times four spaces."""
+        """Return a context in which messages are indented by `level` times four spaces."""
         depth = self._indentation
         return Scope(
             lambda: depth.set(depth.get() + level),
@@ -267,7 +267,7 @@ class Logger:
         )
 
     def together(self) -> Scope:
-        """Return a context manager at whose end what was logged within is written, all at once.
+        """Return a context whose messages are written at once, at its end.
 
         It is for many lines in a short time, of which each would cost system calls. All lines keep
         their order, those of other threads and of the other stream, too; and they are written when
@@ -310,18 +310,18 @@ class Logger:
                 self.critical(f"Could not create the log file {str(path)!r}: {error.strerror}")
 
     def module_path(self, path: str) -> str:
-        """Return how line information and `module_severity` name the source file `path`.
+        """Return the name of a source file in log lines and in `module_severity`.
 
         That is its path below the package's folder, or for a file elsewhere its name.
         """
         return module_path(path)
 
     def state(self) -> dict[str, object]:
-        """Return the whole configuration, for `restore`."""
+        """Return the configuration, for `restore`."""
         return {name: _copy(getattr(self, name)) for name in self._STATE}
 
     def restore(self, state: dict[str, object]) -> None:
-        """Go back to a configuration that `state` returned; a log file is appended to again."""
+        """Restore a configuration that `state` returned; a log file is appended to."""
         self.flush()
         if self._file is not None and self._file is not state["_file"]:
             self._file.close()
@@ -329,7 +329,7 @@ class Logger:
             setattr(self, name, _copy(state[name]))
 
     def preserve(self) -> Scope:
-        """Return a context manager at whose end the whole configuration is as it is now."""
+        """Return a context at whose end the present configuration is restored."""
         state = self.state()
         return Scope(lambda: None, lambda: self.restore(state))
 
@@ -385,6 +385,7 @@ class Logger:
             self._pending.add((laid_out, severity))
 
     def _with_place(self, text: str, severity: int, frame: FrameType) -> str:
+        """Return a message with the module and the line that logged it."""
         module, line = module_path(frame.f_code.co_filename), frame.f_lineno
         if self.json:
             return json_line(text, severity, module=module, line=line)
@@ -450,7 +451,7 @@ class Logger:
             self.log(message, levels.START, mode, 3)
 
     def finish(self, message: Message, mode: int = LogMode.EACH) -> None:
-        """Log that something finished well, with severity FINISH."""
+        """Log that something finished successfully, with severity FINISH."""
         if self._floor <= levels.FINISH:
             self.log(message, levels.FINISH, mode, 3)
 
@@ -473,7 +474,7 @@ class Logger:
     def critical(
         self, message: Message, ExceptionType: type[BaseException] | None = None
     ) -> NoReturn:
-        """Log a message of severity CRITICAL, and raise it.
+        """Log a message of severity CRITICAL, and raise it as an exception.
 
         Raises:
             PolygraphyException: Or in its place an `ExceptionType`, made from the message.
@@ -483,7 +484,7 @@ class Logger:
     exit = critical
 
     def internal_error(self, message: Message) -> None:
-        """Report that the package contradicts itself; does nothing without internal checks.
+        """Raise an error about a contradiction in the package, if internal checks are on.
 
         Raises:
             PolygraphyInternalException: `config.INTERNAL_CORRECTNESS_CHECKS` is on.
@@ -492,6 +493,7 @@ class Logger:
             self._log_and_raise(message, errors.named_class(errors.INTERNAL_ERROR))
 
     def _log_and_raise(self, message: Message, error_class: type[BaseException]) -> NoReturn:
+        """Raise an error whose message is logged first."""
         text = text_of(message)
         self.log(text, levels.CRITICAL, stack_depth=4)
         error = error_class(text)
@@ -501,7 +503,7 @@ class Logger:
     def backtrace(
         self, depth: int = 0, limit: int | None = None, severity: int = levels.ERROR
     ) -> None:
-        """Log the stack of calls that led here, the caller last.
+        """Log the call stack, the caller last.
 
         Args:
             depth: How many of the innermost calls to leave out.
@@ -517,7 +519,7 @@ class Logger:
     def module_info(
         self, module: ModuleType, name: str | None = None, severity: int = levels.VERBOSE
     ) -> None:
-        """Log once which version of a module is used, and from where.
+        """Log once the version and the path of a module.
 
         Args:
             module: An imported module.
@@ -526,6 +528,7 @@ class Logger:
         """
 
         def message() -> str:
+            """Return the message with the name, the version and the path of a module."""
             version = getattr(module, "__version__", "UNKNOWN")
             path = list(getattr(module, "__path__", [])) or [getattr(module, "__file__", "UNKNOWN")]
             called = name or module.__name__
@@ -534,7 +537,7 @@ class Logger:
         self.log(message, severity, LogMode.ONCE, 3)
 
     def log_exception(self, func: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function so that an exception that leaves it is logged, unless it was before.
+        """Return a function that logs exceptions that leave `func`, unless they are logged already.
 
         The exception goes on.
         """
@@ -542,6 +545,7 @@ class Logger:
 
         @wraps(func)
         def logged(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Return the result of the function; log an exception that leaves it."""
             try:
                 return func(*args, **kwargs)
             except Exception as error:
@@ -563,7 +567,9 @@ class _Holder:
 
 
 def caller_frame(stack_depth: int) -> FrameType:
-    """Return the frame of the caller's caller for 2, of one call further out for each one more."""
+    """Return a frame up the stack: that of the caller's caller for 2, one call further out for each
+    number above.
+    """
     try:
         return sys._getframe(stack_depth)
     except ValueError:
@@ -579,6 +585,7 @@ def text_of(message: Message) -> str:
 
 
 def _copy(value: object) -> object:
+    """Return a copy of a list or a set; another value unchanged."""
     return value.copy() if isinstance(value, list | set) else value
 
 
@@ -597,7 +604,7 @@ def LoggerVerbosity(logger: Logger, severity: Levels) -> Scope:
 
 
 def has_colors() -> bool:
-    """Return whether standard output is coloured where colours are on."""
+    """Return whether standard output is colored if colors are on."""
     return shows_colours(sys.stdout)
 
 

@@ -77,31 +77,31 @@ _LOWEST_LEVELS = {ULTRA_VERBOSE: 2, SUPER_VERBOSE: 4, EXTRA_VERBOSE: 6}
 
 
 def _nearest_named(severity: int) -> int:
-    """Return the most severe named severity that is not above `severity`."""
+    """Return the nearest named severity that is not above `severity`."""
     if severity in _NAMES:
         return severity
     return max((value for value in _NAMES if value <= severity), default=ULTRA_VERBOSE)
 
 
 def name_of(severity: int) -> str:
-    """Return the name of a severity; one in between two has the name of the lower."""
+    """Return the name of a severity; that of the next lower one if it has none."""
     return _NAMES[_nearest_named(severity)]
 
 
 def letter_of(severity: int) -> str:
-    """Return the letter that tags messages of this severity."""
+    """Return the letter that marks messages of this severity."""
     return (_STYLES.get(severity) or _STYLES[_nearest_named(severity)])[0]
 
 
 def level_of(severity: int) -> int:
-    """Return the level of `logging` for a severity: the same number, but below VERBOSE, since
-    `logging` takes 0 for none and nothing below it.
+    """Return the level of `logging` for a severity: the same number, but one above 0 for severities
+    below VERBOSE, because `logging` uses no levels from 0 down.
     """
     return severity if severity >= VERBOSE else _LOWEST_LEVELS[_nearest_named(severity)]
 
 
 def colour_of(severity: int) -> str:
-    """Return the SGR parameters of this severity, empty for the terminal's own colour."""
+    """Return the SGR parameters of this severity; empty for the default color."""
     return _STYLES[_nearest_named(severity)][1]
 
 
@@ -140,7 +140,7 @@ class SeverityTable:
         self.has_paths = len(entries) > 1
 
     def get(self, path: str = "") -> int:
-        """Return the severity of a module: that of its own path, else of the nearest folder."""
+        """Return the severity of a module: that of its path, else that of the nearest folder."""
         level = self._resolved.get(path)
         if level is None:
             node = _normal(path)
@@ -154,7 +154,7 @@ class SeverityTable:
         return SeverityTable({**self._levels, "": severity})
 
     def as_dict(self) -> dict[str, int]:
-        """Return the severities by path; `""` is always there."""
+        """Return the severities by path; the key `""` always exists."""
         return dict(self._levels)
 
     def __eq__(self, other: object) -> bool:
@@ -170,11 +170,12 @@ class SeverityTable:
 
 
 def _normal(path: str) -> str:
-    """Return `path` with single forward slashes and neither `./` nor slashes at its ends."""
+    """Return `path` with single forward slashes, without `./` and without slashes at its ends."""
     return "/".join(part for part in path.replace("\\", "/").split("/") if part not in ("", "."))
 
 
 def _check_level(level: object, what: str) -> int:
+    """Return a severity; raise TypeError if it is not an integer."""
     if isinstance(level, int) and not isinstance(level, bool):
         return level
     raise TypeError(f"Expected {what} to be an integer such as G_LOGGER.VERBOSE, got {level!r}")
@@ -186,7 +187,7 @@ _MODULE_PATHS: dict[str, str] = {}
 
 
 def module_path(path: str) -> str:
-    """Return how log lines and severity tables name a source file.
+    """Return the name of a source file in log lines and severity tables.
 
     That is, with forward slashes, its path below the package's folder (`backend/trt/loader.py`),
     or for a file elsewhere its name.

@@ -103,8 +103,8 @@ def plain(text: str) -> str:
 
 
 def without_commands(text: str, hash_sign: str = "\\x23") -> str:
-    """Return a text that GitHub's runner takes for no command: it looks for ``::`` at the start of
-    a line, after white space, and for ``##[`` anywhere.
+    """Return a text without commands for GitHub's runner, which looks for ``::`` at the start of a
+    line, after white space, and for ``##[`` anywhere.
 
     Args:
         text: what is going to be printed.
@@ -118,6 +118,7 @@ def without_commands(text: str, hash_sign: str = "\\x23") -> str:
 
 
 def _escape(found: Match[str]) -> str:
+    """Return a matched character as an escape sequence."""
     return found[0].encode("unicode_escape").decode("ascii")
 
 
@@ -131,7 +132,7 @@ if TYPE_CHECKING:
 
 
 def split_by_stream(lines: Sequence[Line]) -> list[Line]:
-    """Return the messages at the start that go to the same stream as the first one."""
+    """Return the first messages that go to the same stream."""
     is_critical = lines[0][1] >= CRITICAL
     for count, (_, severity) in enumerate(lines):
         if (severity >= CRITICAL) != is_critical:
@@ -167,10 +168,12 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
 
 
 def _join_lines(lines: Sequence[Line]) -> str:
+    """Return lines as text; each ends with a line feed."""
     return "\n".join([*[text for text, _ in lines], ""])
 
 
 def _write(stream: TextIO, text: str) -> None:
+    """Write text to a stream; characters that its encoding lacks become escapes."""
     try:
         stream.write(text)
     except UnicodeEncodeError:
@@ -183,6 +186,7 @@ def _write(stream: TextIO, text: str) -> None:
 def _discard_from_now_on(stream: TextIO) -> None:
     # The stream still holds what it could not write, and would fail again when the interpreter
     # flushes it at exit: its descriptor has to lead somewhere that takes it.
+    """Discard all further output to a stream."""
     try:
         descriptor = stream.fileno()
     except (AttributeError, OSError, ValueError):
@@ -193,7 +197,7 @@ def _discard_from_now_on(stream: TextIO) -> None:
 
 
 def shows_colours(stream: TextIO) -> bool:
-    """Return whether to colour a stream: a capable terminal, and no setting against it.
+    """Return whether to color a stream: the terminal supports it, and no setting forbids it.
 
     That setting is the variable NO_COLOR, set and not empty (https://no-color.org).
     """
@@ -205,12 +209,13 @@ def shows_colours(stream: TextIO) -> bool:
 
 
 def _color(text: str, severity: int) -> str:
+    """Return text in the color of a severity."""
     colour = colour_of(severity)
     return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
 
 
 def _without_escapes(text: str) -> str:
-    """Return `text` without terminal control sequences (CSI), which a message may bring along."""
+    """Return `text` without terminal control sequences (CSI)."""
     if "\x1b" not in text:
         return text
     import re
@@ -239,7 +244,10 @@ class LogFile:
 
     def _open(self, extra_flags: int = 0) -> TextIO:
         # Appending, rather than writing at a position, keeps lines of forked processes apart.
+        """Return the log file, opened for appending."""
+
         def opener(path: str, flags: int) -> int:
+            """Return the descriptor of the file, opened with extra flags."""
             return os.open(path, flags | extra_flags, 0o666)
 
         return open(
@@ -315,16 +323,16 @@ class PendingLines:
             self.flush()
 
     def hold(self) -> None:
-        """Hold lines back until `release` is called as often as this."""
+        """Delay lines until `release` was called as often as this."""
         self._holds += 1
 
     def release(self) -> None:
-        """Write what there is; lines are not held back any more unless other code does."""
+        """Write the delayed lines, unless another caller delays them."""
         self._holds = max(0, self._holds - 1)  # A forked child releases what its parent held.
         self.flush()
 
     def flush(self) -> None:
-        """Write what there is; nothing that an error kept from being written is tried again.
+        """Write the pending lines; lines that an error kept from being written are dropped.
 
         Raises:
             OSError: The lines cannot be written.
@@ -336,6 +344,7 @@ class PendingLines:
             raise
 
     def _write_all(self) -> None:
+        """Write all pending lines; keep the rest after an interrupt."""
         while self._lines:
             # Taken out first: a signal handler that logs meanwhile would write them again.
             run = split_by_stream(self._lines)

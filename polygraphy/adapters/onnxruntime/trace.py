@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from attrs import define, evolve, field, frozen
 
@@ -28,6 +29,10 @@ _WITH_BODIES = frozenset(
 )
 _RUN = "model_run"
 _ON_HOST = frozenset({"", "CPUExecutionProvider", "AzureExecutionProvider"})
+_BETWEEN = re.compile(r"[\s,\[\ufeff]*")
+"""What stands between events."""
+_CHUNK = 1 << 16
+_LONGEST_EVENT = 1 << 20
 _COPIES = frozenset({"MemcpyFromHost", "MemcpyToHost"})
 
 
@@ -74,7 +79,7 @@ class Trace:
 
 
 def read_trace(path: str | Path, most: int | None = None) -> Trace:
-    """Read the trace in a file, line by line, because it may be large.
+    """Read the trace in a file, in small parts, because it may be large.
 
     Args:
         path: of the file.
@@ -99,37 +104,41 @@ def read_trace(path: str | Path, most: int | None = None) -> Trace:
     return Trace(runs, notes)
 
 
-def _events(lines: Iterable[str], path: str, notes: list[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the events of a file, which has one in a line."""
-    is_complete = False
-    pending = ""
-    for line in lines:
-        text = pending + line.strip()
-        pending = ""
-        if text.startswith("["):
-            text = text[1:].strip()
-        if text.endswith("]") and not text.endswith("}]"):
-            is_complete, text = True, text[:-1].strip()
-        elif text.endswith("}]"):
-            is_complete, text = True, text[:-1]
-        text = text.rstrip(",").strip()
-        if not text:
+def _events(stream: TextIO, path: str, notes: list[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the events of a file. Only a small part of it is in memory, however long its lines are.
+
+    After a damaged event, it goes on in the next line.
+    """
+    decoder = json.JSONDecoder()
+    text, at = "", 0
+    is_complete = is_damaged = is_end = False
+    while True:
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+        if text.startswith("]", at):
+            is_complete, at = True, at + 1
             continue
-        try:
-            event = json.loads(text)
-        except ValueError:
-            try:  # Several events in a line.
-                events = json.loads(f"[{text}]")
-            except ValueError:
-                pending = text if len(text) < 1 << 20 else ""
+        if at < len(text):
+            try:
+                event, at = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                if is_end or len(text) - at > _LONGEST_EVENT:
+                    is_damaged, is_complete = True, False
+                    line = text.find("\n", at) + 1
+                    at = line or len(text)
+                    continue
+            else:
                 is_complete = False
+                if isinstance(event, dict):
+                    yield event
                 continue
-            yield from (one for one in events if isinstance(one, dict))
-            continue
-        if isinstance(event, dict):
-            yield event
+        if is_end:
+            break
+        more = stream.read(_CHUNK)
+        text, at, is_end = text[at:] + more, 0, not more
     if not is_complete:
         notes.append(f"{path} is truncated: only its complete runs were read.")
+    elif is_damaged:
+        notes.append(f"{path} is damaged: only its complete events were read.")
 
 
 def split_runs(events: Iterable[Mapping[str, Any]]) -> Iterator[TraceRun]:

@@ -11,6 +11,7 @@ import pytest
 
 from polygraphy.adapters.files.small.profiles import load_profiles, save_profiles
 from polygraphy.adapters.onnxruntime.trace import read_trace, split_runs
+from polygraphy.adapters.openvino.profiling import times_of_runs
 from polygraphy.adapters.tensorrt.describe.layer_times import origin_names
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import PolygraphyException
@@ -22,6 +23,7 @@ from polygraphy.domain.profiling.execution import (
     ModelNodes,
 )
 from polygraphy.domain.profiling.explanation import compare_profiles
+from polygraphy.domain.profiling.recording import NodeEvent
 
 PROFILE = ExecutionProfile(
     "a",
@@ -136,6 +138,28 @@ def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Pat
     assert "truncated" in trace.notes[0]
 
 
+def test_a_trace_in_one_line_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polygraphy.adapters.onnxruntime.trace._CHUNK", 50)
+    monkeypatch.setattr("polygraphy.adapters.onnxruntime.trace._LONGEST_EVENT", 400)
+    runs = [one for at in range(4) for one in (event("a", "Relu", 0, 10 + at), end(0, 12))]
+    path = tmp_path / "t.json"
+
+    def read(text: str) -> tuple[int, str]:
+        path.write_text(text, encoding="utf-8")
+        trace = read_trace(path)
+        return len(trace.runs), " ".join(trace.notes)
+
+    whole = json.dumps(runs)
+    assert read(whole) == read(json.dumps(runs, indent=1)) == (4, "")
+    count, note = read(whole[:-9])
+    assert count == 3 and "is truncated" in note
+    lines = whole.replace("}, {", "},\n{").replace('"name"', "name", 1)
+    count, note = read(lines)
+    assert count == 3 and "is damaged" in note
+
+
 LAYERS = [
     {"Name": "Reformatting CopyNode for Input Tensor 0 to c", "LayerType": "Reformat",
      "Inputs": [{"Name": "x"}], "Outputs": [{"Name": "Reformatted Input Tensor 0 to c"}]},
@@ -176,6 +200,19 @@ def test_a_profile_of_trtexec_is_joined_with_or_without_its_layers(
     ]  # fmt: skip
 
 
+def test_a_truncated_file_of_trtexec_is_one_line(tmp_path: Path) -> None:
+    rows = json.dumps([{"count": 10}, {"name": "c", "timeMs": 1.0, "averageMs": 0.1}])
+    information = json.dumps({"Layers": LAYERS})
+    profile, layers = tmp_path / "p.json", tmp_path / "l.json"
+    for cut, text in enumerate((rows[:-1], rows[:30], rows)):
+        profile.write_text(text, encoding="utf-8")
+        layers.write_text(information[:-20], encoding="utf-8")
+        with pytest.raises(PolygraphyException, match="damaged or truncated") as caught:
+            load_profiles(str(profile), str(layers) if cut == 2 else None)
+        name = "l.json" if cut == 2 else "p.json"
+        assert name in str(caught.value) and "trtexec" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("name", "nodes"),
     [
@@ -201,3 +238,13 @@ def test_a_report_of_openvino_puts_fused_nodes_to_the_one_before(tmp_path: Path)
     )
     table = compare_profiles(load_profiles(str(path)), MODEL)
     assert [(row.label, row.time) for row in table.rows] == [("c, r", 50), ("d, e", 10)]
+
+
+def test_averages_of_all_runs_become_times_of_some() -> None:
+    times = [900, 10, 12, 300, 20, 22]  # Each set of shapes has a slow first run.
+    runs = [
+        [NodeEvent("c", "Conv", float(sum(times[: at + 1]) // (at + 1)))]
+        for at in range(len(times))
+    ]
+    found = times_of_runs(runs, [1, 2, 4, 5])
+    assert [event.microseconds for [event] in found] == pytest.approx([11, 11, 21, 21], abs=3)

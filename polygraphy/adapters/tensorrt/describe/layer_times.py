@@ -177,6 +177,8 @@ def _read_json(path: str) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8", errors="replace"))
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is damaged or truncated.", path=path) from error
+        raise FileError(
+            f"{path} is damaged or truncated.", path=path, hint="Let trtexec write it again."
+        ) from error
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror}.", path=path) from error
