@@ -41,7 +41,7 @@ class GsFromOnnx(BaseLoader):
 
 
 def import_graph(model: ModelProto) -> Any:
-    """Return the onnx-graphsurgeon graph of a model.
+    """Return an ONNX model as an onnx-graphsurgeon graph.
 
     Stored weights stay in their files: who asks a constant for its values gets them mapped from
     there, and changes to them go to memory. Those of graphs in nodes are loaded.
@@ -61,9 +61,7 @@ def import_graph(model: ModelProto) -> Any:
 
 @cache
 def _stored_values() -> Any:
-    """Return the class for values that stay in a file; there is none before the package is
-    imported.
-    """
+    """Return the class for values that stay in a file; it exists once the package is imported."""
 
     class StoredValues(gs_tensor.LazyValues):  # type: ignore[misc, name-defined]
         """Values of a stored weight."""
@@ -75,7 +73,7 @@ def _stored_values() -> Any:
 
         @property
         def tensor(self) -> TensorProto:
-            """The weight with its elements, as other programs take it: for exporting."""
+            """Return the weight with its elements, for exporting."""
             made: TensorProto = type(self._stored)()
             made.CopyFrom(self._stored)
             load_stored(made)
@@ -89,11 +87,15 @@ def _stored_values() -> Any:
 
 
 def as_onnx(model: Any) -> ModelProto:
-    """Return a model as an `onnx.ModelProto`, whether it is one or an onnx-graphsurgeon graph."""
+    """Return an `onnx.ModelProto` from an onnx-graphsurgeon graph; a model is returned
+    unchanged.
+    """
     made: ModelProto = model if hasattr(model, "SerializeToString") else gs.export_onnx(model)
     return made
 
 
 def like(given: Any, model: ModelProto) -> Any:
-    """Return a model as what was given was."""
+    """Return a model in the form of `given`: as an `onnx.ModelProto` or an
+    onnx-graphsurgeon graph.
+    """
     return model if hasattr(given, "SerializeToString") else import_graph(model)

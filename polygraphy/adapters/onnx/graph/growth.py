@@ -38,20 +38,18 @@ _COPYING = frozenset({"Cast", "Concat", "Identity", "Slice", "Squeeze", "Unsquee
 
 
 def limit_bytes(size: float = 0) -> float:
-    """Return how many bytes may be made of something of a size in bytes."""
+    """Return the number of bytes to which data of this size may be expanded."""
     megabytes = config.EXPANSION_LIMIT_MB
     return float("inf") if megabytes < 0 else megabytes * 2.0**20 + _PER_BYTE * size
 
 
 def model_bytes(model: ModelProto) -> int:
-    """Return how many bytes a model really takes, weights in files among them, which are as large
-    as they claim to be.
-    """
+    """Return the number of bytes of a model, including weights in files by their declared sizes."""
     return int(model.ByteSize()) + sum(map(byte_size, filter(is_stored, all_tensors(model))))
 
 
 def expanded_nodes(model: ModelProto) -> int:
-    """Return how many nodes a model has when all its functions are inlined.
+    """Return the number of nodes of a model after all its functions are inlined.
 
     Raises:
         ModelError: a function calls itself, or two have the same name.
@@ -66,6 +64,7 @@ def expanded_nodes(model: ModelProto) -> int:
     entered: list[tuple[str, str, str]] = []
 
     def count(nodes: Iterable[NodeProto]) -> int:
+        """Return the expanded number of nodes of a list, including subgraphs."""
         total = 0
         for node in nodes:
             key = (domain_of(node.domain), node.op_type, node.overload)
@@ -74,6 +73,7 @@ def expanded_nodes(model: ModelProto) -> int:
         return total
 
     def count_in_function(key: tuple[str, str, str]) -> int:
+        """Return the expanded number of nodes of a function, computed once."""
         if key in entered:
             raise ModelError(f"Function {key[1]!r} of domain {key[0]!r} calls itself.")
         if key not in counts:
@@ -89,8 +89,8 @@ def expanded_nodes(model: ModelProto) -> int:
 
 
 def check_expansion(model: ModelProto) -> None:
-    """Refuse a model that would not end when its functions are inlined, as shape inference and
-    ONNX Runtime do.
+    """Raise if a model has too many nodes after its functions are inlined, as shape inference and
+    ONNX Runtime do, or functions that cannot be inlined.
 
     Raises:
         ModelError: it has too many nodes then, or functions that cannot be inlined.
@@ -107,8 +107,8 @@ def check_expansion(model: ModelProto) -> None:
 
 
 def has_long_vectors(model: ModelProto) -> bool:
-    """Return whether lists grow longer than any shape is when their values are propagated: shape
-    inference would make each element a dimension.
+    """Return whether an integer list becomes longer than any shape when values are propagated:
+    shape inference would turn each element into a dimension.
 
     Args:
         model: a model that `check_expansion` has nothing against.
@@ -124,8 +124,8 @@ def has_long_vectors(model: ModelProto) -> bool:
 
 
 def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str, int]:
-    """Return how long the lists of integers may be that nodes of the main graph make, by name, up
-    to the first that is longer than any shape; one that is so inside a node counts as its result.
+    """Return the maximum lengths of the integer lists that nodes of the main graph compute, by
+    name, up to the first one longer than any shape; one inside a node counts as its result.
 
     Args:
         model: a model that `check_expansion` has nothing against.
@@ -141,7 +141,7 @@ def _lengths(
     length_of: Callable[[NodeProto, Sequence[int]], int],
     most: int = LONGEST_VECTOR,
 ) -> dict[str, int]:
-    """Return the lengths of lists by name, up to the first that is too long.
+    """Return the lengths of lists by name, up to the first one that is too long.
 
     Args:
         model: the model.
@@ -152,6 +152,7 @@ def _lengths(
     bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
     def lengths_in(nodes: Iterable[NodeProto], known: dict[str, int]) -> int:
+        """Record the lengths of the lists that nodes compute in `known`; return the longest."""
         longest = 0
         for node in nodes:
             op = node.op_type
@@ -184,6 +185,7 @@ def _lengths(
 def _with_lists(
     graph: GraphProto, known: Mapping[str, int], *, of_integers: bool = True
 ) -> dict[str, int]:
+    """Return known lengths together with those of the one-dimensional weights of a graph."""
     found = dict(known)
     for tensor in graph.initializer:
         if len(tensor.dims) == 1 and (tensor.data_type in _INTEGERS) is of_integers:
@@ -192,7 +194,7 @@ def _with_lists(
 
 
 def _length(node: NodeProto, taken: Sequence[int]) -> int:
-    """Return how long a list of integers that a node makes may be, 0 for what is none."""
+    """Return the maximum length of an integer list that a node computes; 0 for other results."""
     op = node.op_type
     if op == "Concat":
         return sum(taken)
@@ -210,7 +212,7 @@ def _length(node: NodeProto, taken: Sequence[int]) -> int:
 
 
 def _length_of_copies(node: NodeProto, taken: Sequence[int]) -> int:
-    """Return how long a list of another type that a node makes is, 0 for what is none."""
+    """Return the length of a list of another type that a node computes; 0 for other results."""
     if node.op_type in _CONTROL_FLOW:
         return max(taken, default=0)
     if node.op_type == "Constant":
@@ -225,8 +227,8 @@ def _length_of_copies(node: NodeProto, taken: Sequence[int]) -> int:
 
 
 def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:
-    """Return how many elements a node makes whose operands say so; None for one where they are not
-    known, or of another kind.
+    """Return the number of elements of the result of a node, if its operands determine it; None if
+    they are unknown, or for other operators.
 
     Args:
         node: the node.
@@ -244,12 +246,14 @@ def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[
 
 
 def _range(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:
+    """Return the number of elements of a Range."""
     start, limit, delta = (each.reshape(-1)[0].item() for each in values[:3])
     count: int = ceil((limit - start) / delta)
     return max(0, count)
 
 
 def _expand_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    """Return the number of elements of an Expand."""
     given, wanted = list(shapes[0]), [int(dim) for dim in values[1]]
     rank = max(len(given), len(wanted))
     pairs = zip([1] * (rank - len(given)) + given, [1] * (rank - len(wanted)) + wanted)
@@ -257,10 +261,12 @@ def _expand_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> 
 
 
 def _one_hot(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    """Return the number of elements of a OneHot."""
     return int(prod(shapes[0]) * int(values[1].reshape(-1)[0]))
 
 
 def _pad_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    """Return the number of elements of a Pad."""
     pads = [int(each) for each in values[1]]
     rank = len(pads) // 2
     if rank != len(shapes[0]):
@@ -269,6 +275,7 @@ def _pad_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int
 
 
 def _resize_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
+    """Return the number of elements of a Resize."""
     if len(values) > 3 and values[3] is not None:
         return int(prod(int(each) for each in values[3]))
     scales = values[2] if len(values) > 2 else values[1]

@@ -32,9 +32,9 @@ _Key = tuple[str, str, str]
 
 
 def inline_functions(model: ModelProto) -> ModelProto:
-    """Return a model without calls of its own functions: a node of a body is called ``CALL/NODE``,
-    and so are the tensors inside it. The model itself where it has no functions; calls of functions
-    that import another version of a domain stay.
+    """Return a model with its functions inlined: a node of a body is called ``CALL/NODE``, and so
+    are its tensors. The model itself if it has no functions; calls of functions that import another
+    version of a domain remain.
 
     Raises:
         ModelError: a function calls itself, or the model would become too large.
@@ -48,8 +48,8 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelProto:
-    """Return a model with the branches that are taken in place of its If nodes: nodes and tensors
-    keep their names, except those that others have. The model itself where it has no such nodes.
+    """Return a model with the taken branches in place of its If nodes: nodes and tensors keep their
+    names, except those already in use. The model itself if it has no such nodes.
 
     Args:
         model: a model.
@@ -71,7 +71,7 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
 
 
 def _branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | None:
-    """Return the branch that a node takes; None where it is no If, or that is not known."""
+    """Return the branch that a node takes; None if it is not an If, or the branch is unknown."""
     if _key(node)[:2] != ("", "If") or node.input[0] not in conditions:
         return None
     found = attribute_named(node, "then_branch" if conditions[node.input[0]] else "else_branch")
@@ -80,7 +80,7 @@ def _branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | Non
 
 
 def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: set[str]) -> None:
-    """Append what a branch computes to a graph, with the outputs of its If node."""
+    """Append the nodes of a branch to a graph; they compute the outputs of its If node."""
     names = {name: name for name in ("", *taken_names(branch), *captured_names(branch))}
     own = names_in(branch) - {""}
     prefix = identity_of(node)
@@ -125,7 +125,7 @@ class _Inlining:
         self._prefixes: set[str] = set()
 
     def _is_compatible(self, function: FunctionProto) -> bool:
-        """Return whether what a body imports is what the model does, or can be added to it."""
+        """Return whether the imports of a body equal those of the model, or can be added to it."""
         versions = {domain_of(one.domain): one.version for one in function.opset_import}
         used = {domain_of(node.domain) for node in all_nodes(function)}
         known = self._opsets
@@ -143,6 +143,7 @@ class _Inlining:
             del self._model.functions[:]
 
     def _inline(self, graph: GraphProto) -> None:
+        """Inline the calls in a graph and its subgraphs."""
         for node in graph.node:
             for inner in graphs_of(node):
                 self._inline(inner)
@@ -152,7 +153,7 @@ class _Inlining:
             graph.node.extend(nodes)
 
     def _bodies(self, nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-        """Yield nodes, with those of bodies in place of calls."""
+        """Yield nodes, with the nodes of the body in place of each call."""
         for node in nodes:
             function = self._functions.get(_key(node))
             if function is None:
@@ -165,7 +166,7 @@ class _Inlining:
             yield from self._bodies(body)
 
     def _body(self, call: NodeProto, function: FunctionProto) -> list[NodeProto]:
-        """Return what a call computes, as nodes by the names of its graph."""
+        """Return the body of a call as nodes with the names of its graph."""
         prefix = unused_name(identity_of(call), self._prefixes)
         operands = [*call.input, *[""] * (len(function.input) - len(call.input))]
         names = {"": "", **dict(zip(function.input, operands))}
@@ -196,13 +197,14 @@ class _Renaming:
         self._given = given
 
     def copy(self, node: NodeProto) -> NodeProto:
-        """Return a node as it is in the graph of the call."""
+        """Return a copy of a node with the names of the calling graph."""
         made: NodeProto = copy_of(node)
         made.name = node.name if self._prefix else identity_of(node)
         self._rename(made)
         return made
 
     def _rename(self, node: NodeProto) -> None:
+        """Rename a node and everything in its subgraphs."""
         node.name = f"{self._prefix}/{node.name}" if self._prefix and node.name else node.name
         node.input[:] = [self._name(name) for name in node.input]
         node.output[:] = [self._name(name) for name in node.output]
@@ -219,12 +221,13 @@ class _Renaming:
                 self._rename(inner)
 
     def _name(self, name: str) -> str:
+        """Return the new name of a tensor."""
         if name not in self._names:
             self._names[name] = unused_name(f"{self._prefix}/{name}", self._taken)
         return self._names[name]
 
     def _attribute(self, attribute: AttributeProto) -> AttributeProto | None:
-        """Return an attribute with the value that the call gives; None where it gives none."""
+        """Return an attribute with the value that the call passes; None if it passes none."""
         if not attribute.ref_attr_name:
             return attribute
         if attribute.ref_attr_name not in self._given:
@@ -235,4 +238,5 @@ class _Renaming:
 
 
 def _key(node: NodeProto) -> _Key:
+    """Return the key of the function that a node calls: domain, name and overload."""
     return domain_of(node.domain), node.op_type, node.overload

@@ -77,22 +77,24 @@ class OpenGraph:
 
     @cached_property
     def protos(self) -> list[NodeProto]:
-        """Its nodes."""
+        """Return the nodes."""
         return list(self.graph.node)
 
     @cached_property
     def reads(self) -> list[tuple[str, ...]]:
-        """The tensors that each node takes, also in the graphs inside it."""
+        """Return the tensors that each node reads, including those in its subgraphs."""
         return [tuple(dict.fromkeys(used_by(node))) for node in self.protos]
 
     @cached_property
     def makers(self) -> dict[str, int]:
-        """The node that makes each tensor; ModelError where several make the same."""
+        """Return the node that computes each tensor; raise ModelError if two nodes compute the same
+        one.
+        """
         return producers(self.graph)
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
-        """The nodes that take each tensor, or graphs inside them."""
+        """Return the nodes that read each tensor, directly or in a subgraph."""
         found: dict[str, list[int]] = {}
         for index, names in enumerate(self.reads):
             for name in names:
@@ -101,22 +103,22 @@ class OpenGraph:
 
     @cached_property
     def weights(self) -> dict[str, TensorProto]:
-        """Its initialisers."""
+        """Return the initializers by name."""
         return {tensor.name: tensor for tensor in self._source.initializer}
 
     @cached_property
     def sparse(self) -> dict[str, SparseTensorProto]:
-        """Its sparse initialisers."""
+        """Return the sparse initializers by name."""
         return {sparse.values.name: sparse for sparse in self._source.sparse_initializer}
 
     @cached_property
     def dense(self) -> dict[str, TensorProto]:
-        """Its dense weights, those in Constant nodes among them, to be looked at only."""
+        """Return the dense weights by name, including those in Constant nodes, for reading only."""
         return {**constants_of(self.protos), **self.weights}
 
     @cached_property
     def constant_nodes(self) -> dict[str, int]:
-        """The Constant node that makes each tensor that one does."""
+        """Return the index of the Constant node of each tensor that has one."""
         return {
             name: index
             for index, node in enumerate(self.protos)
@@ -126,7 +128,7 @@ class OpenGraph:
 
     @cached_property
     def constants(self) -> set[str]:
-        """The names of its weights, those in Constant nodes among them."""
+        """Return the names of the weights, including those in Constant nodes."""
         return {*self.weights, *self.sparse, *self.constant_nodes}
 
     @cached_property
@@ -135,12 +137,13 @@ class OpenGraph:
 
     @cached_property
     def _infos(self) -> dict[str, ValueInfoProto]:
+        """Return the declared types of tensors, by name."""
         graph = self.graph
         return {v.name: v for v in (*graph.input, *graph.value_info, *graph.output)}
 
     def shape(self, name: str) -> tuple[Any, ...] | None:
-        """Return the dimensions of a tensor as the graph says: numbers, names or None; None if even
-        their number is not known.
+        """Return the declared dimensions of a tensor: numbers, names or None; None if even the rank
+        is unknown.
         """
         if name in self.dense:
             return tuple(self.dense[name].dims)
@@ -148,13 +151,13 @@ class OpenGraph:
         return None if shape is None else tuple(shape)
 
     def constant(self, name: str) -> list[int] | None:
-        """Return the elements of a constant list of integers; None where it is none."""
+        """Return the elements of a constant list of integers; None for other tensors."""
         if name not in self.dense:
             return None
         return [int(one) for one in elements(self.dense[name]).reshape(-1)]
 
     def maker(self, name: str) -> NodeProto | None:
-        """Return the node that makes a tensor; None where it is an input or a weight."""
+        """Return the node that computes a tensor; None for an input or a weight."""
         return self.protos[self.makers[name]] if name in self.makers else None
 
 
@@ -181,49 +184,49 @@ class OpenModel(OpenGraph):
 
     @cached_property
     def stated(self) -> dict[str, ValueInfoProto]:
-        """What the graph says about the types of tensors."""
+        """Return the declared types of tensors, by name."""
         return value_infos(self.proto)
 
     @cached_property
     def inferred(self) -> dict[str, ValueInfoProto]:
-        """What can be inferred about them."""
+        """Return the inferred types of tensors, by name."""
         return inferred_value_infos(self.proto)
 
     @cached_property
     def types(self) -> dict[str, ValueInfoProto]:
-        """What is known about the types of tensors: what the graph says, and what can be inferred
-        where it does not say both the data type and the rank.
+        """Return the known types of tensors: declared ones, and inferred ones if the declared data
+        type or rank is missing.
         """
         ranked = {name: value for name, value in self.stated.items() if has_rank(value)}
         return {**self.stated, **self.inferred, **ranked}
 
     @cached_property
     def inputs(self) -> TensorMetadata:
-        """What the model asks for."""
+        """Return names, data types and shapes of the inputs."""
         return input_metadata(self.proto)
 
     def value(self, name: str) -> ValueInfoProto:
-        """Return what is known about the type of a tensor."""
+        """Return the known type of a tensor."""
         stated = self.stated.get(name)
         if stated is not None and has_rank(stated):
             return stated
         return self.inferred.get(name) or stated or untyped_value(name)
 
     def is_handed_over(self, name: str, *, if_unknown: bool) -> bool:
-        """Return whether a tensor is of a type that every backend both takes and gives; of a tensor
-        whose type nobody knows, `if_unknown`.
+        """Return whether every backend accepts and returns the type of a tensor; `if_unknown` for
+        an unknown type.
         """
         value = self.value(name)
         number = value.type.tensor_type.elem_type
         return is_tensor(value) and (number in _HANDED_OVER if number else if_unknown)
 
     def fixed(self) -> set[str]:
-        """Return what nodes make that is not known to be of such a type."""
+        """Return the results of nodes that are not known to be of such a type."""
         made = {name for node in self.protos for name in node.output if name}
         return {name for name in made if not self.is_handed_over(name, if_unknown=False)}
 
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
-        """Return the nodes, for inputs of these shapes."""
+        """Return a description of each node, for inputs of these shapes."""
         made = [name for node in self.protos for name in node.output if name]
         held = {name: byte_size(self.dense[name]) for name in made if name in self.dense}
         sizes = {name: held[name] if name in held else _bytes(self.value(name)) for name in made}
@@ -240,8 +243,8 @@ class OpenModel(OpenGraph):
         ]
 
     def needed_of(self, nodes: Collection[int]) -> list[str]:
-        """Return what others, or the outputs, need of what some nodes make; all where that is
-        nothing.
+        """Return the results of some nodes that other nodes, or the outputs, need; all results if
+        there are none.
         """
         inside, outputs = set(nodes), set(self.outputs)
         made = [n for index in sorted(inside) for n in self.protos[index].output if n]
@@ -287,7 +290,7 @@ class OpenModel(OpenGraph):
         *,
         keeps_types: bool = False,
     ) -> ModelProto:
-        """Return a model of some of the nodes, in their order, with the weights that they take.
+        """Return a model of some of the nodes, in their order, with the weights that they read.
 
         Args:
             nodes: their positions; Constant nodes that they read come along.
@@ -322,7 +325,7 @@ class OpenModel(OpenGraph):
         return part
 
     def marked(self) -> ModelProto:
-        """Return the model with every tensor as an output that backends hand out."""
+        """Return the model with every tensor that backends return as an output."""
         made = copy_of(self.proto)
         given = set(self.outputs)
         for node in self.protos:
@@ -358,8 +361,8 @@ class OpenModel(OpenGraph):
         return made, names
 
     def _takes(self, name: str, array: Any, checked: bool) -> bool:
-        """Return whether an array can stand for a tensor: other graphs keep names of tensors of
-        which they changed the data type or the layout.
+        """Return whether an array fits a tensor: other graphs keep the names of tensors whose data
+        type or layout they changed.
         """
         value = self.value(name)
         if name in self.constants or not is_tensor(value):
@@ -369,9 +372,9 @@ class OpenModel(OpenGraph):
         return known.dtype in (None, meta.dtype) and (not checked or fits(array.shape, known.shape))
 
     def inside(self, index: int, values: Values) -> tuple[ModelProto, dict[str, Any]] | None:
-        """Return what a node computes inside, as a model, and the data of its inputs: the branch of
-        an ``If`` that is taken; of a ``Loop`` or a ``Scan`` the first iteration. None where there
-        is nothing inside, or it computes nothing.
+        """Return the body of a node as a model, with its input data: the taken branch of an ``If``,
+        the first iteration of a ``Loop`` or a ``Scan``. None for a node without a body, or with an
+        empty one.
 
         Args:
             index: the position of the node.
@@ -393,7 +396,7 @@ class OpenModel(OpenGraph):
     def _body(
         self, body: GraphProto, feed: dict[str, Any], values: Values
     ) -> tuple[ModelProto, dict[str, Any]]:
-        """Return a body as a model, which takes what it reads from around it as inputs, but for
+        """Return a body as a model and its data; tensors from outer graphs become inputs, except
         weights.
         """
         own = names_in(body)
@@ -440,7 +443,7 @@ class OpenModel(OpenGraph):
 
 
 def _own_feed(node: NodeProto, body: GraphProto, values: Values) -> dict[str, Any]:
-    """Return what the inputs of a body hold in its first iteration."""
+    """Return the values of the inputs of a body in its first iteration."""
     names = [value.name for value in body.input]
     given = values([name for name in node.input if name])
     first = [given.get(name) for name in node.input]
@@ -461,9 +464,7 @@ def _own_feed(node: NodeProto, body: GraphProto, values: Values) -> dict[str, An
 
 
 def _bind_input_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
-    """Return a copy whose inputs have these shapes, and which says nothing else about shapes that
-    depend on them.
-    """
+    """Return a copy whose inputs have these shapes, without declared shapes that depend on them."""
     is_large = weights_size(model) >= _COPIED
     bound = without_large_weights(model) if is_large else copy_of(model)
     set_input_shapes(bound.graph, shapes)
@@ -477,7 +478,7 @@ def _bind_input_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -
 
 
 def _bytes(value: ValueInfoProto) -> int | None:
-    """Return how much memory a tensor takes; None where the model does not tell."""
+    """Return the number of bytes of a tensor; None if it is unknown."""
     dtype, shape = describe_value(value)
     if dtype is None or shape is None or not all(isinstance(dim, int) for dim in shape):
         return None
@@ -486,17 +487,19 @@ def _bytes(value: ValueInfoProto) -> int | None:
 
 
 def is_tensor(value: ValueInfoProto) -> bool:
-    """Return whether it is one as far as is known, not a sequence or an optional value."""
+    """Return whether a value is a tensor as far as is known, not a sequence or an optional
+    value.
+    """
     return value.type.WhichOneof("value") in (None, "tensor_type")
 
 
 def value_of(name: str, array: Any) -> ValueInfoProto:
-    """Return the description of a tensor that holds an array."""
+    """Return the declaration of a tensor with the type of an array."""
     return value_info(name, TensorMetadata.from_feed_dict({name: array})[name])
 
 
 def untyped_value(name: str) -> ValueInfoProto:
-    """Return the description of a tensor of which nothing is known."""
+    """Return the declaration of a tensor without a type."""
     value: ValueInfoProto = onnx.ValueInfoProto(name=name)
     return value
 
@@ -510,8 +513,8 @@ def assemble(
     weights: Iterable[TensorProto] = (),
     sparse: Iterable[SparseTensorProto] = (),
 ) -> ModelProto:
-    """Return a model of copies of nodes in what is around the graph of another: versions,
-    functions, metadata. Weights need not be inputs in it.
+    """Return a model of copies of nodes, with the versions, functions and metadata of another
+    graph's model. Weights need not be inputs in it.
     """
     made: ModelProto = onnx.ModelProto()
     copy_fields(frame, made, "graph")

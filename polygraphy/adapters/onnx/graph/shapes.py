@@ -55,19 +55,21 @@ _TYPES = OnnxDataTypes()
 
 
 def describe_value(value: ValueInfoProto | None) -> MetadataTuple:
-    """Return the data type and the shape of a tensor, None for what is not known."""
+    """Return the data type and the shape of a tensor, None for unknown parts."""
     if value is None or value.type.WhichOneof("value") != "tensor_type":
         return MetadataTuple(None, None)
     return MetadataTuple(_TYPES.from_native(value.type.tensor_type.elem_type), shape_of(value))
 
 
 def shape_of(value: ValueInfoProto) -> list[Any] | None:
-    """Return the shape of a tensor, None for what is not known of it."""
+    """Return the shape of a tensor, None for unknown dimensions, or for an unknown rank."""
     return dims_of(value.type.tensor_type)
 
 
 def input_metadata(model: ModelProto) -> TensorMetadata:
-    """Describe the inputs of a model; initialisers that older models list there are none."""
+    """Return names, data types and shapes of the inputs of a model, without the initializers that
+    older models list there.
+    """
     metadata = TensorMetadata()
     for value in inputs_of(model.graph):
         metadata[value.name] = describe_value(value)
@@ -75,7 +77,7 @@ def input_metadata(model: ModelProto) -> TensorMetadata:
 
 
 def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
-    """Return the description of a tensor for a graph."""
+    """Return the declaration of a tensor for a graph."""
     value: ValueInfoProto = onnx.ValueInfoProto(name=name)
     if meta.dtype is not None:
         number = _TYPES.to_native(meta.dtype)
@@ -88,9 +90,7 @@ def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
 
 
 def restate(value: ValueInfoProto, meta: MetadataTuple) -> None:
-    """Give a tensor the data type and the shape that are known; whatever else is said of it
-    stays.
-    """
+    """Set the known data type and shape of a tensor; everything else about it is kept."""
     given = value_info(value.name, meta)
     if meta.dtype is not None:
         value.type.tensor_type.elem_type = given.type.tensor_type.elem_type
@@ -99,15 +99,15 @@ def restate(value: ValueInfoProto, meta: MetadataTuple) -> None:
 
 
 def set_input_shapes(graph: GraphProto, shapes: Mapping[str, Shape]) -> None:
-    """Give those inputs of a graph other shapes that are named; what is no tensor stays."""
+    """Set the shapes of the named inputs of a graph; values that are not tensors are kept."""
     for value in graph.input:
         if value.name in shapes and value.type.HasField("tensor_type"):
             set_shape(value, shapes[value.name])
 
 
 def set_shape(value: ValueInfoProto, shape: Shape) -> None:
-    """Give a tensor another shape; a negative dimension, or None, is any. Of as many dimensions,
-    each still means what it did.
+    """Set the shape of a tensor; a negative dimension, or None, is dynamic. If the rank is
+    unchanged, dimensions keep their denotations.
     """
     meanings = [dim.denotation for dim in value.type.tensor_type.shape.dim]
     value.type.tensor_type.ClearField("shape")
@@ -139,26 +139,24 @@ _LEAST_SAMPLES = 2
 
 
 def is_made_up(dim: Any) -> bool:
-    """Return whether a dimension is a name that shape inference invented for one that it does not
-    know.
-    """
+    """Return whether a dimension name was invented by shape inference."""
     return isinstance(dim, str) and dim.startswith("unk__")
 
 
 def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    """Yield the tensors of a graph that it describes."""
+    """Yield the declared tensors of a graph."""
     yield from graph.input
     yield from graph.value_info
     yield from graph.output
 
 
 def _dims(value: ValueInfoProto) -> Any:
-    """Return the dimensions of a tensor; none of what is no tensor."""
+    """Return the dimensions of a tensor; empty for other values."""
     return value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
 
 
 def shapes_of(values: Mapping[str, ValueInfoProto]) -> dict[str, KnownShape]:
-    """Return the shapes of tensors whose rank is stated."""
+    """Return the shapes of tensors with a declared rank."""
     return {
         name: tuple(
             dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
@@ -170,8 +168,8 @@ def shapes_of(values: Mapping[str, ValueInfoProto]) -> dict[str, KnownShape]:
 
 
 def _ambiguous_names(graph: GraphProto) -> set[str]:
-    """Return the names that inputs have for dimensions that may differ: such as are no words, that
-    inference invented, or that one input has twice.
+    """Return the dimension names that may stand for different lengths: names without letters, names
+    invented by inference, or used twice in one input.
     """
     found: set[str] = set()
     for value in values_of(graph):
@@ -187,8 +185,8 @@ def _ambiguous_names(graph: GraphProto) -> set[str]:
 
 
 def without_ambiguous_names(model: ModelProto) -> ModelProto:
-    """Return a model that has no name for dimensions that may differ: the given one where there are
-    none, else a copy.
+    """Return a model without ambiguous dimension names: the model itself if it has none, else a
+    copy.
     """
     names = _ambiguous_names(model.graph)
     if not names:
@@ -206,8 +204,8 @@ def confirm_shapes(
     found: Mapping[str, KnownShape],
     infer: Callable[[ModelProto], Mapping[str, ValueInfoProto]],
 ) -> dict[str, KnownShape]:
-    """Return shapes with those numbers that also come out when the dimensions of inputs are
-    numbers, whichever; None in place of all others.
+    """Return shapes with the numbers that are also inferred for other lengths of the inputs'
+    dimensions; None for all other dimensions.
 
     Args:
         model: the model, whose inputs have at least one dimension that is no number.
@@ -234,9 +232,7 @@ def confirm_shapes(
 
 
 def _bind_dimensions(model: ModelProto, length: Callable[[int], int]) -> ModelProto:
-    """Return a copy whose inputs have lengths instead of names, and which says nothing else about
-    names.
-    """
+    """Return a copy whose inputs have lengths instead of dimension names, without other names."""
     bound: ModelProto = copy_of(model)
     lengths: dict[str, int] = {}
     count = 0
@@ -311,7 +307,7 @@ class InferShapes(BaseLoader):
         self._allow_onnxruntime = allow_onnxruntime
 
     def call_impl(self) -> ModelProto:
-        """Return the model with its shapes; a given one stays as it is.
+        """Return a model with inferred shapes; the input model is not changed.
 
         Raises:
             ModelError: shapes contradict each other, and `error_ok` is False.
@@ -358,8 +354,8 @@ def add_shapes(
 def _infer_model(
     model: ModelProto, *, error_ok: bool, allow_onnxruntime: bool | None
 ) -> ModelProto | None:
-    """Return the model with shapes. ONNX Runtime infers them in Python, node by node, so it is only
-    asked for what the onnx package does not find out.
+    """Return the model with shapes. ONNX Runtime infers them node by node in Python, so it runs
+    only if the onnx package leaves some unknown.
     """
     made: ModelProto | None = None
     problem: ModelError | None = None
@@ -389,7 +385,7 @@ def _infer_model(
 
 
 def _knows_all(graph: GraphProto, is_known: Callable[[ValueInfoProto], bool]) -> bool:
-    """Return whether enough is known of everything that the nodes of a graph make."""
+    """Return whether `is_known` holds for the results of all nodes of a graph."""
     known = {
         value.name
         for values in (graph.value_info, graph.output)
@@ -400,7 +396,9 @@ def _knows_all(graph: GraphProto, is_known: Callable[[ValueInfoProto], bool]) ->
 
 
 def has_rank(value: ValueInfoProto) -> bool:
-    """Return whether the type and the rank of a tensor are known; of no tensor there is none."""
+    """Return whether the type and the rank of a tensor are known; True for values that are not
+    tensors.
+    """
     if value.type.WhichOneof("value") not in (None, "tensor_type"):
         return True
     tensor = value.type.tensor_type
@@ -408,9 +406,7 @@ def has_rank(value: ValueInfoProto) -> bool:
 
 
 def _is_known(value: ValueInfoProto) -> bool:
-    """Return whether every dimension of a tensor is a number, or a name that the model itself has
-    for one.
-    """
+    """Return whether every dimension of a tensor is a number, or a name from the model itself."""
     return (
         value.type.WhichOneof("value") == "tensor_type"
         and has_rank(value)
@@ -422,6 +418,7 @@ def _is_known(value: ValueInfoProto) -> bool:
 
 
 def _infer_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
+    """Return a model with the shapes that the onnx package infers."""
     check_expansion(model)
     # What is known of tensors lies deeper than they do, and may be too deep for protobuf.
     with onnx_errors("The shapes of the model cannot be inferred"):
@@ -431,7 +428,9 @@ def _infer_by_onnx(model: ModelProto, *, strict: bool) -> ModelProto:
 
 
 def _infer_symbolically(model: ModelProto) -> ModelProto:
-    """Ask ONNX Runtime, which goes through all nodes once for each one that is out of order."""
+    """Return a model with the shapes that ONNX Runtime infers, which visits all nodes once for each
+    one that is out of order.
+    """
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes lists that are too long to be shapes.")
@@ -444,8 +443,8 @@ def _infer_symbolically(model: ModelProto) -> ModelProto:
 
 
 def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto:
-    """Return a model with what the onnx package inferred, None for nothing, and what else ONNX
-    Runtime did and is sure: data types, ranks, and dimensions that `confirm_shapes` confirms.
+    """Return a model with the shapes from the onnx package (None for none), and those from ONNX
+    Runtime that are certain: data types, ranks, and dimensions that `confirm_shapes` confirms.
     """
     symbolic = value_infos(_infer_symbolically(model))
     if inferred is None:
@@ -467,7 +466,7 @@ def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto
 
 
 def _infer_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
-    """Return what the onnx package infers; nothing where it gives up."""
+    """Return the types that the onnx package infers, by name; empty if it fails."""
     try:
         return _proven(_infer_by_onnx(model, strict=False))
     except ModelError as error:
@@ -476,8 +475,8 @@ def _infer_leniently(model: ModelProto) -> dict[str, ValueInfoProto]:
 
 
 def has_endless_vectors(model: ModelProto) -> bool:
-    """Return whether a constant claims to be a vector of more elements than any shape has
-    dimensions: the package would make a dimension of each, whether they are there or not.
+    """Return whether a constant claims to be a vector with more elements than any shape has: the
+    package would turn each one into a dimension, even if it does not exist.
     """
     if any(len(tensor.dims) == 1 and tensor.dims[0] > _ENDLESS for tensor in all_tensors(model)):
         return True
@@ -485,7 +484,7 @@ def has_endless_vectors(model: ModelProto) -> bool:
 
 
 def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
-    """Return what the graph itself says about the types of its tensors, by name."""
+    """Return the declared types of the tensors of a graph, by name."""
     graph = model.graph
     return {
         value.name: value
@@ -498,8 +497,7 @@ def value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
 def inferred_value_infos(
     model: ModelProto, *, symbolic: bool = False, keeps_names: bool = False
 ) -> dict[str, ValueInfoProto]:
-    """Return what can be inferred about the types of the graph's tensors; the model stays as it
-    is.
+    """Return the inferred types of the graph's tensors; the model is not changed.
 
     Args:
         model: the model.
@@ -526,7 +524,7 @@ def inferred_value_infos(
 
 
 def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
-    """Let a graph say of its tensors what was found out about their types."""
+    """Set the declared types of a graph to the inferred ones."""
     described = {value.name for value in target.output}
     for value in (*target.value_info, *target.output):
         described.add(value.name)
@@ -537,7 +535,9 @@ def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
 
 
 def _proven(inferred: ModelProto) -> dict[str, ValueInfoProto]:
-    """Return what is known of the tensors of a model without names that inference invented."""
+    """Return the types of the tensors of a model without dimension names that inference
+    invented.
+    """
     found = value_infos(inferred)
     for value in found.values():
         if value.type.HasField("tensor_type"):
@@ -548,8 +548,8 @@ def _proven(inferred: ModelProto) -> dict[str, ValueInfoProto]:
 
 
 def _refine(kind: TypeProto, found: TypeProto) -> None:
-    """Add to a type what was found out. Of each dimension, a number that was found counts most, and
-    what the model itself says more than a name that was.
+    """Add an inferred type to a declared one. An inferred number wins over a declared name, and a
+    declared name over an inferred one.
     """
     if kind.WhichOneof("value") is None:
         kind.MergeFrom(found)

@@ -79,8 +79,8 @@ _RUN = 2
 
 
 def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
-    """Return which nodes of the main graph make more than they may with some input data, by index,
-    and a message about each.
+    """Return the nodes of the main graph whose results are too large for some input data: their
+    indices, each with a message.
     """
     weights = graph_weights(model.graph)
     shapes: dict[str, Any] = {name: tuple(tensor.dims) for name, tensor in weights.items()}
@@ -93,6 +93,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     constant, folded = set(weights), 0
 
     def value(name: str) -> Any:
+        """Return the elements of a small constant; None for other tensors."""
         tensor = weights.get(name)
         if name in feed:
             return np.asarray(feed[name]) if np.size(feed[name]) <= LONGEST_VECTOR else None
@@ -127,7 +128,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _rounds(node: NodeProto, value: Callable[[str], Any]) -> int:
-    """Return how many rounds a Loop goes through whatever it computes; 0 where that depends."""
+    """Return the number of iterations of a Loop if it does not depend on data; else 0."""
     if node.op_type != "Loop" or domain_of(node.domain) or not node.input:
         return 0
     body = next(iter(graphs_of(node)), None)
@@ -172,7 +173,7 @@ _FED = frozenset(
 
 
 def is_wide(node: NodeProto) -> bool:
-    """Return whether a node takes too many tensors to be tried."""
+    """Return whether a node has too many inputs to be tried."""
     return len(node.input) > _MOST_OPERANDS and len(set(node.input)) > _MOST_OPERANDS
 
 
@@ -229,6 +230,7 @@ class NodeTrials:
                 self._segment(list(part))
 
     def _segment(self, indices: Sequence[int]) -> None:
+        """Try nodes together; if they fail, try each half, down to single nodes."""
         runnable = [index for index in indices if self._is_runnable(index)]
         if not runnable:
             return
@@ -245,7 +247,7 @@ class NodeTrials:
             self._segment(runnable[middle:])
 
     def _is_runnable(self, index: int) -> bool:
-        """Return whether what a node needs is there, or computed by nodes that may be there."""
+        """Return whether the inputs of a node exist, or are computed by nodes that may exist."""
         is_large = index in self._large or is_wide(self._nodes[index])
         if self._lost.isdisjoint(self._reads[index]) and not is_large:
             return True
@@ -255,10 +257,11 @@ class NodeTrials:
         return False
 
     def _lose(self, index: int) -> None:
+        """Record that the results of a node are not available."""
         self._lost.update(filter(None, self._nodes[index].output))
 
     def _try_nodes(self, indices: Sequence[int]) -> str | None:
-        """Run some nodes and keep what they compute; return what is raised."""
+        """Run some nodes and keep their results; return the error, if any."""
         last = indices[-1]
         produced = [name for i in indices for name in self._nodes[i].output if name]
         inside = {name for i in indices for name in self._reads[i]}
@@ -289,7 +292,9 @@ class NodeTrials:
         return None
 
     def _inputs(self, graph: GraphProto, names: Mapping[str, None]) -> Iterator[tuple[str, Any]]:
-        """Add what is needed to a graph, as inputs that are fed or as weights of its own."""
+        """Add the inputs of nodes to a graph, as inputs or as weights; yield names and values to
+        feed.
+        """
         for name in names:
             tensor = self._weights.get(name)
             if tensor is not None and not self._is_fed(tensor):
@@ -305,10 +310,12 @@ class NodeTrials:
 
     @staticmethod
     def _is_fed(tensor: TensorProto) -> bool:
+        """Return whether a weight is passed as an input: a large one of a common type."""
         entry = _TYPES.from_native(tensor.data_type)
         return entry is not None and entry.name in _FED and byte_size(tensor) > SMALL
 
     def _embed(self, graph: GraphProto, tensor: TensorProto) -> None:
+        """Add a copy of a weight to a graph, with its elements."""
         copied = graph.initializer.add()
         copied.CopyFrom(tensor)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -317,7 +324,7 @@ class NodeTrials:
             copied.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
 
     def _declare(self, graph: GraphProto, name: str, value: Any) -> None:
-        """Add an input for a value that was given or computed."""
+        """Add an input for a value that was passed or computed."""
         declared = graph.input.add(name=name)
         if name in self._stated:
             declared.type.CopyFrom(self._stated[name])
@@ -331,7 +338,7 @@ class NodeTrials:
             _state(declared.type.tensor_type, computed.shape)
 
     def _forget(self, index: int) -> None:
-        """Drop what no node after this one reads."""
+        """Drop the values that no later node reads."""
         for passed in range(self._forgotten, index + 1):
             for name in self._reads[passed]:
                 if self._last_use[name] == passed:
@@ -340,6 +347,7 @@ class NodeTrials:
 
 
 def _state(typed: Any, dims: Sequence[int]) -> None:
+    """Set the shape of a type."""
     typed.shape.SetInParent()
     for dim in dims:
         typed.shape.dim.add(dim_value=dim)
@@ -356,7 +364,7 @@ _UNREGISTERED = "is not a registered function/op"
 
 
 def open_to_lint(source: ModelSource) -> Lint:
-    """Read a model and check every node against its operator; see the port."""
+    """Return a model that is read and prepared for checks of its nodes; see the port."""
     return OnnxLintedModel(source).lint
 
 
@@ -373,7 +381,7 @@ class OnnxLintedModel:
         self._entries += _about_the_whole(self._model, {each.message for each in self._entries})
 
     def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
-        """Return what is wrong with its nodes, and try the model where there is a trial.
+        """Return the problems of the nodes, and those of running the model if there is a trial.
 
         Raises:
             FileError: a file with weights cannot be read.
@@ -396,8 +404,8 @@ class OnnxLintedModel:
 
 
 def _about_the_whole(model: ModelProto, known: Collection[str]) -> Iterator[LintEntry]:
-    """Yield what the checker has against a model as a whole, unless it is about a node that is
-    known, or about what can be run all the same.
+    """Yield the checker's errors about a model as a whole, except those about known nodes, or with
+    which it can still run.
     """
     message = without_context(complaint(model))
     if message and message not in known and not is_tolerated(message):
@@ -429,7 +437,7 @@ class _Trying:
         self.skipped: list[str] = []
 
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
-        """Yield what is raised, of the nodes that fail by themselves."""
+        """Yield the errors of running, for the nodes that fail by themselves."""
         error = None
         large = large_nodes(self._model, self._feed)
         size = Path(self._source.path).stat().st_size
@@ -476,10 +484,12 @@ class _Trying:
             yield LintEntry(EXCEPTION, Source.RUNTIME, error)
 
     def _indices(self, wanted: Callable[[NodeProto], bool]) -> list[int]:
+        """Return the indices of the nodes for which a function returns True."""
         nodes = enumerate(self._model.graph.node)
         return [index for index, node in nodes if wanted(node)]
 
     def _whole(self) -> str | None:
+        """Return the error of running the whole model; None if there is none."""
         try:
             outputs = [value.name for value in self._model.graph.output]
             self._trial.run(self._source.path, self._feed, outputs)
@@ -490,6 +500,7 @@ class _Trying:
         return None
 
     def _findings(self, trials: NodeTrials, labels: Sequence[str]) -> Iterator[LintEntry]:
+        """Yield the errors of single nodes, and a note for each input that is not a tensor."""
         nodes = self._model.graph.node
         for index, message in trials.failures.items():
             level = WARNING if _UNREGISTERED in message else EXCEPTION

@@ -76,8 +76,8 @@ def find_violations(model: ModelProto, values: Mapping[str, Any]) -> list[Invali
 
 
 def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterator[InvalidNode]:
-    """Yield nodes that compute tensors of other sizes than the graph declares: a dimension with a
-    name has one size wherever the graph names it.
+    """Yield nodes whose results differ in shape from the declaration in the graph; a dimension name
+    has one length in all of it.
     """
     sizes: dict[str, int] = {}
     for value in model.graph.input:
@@ -126,11 +126,11 @@ class NodeChecks:
         }
 
     def entries(self, labels: Sequence[str]) -> Iterator[LintEntry]:
-        """Yield what is wrong; `labels` are the names of the nodes of the main graph."""
+        """Yield the problems; `labels` are the names of the nodes of the main graph."""
         return (entry for entry, _ in self.findings(labels))
 
     def findings(self, labels: Sequence[str]) -> Iterator[tuple[LintEntry, Violation | None]]:
-        """Yield what is wrong, with the rule that a node breaks, if it is one of ours."""
+        """Yield the problems, each with the rule that the node breaks, if it is one of ours."""
         context = _context(self._model.ir_version, self._opsets)
         yield from self._graph(self._model.graph, labels, ChainMap(), ChainMap(), context)
         for function in self._model.functions:
@@ -154,6 +154,7 @@ class NodeChecks:
         outer_data: ChainMap[str, Any],
         context: Any,
     ) -> Iterator[tuple[LintEntry, Violation | None]]:
+        """Yield the problems of a graph."""
         types, data = outer_types.new_child(), outer_data.new_child()
         for tensor in graph.initializer:
             types[tensor.name] = _tensor_type(tensor)
@@ -205,6 +206,7 @@ class NodeChecks:
     def _inner(
         self, node: NodeProto, label: str, types: Types, data: ChainMap[str, Any], context: Any
     ) -> Iterator[tuple[LintEntry, Violation | None]]:
+        """Yield the problems of the subgraphs of a node."""
         for attribute in node.attribute:
             inner = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
             for position, graph in enumerate(inner):
@@ -217,7 +219,7 @@ class NodeChecks:
                 yield from self._graph(graph, labels, types, data, context)
 
     def _known_types(self, names: Iterable[str]) -> dict[str, TypeProto]:
-        """Return the types of tensors whose values are known."""
+        """Return the types of tensors with known values."""
         return {
             name: _array_type(self._values[name])
             for name in names
@@ -227,7 +229,7 @@ class NodeChecks:
     def _violations(
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> Iterator[Violation]:
-        """Yield the rules of its operator that a node breaks."""
+        """Yield the operator rules that a node breaks."""
         schema = self._schema(node)
         if schema is None or domain_of(node.domain):
             return
@@ -258,6 +260,7 @@ class NodeChecks:
     def _operand(
         self, name: str, types: Types, data: ChainMap[str, Any], *, is_index: bool
     ) -> Operand:
+        """Return the known type, shape and values of an operand."""
         values = self._values.get(name)
         if values is None and is_index and name in self._indices:
             with suppress(PolygraphyException):  # The file of the weight may be missing.
@@ -285,7 +288,9 @@ class NodeChecks:
     def _infer_output_types(
         self, node: NodeProto, types: Types, data: ChainMap[str, Any]
     ) -> dict[str, TypeProto]:
-        """Return the types of a node's outputs, as far as they follow from those of its inputs."""
+        """Return the types of a node's outputs, as far as the types of its inputs determine
+        them.
+        """
         if graphs_of(node):
             return {}
         schema = self._schema(node)
@@ -321,10 +326,12 @@ _HIGHEST = 2**31 - 1
 
 
 def _opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    """Return the imported version of each domain, at most the highest that the package supports."""
     return {each.domain: min(each.version, _HIGHEST) for each in imports}
 
 
 def _context(ir_version: int, opsets: dict[str, int]) -> Any:
+    """Return a checker context for these versions."""
     context = onnx_checker.C.CheckerContext()
     context.ir_version = ir_version
     context.opset_imports = opsets
@@ -332,7 +339,7 @@ def _context(ir_version: int, opsets: dict[str, int]) -> Any:
 
 
 def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto]) -> Iterator[str]:
-    """Yield which tensors have a different shape or data type than the graph declares."""
+    """Yield a phrase for each tensor whose shape or data type differs from the declaration."""
     for name, inferred in made.items():
         if name in stated:
             types = [
@@ -356,7 +363,7 @@ def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto
 
 
 def _mixed_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
-    """Yield inputs whose data type is not that of another input that must have the same."""
+    """Yield inputs whose data type differs from that of an input that must have the same one."""
     formal = list(schema.inputs)
     known: dict[str, Operand] = {}
     for position, operand in enumerate(call.inputs):
@@ -375,10 +382,12 @@ def _mixed_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
 
 
 def _variadic() -> Any:
+    """Return onnx's constant for a variadic parameter."""
     return onnx.defs.OpSchema.FormalParameterOption.Variadic
 
 
 def _array_type(array: Any) -> TypeProto:
+    """Return the type of an array as an ``onnx.TypeProto``."""
     meta = TensorMetadata.from_feed_dict({"": array})[""]
     number = 0 if meta.dtype is None else _TYPES.to_native(meta.dtype) or 0
     made: TypeProto = onnx.helper.make_tensor_type_proto(number, list(array.shape))
@@ -386,13 +395,13 @@ def _array_type(array: Any) -> TypeProto:
 
 
 def _dims(described: TypeProto) -> list[int | str] | None:
-    """Return the dimensions of a tensor, texts for those that are open; None for no shape."""
+    """Return the dimensions of a tensor, with strings for unknown ones; None for no shape."""
     shape = shape_of(described.tensor_type)
     return shape and ["?" if dim is None else dim for dim in shape]
 
 
 def _check_node(node: NodeProto, context: Any) -> str | None:
-    """Return what the checker has against a node."""
+    """Return the checker's error about a node; None if there is none."""
     if graphs_of(node):
         return None  # Its graphs read from around them, which the checker does not see here.
     try:
@@ -408,17 +417,18 @@ def _check_node(node: NodeProto, context: Any) -> str | None:
 
 @cache
 def is_foreign(domain: str) -> bool:
-    """Return whether the onnx package has no operator of a domain, as none of a plugin's."""
+    """Return whether the onnx package has no operators in a domain, such as that of a plugin."""
     return all(domain_of(domain) != schema.domain for schema in onnx.defs.get_all_schemas())
 
 
 def _tensor_type(tensor: TensorProto) -> TypeProto:
+    """Return the type of a weight as an ``onnx.TypeProto``."""
     made: TypeProto = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
     return made
 
 
 def _take_constant(node: NodeProto, data: ChainMap[str, Any]) -> None:
-    """Keep the value of a constant, which shapes may depend on."""
+    """Keep the value of a constant, because shapes may depend on it."""
     if is_constant(node) and len(node.output) == 1:
         tensor = constant_tensor(node)
         if tensor is not None and byte_size(tensor) <= SMALL:

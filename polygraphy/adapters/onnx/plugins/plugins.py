@@ -55,7 +55,7 @@ class Plugin:
     names: Mapping[str, Any]
 
     def match(self, graph: Any) -> PluginMatch:
-        """Return which parts of an onnx-graphsurgeon graph the plugin could take the place of.
+        """Return the parts of an onnx-graphsurgeon graph that the plugin can replace.
 
         Raises:
             BackendError: the script fails, or returns something else.
@@ -84,7 +84,7 @@ class Plugin:
             ) from error
 
     def identity(self) -> tuple[str, str]:
-        """Return the name that the plugin gives itself, and the type of its operator.
+        """Return the name that the plugin reports, and the type of its operator.
 
         Raises:
             BackendError: the script fails, or says neither.
@@ -100,7 +100,7 @@ class Plugin:
 
     @property
     def replaces(self) -> bool:
-        """Whether the script changes graphs itself."""
+        """Return whether the script changes graphs itself."""
         return "replace_with_plugin" in self.names
 
     def replace(self, graph: Any, op: str, instance: PluginInstance) -> bool:
@@ -120,6 +120,7 @@ class Plugin:
         return bool(self._call("replace_with_plugin", graph, inputs, outputs, attributes, op))
 
     def _call(self, function: str, *arguments: Any) -> Any:
+        """Return the result of a function of the script; raise BackendError if it fails."""
         if function not in self.names:
             raise UnknownNameError(f"In {self.path}, the function", function, ())
         called: Callable[..., Any] = self.names[function]
@@ -166,7 +167,9 @@ def plugins_in(
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute as numbers, texts and lists of these; TypeError for anything else."""
+    """Return an attribute as numbers, strings and lists of these; raise TypeError for other
+    values.
+    """
     if isinstance(value, _NUMBERS):
         return value
     if isinstance(value, (list, tuple)):
@@ -189,7 +192,7 @@ def match_plugins(
     include: Collection[str] | None = None,
     exclude: Collection[str] | None = None,
 ) -> list[PluginMatch]:
-    """Return which parts of an ONNX model the plugins of a folder could take the place of.
+    """Return the parts of an ONNX model that the plugins in a folder can replace.
 
     The model is imported into onnx-graphsurgeon once, for all plugins. Weights that were left in
     their files stay there, unless a script looks at them.
@@ -240,7 +243,7 @@ class ReplacePlugins(BaseLoader):
         self._matches = list(matches)
 
     def call_impl(self) -> ModelProto:
-        """Return the model, without what the plugins compute.
+        """Return the model with plugin nodes in place of the parts they replace.
 
         Raises:
             UnknownNameError: the model has no tensor of a name, or the folder no such plugin.
@@ -251,6 +254,7 @@ class ReplacePlugins(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Replace parts of a model by plugin nodes, and return it."""
         plugins = self._plugins()
         parts = _Parts(model.graph)
         for match in self._matches:
@@ -268,7 +272,7 @@ class ReplacePlugins(BaseLoader):
         return model
 
     def _plugins(self) -> dict[str, Plugin]:
-        """Return the plugins of the folder, by the names that they give themselves."""
+        """Return the plugins in the folder, by the names that they report."""
         plugins = plugins_in(self._plugin_dir) if self._matches else []
         found = {plugin.identity()[0]: plugin for plugin in plugins}
         for match in self._matches:
@@ -277,6 +281,7 @@ class ReplacePlugins(BaseLoader):
         return found
 
     def _report(self, graph: GraphProto) -> None:
+        """Log the number of parts that were replaced."""
         for match in self._matches:
             wanted = len(match.instances)
             left = sum(node.op_type == match.op for node in graph.node)
@@ -299,7 +304,7 @@ class _Parts:
         self._taken = taken_names(graph)
 
     def replace(self, op: str, instance: PluginInstance) -> None:
-        """Add a node that makes the outputs of a part; what made them is left without consumers."""
+        """Add a node that computes the outputs of a part, whose own nodes lose their consumers."""
         graph = self._graph
         for name in (*instance.inputs, *instance.outputs):
             if name and name not in self._made_by and name not in self._given:
@@ -328,7 +333,7 @@ class _Parts:
 def _replace_by_script(
     model: ModelProto, plugin: Plugin, op: str, instance: PluginInstance
 ) -> None:
-    """Let a script change the graph; everything else about the model stays as it is."""
+    """Let a script change the graph; everything else in the model is kept."""
     for tensor in all_tensors(model):  # It may look at any weight.
         load_stored(tensor)
     with _quiet_matching():
@@ -347,7 +352,7 @@ def _replace_by_script(
 
 @contextmanager
 def _quiet_matching() -> Iterator[None]:
-    """Keep onnx-graphsurgeon from telling about each node that does not match."""
+    """Silence onnx-graphsurgeon's messages about nodes that do not match."""
     logger: Any = gs_logger.G_LOGGER
     before = logger.severity
     if not G_LOGGER.is_enabled_for(G_LOGGER.EXTRA_VERBOSE):

@@ -56,7 +56,7 @@ def failure_text(failure: Failure) -> str:
 
 
 def _add_output_types(failure: Failure) -> ModelProto:
-    """Return the part with the types of its outputs, which a model in a file has to state."""
+    """Return the part with the types of its outputs, which a model file must declare."""
     made: ModelProto = copy_of(failure.model)
     metadata = TensorMetadata.from_feed_dict(dict(failure.expected))
     for value in made.graph.output:
@@ -66,6 +66,7 @@ def _add_output_types(failure: Failure) -> ModelProto:
 
 
 def _write(folder: Path, kind: str, arrays: Mapping[str, Any]) -> None:
+    """Write arrays as numbered tensor files."""
     for number, (name, array) in enumerate(arrays.items()):
         tensor = onnx.numpy_helper.from_array(array, name)
         with atomic_file(str(folder / f"{kind}_{number}.pb")) as stream:

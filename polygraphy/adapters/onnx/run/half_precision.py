@@ -137,7 +137,7 @@ class OnnxNarrowModels:
 
 
 def _check_evaluator(dtype: DataTypeEntry) -> None:
-    """Refuse an evaluator that computes with the bits of a type as if they were whole numbers."""
+    """Raise if the evaluator computes with the bits of a type as if they were integers."""
     value = onnx.helper.make_tensor("one", dtype.onnx(), [1], [1.0])
     if onnx.numpy_helper.to_array(value).dtype != dtype.numpy():
         raise BackendError(
@@ -158,7 +158,7 @@ class _Evaluated:
         self._model = model
 
     def with_nodes(self, watched: Watched, model: ModelProto | None = None) -> Compute:
-        """Return what computes the outputs, with what `watched` makes of what computes a node.
+        """Return a function that computes the outputs; `watched` wraps the function of each node.
 
         Args:
             watched: called with a node, the version of its operator, and what computes it.
@@ -230,13 +230,14 @@ class OnnxNarrowModel:
         self.users = _users(self._nodes)
 
     def _selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
+        """Return which nodes to cast, without those in `kept`."""
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
 
     def facts(self) -> Facts:
         return find_facts(self._model)
 
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
-        """Return what computes the outputs in the narrow type; see the port."""
+        """Return a function that computes the outputs in the narrow type; see the port."""
         if plain:
             return self._evaluated.with_nodes(_as_it_is)
         kept = frozenset(without)
@@ -245,7 +246,7 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(watched, made)
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
-        """Compute the outputs as they should be, and what each node loses alone; see the port."""
+        """Return the exact outputs, and the loss of each node alone; see the port."""
         losses: list[NodeLoss] = []
 
         def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -256,8 +257,8 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(watched)(feed), losses
 
     def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
-        """Compute the outputs with the digits of the narrow type, and without; nothing where a node
-        makes more of that than others.
+        """Return the outputs with the digits of the narrow type, and the exact ones; empty if a
+        node amplifies rounding more than others.
         """
         wide = {name: in_float(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
@@ -266,7 +267,7 @@ class OnnxNarrowModel:
         return [self.rounded(wide, _WEIGHT_STEP), exact]
 
     def rounded(self, feed: Mapping[str, Any], step: float = 0.0) -> dict[str, Array]:
-        """Compute the outputs with the digits of the narrow type, and without end of its range; see
+        """Return the outputs with the digits of the narrow type, but without its range limits; see
         the port.
 
         Args:
@@ -305,12 +306,15 @@ class OnnxNarrowModel:
 
     def _is_cast(self, node: NodeProto) -> bool:
         # What is in the graphs inside a node is computed node by node.
+        """Return whether a node is computed in the narrow type."""
         return bool(node.output) and node.output[0] in self._forms and not graphs_of(node)
 
     def _measuring(
         self, node: NodeProto, run: Callable[..., Any], note: Callable[[NodeLoss], None]
     ) -> Callable[..., Any]:
-        """Return what computes a node, and then once more on operands that are rounded."""
+        """Return a function that computes a node, exactly and on rounded operands, and passes its
+        loss to `note`.
+        """
         takes, gives = self._forms[node.output[0]]
         narrow = self._dtype.numpy()
 
@@ -355,7 +359,7 @@ def _as_it_is(node: NodeProto, version: int, run: Callable[..., Any]) -> Callabl
 
 
 def _is_whole(array: Any) -> bool:
-    """Return whether all elements are whole numbers that their type holds without a gap."""
+    """Return whether all elements are integers that their type holds exactly."""
     if not is_float(array):
         return False
     flat, most = array.reshape(-1), 1 / epsilon_of(array.dtype)
@@ -372,9 +376,9 @@ def _moving(
     seed: int,
     coarse: Mapping[str, str],
 ) -> Callable[..., Any]:
-    """Return what computes a node, and moves what it makes; whole numbers, such as of a counter or
-    a size, are exact. `coarse` holds the precision of operators that do not compute in the type of
-    their tensors.
+    """Return a function that computes a node and perturbs its results; integers, such as counters
+    or sizes, remain exact. `coarse` holds the precision of operators that do not compute in the
+    type of their tensors.
     """
     if graphs_of(node) or node.op_type in MOVES or node.op_type == "Constant":
         return run
@@ -396,7 +400,9 @@ def _moving(
 def _rounding(
     node: NodeProto, version: int, run: Callable[..., Any], narrow: Any
 ) -> Callable[..., Any]:
-    """Return what computes a node of a model in which tensors are narrow: in float32, rounded."""
+    """Return a function that computes a node of a model with narrow tensors: in float32, then
+    rounded.
+    """
     signature = signature_of(node.op_type, domain_of(node.domain), version)
     parameters = signature.of(len(node.input), len(node.output)) if signature else None
     if parameters is None or graphs_of(node) or node.op_type in _CONVERTS:
@@ -428,7 +434,7 @@ def _rounding(
 
 
 def _round_result(value: Any, narrow: Any, node: NodeProto, operands: Sequence[Any]) -> Any:
-    """Return a result in the narrow type; one of a reduction that adds up too much is infinite."""
+    """Return a result in the narrow type; infinite for a reduction whose sum overflows."""
     wide = numpy.asarray(value)
     if not is_float(wide):
         return value
@@ -442,6 +448,7 @@ def _round_result(value: Any, narrow: Any, node: NodeProto, operands: Sequence[A
 
 
 def _node_name(node: NodeProto) -> list[str]:
+    """Return the first name of a node in a list; empty if it has none."""
     return names_of(node)[:1]
 
 
@@ -451,7 +458,7 @@ def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
 
 
 def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
-    """Return which nodes read what a node makes, by their names."""
+    """Return the nodes that read the results of each node, by name."""
     makers = {made: _node_name(node)[0] for node in nodes for made in node.output if made}
     users: dict[str, list[str]] = {}
     for node in nodes:
@@ -478,6 +485,7 @@ def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
 
 
 def _nodes(graph: GraphProto, types: GraphTypes) -> Iterator[tuple[NodeProto, GraphTypes]]:
+    """Yield all nodes, with the types in their graph."""
     for index, node in enumerate(graph.node):
         yield node, types
         for inner, known in zip(graphs_of(node), types.inner(index)):
@@ -526,9 +534,9 @@ def _widen_attributes(node: NodeProto, narrow: set[int]) -> None:
 def _with_rounded_weights(
     model: ModelProto, narrow: ModelProto, dtype: DataTypeEntry, lowered: Collection[str]
 ) -> ModelProto:
-    """Return a float32 model whose weights have the digits of the type in which another computes
-    that was made of it. They keep their magnitude, and those of nodes that stay in float32 there
-    are left alone.
+    """Return a float32 model whose weights are rounded like those of a narrow model that was
+    created from it. They keep their magnitude; weights of nodes that are float32 in both are not
+    changed.
     """
     kept = _names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
@@ -544,7 +552,7 @@ def _names(model: ModelProto) -> set[str]:
 
 
 def _weights(model: ModelProto, kept: set[str]) -> Iterator[TensorProto]:
-    """Yield the float32 weights of a model, but for those that certain nodes read."""
+    """Yield the float32 weights of a model, except those that certain nodes read."""
     wide = set()
     for graph in all_graphs(model.graph):
         for node in graph.node:
@@ -572,7 +580,7 @@ class _FastKernels:
         self._loaded: dict[bytes, Compute | None] = {}
 
     def of(self, node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what computes a node: `run`, or a session where that is faster and can."""
+        """Return a function that computes a node: `run`, or a session if that is faster."""
         if node.domain or node.op_type not in _OPERATORS:
             return run
         if any(attribute.ref_attr_name for attribute in node.attribute):
@@ -594,7 +602,7 @@ class _FastKernels:
         return call
 
     def missing(self, node: NodeProto, version: int) -> Callable[..., Any]:
-        """Return what computes a node that the evaluator has no operator for.
+        """Return a function that computes a node for which the evaluator has no operator.
 
         Raises:
             BackendError: ONNX Runtime does not have it either; when it is called.
@@ -619,6 +627,7 @@ class _FastKernels:
         return call
 
     def _session(self, node: NodeProto, version: int, inputs: int) -> Compute | None:
+        """Return a function that runs a node in ONNX Runtime; None if that is not possible."""
         model = _alone(node, version, inputs)
         key = model.SerializeToString(deterministic=True)
         if key not in self._loaded:
@@ -654,7 +663,7 @@ def _foreign(
 
 
 def _cost(x: Any, weight: Any, *_: Any) -> int:
-    """Return about how many products a convolution takes."""
+    """Return the approximate number of multiplications of a convolution."""
     return int(x.size * weight.shape[0] * prod(weight.shape[2:]))
 
 

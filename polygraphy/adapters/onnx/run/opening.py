@@ -64,7 +64,7 @@ _ROUNDED = frozenset((1, 10, 11, 16))
 
 
 def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
-    """Open a model; see the port."""
+    """Return a model prepared for editing; see the port."""
     given = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
     if as_it_is:
         return OnnxOpenModel(given)
@@ -85,20 +85,20 @@ def model_nodes(model: Any) -> ModelNodes:
 
 
 def _operands(node: NodeProto, reads: Sequence[str]) -> list[str]:
-    """Return the inputs of a node in their places, an empty name for one that is left out, and
-    what its bodies read.
+    """Return the inputs of a node in order, with an empty name for an omitted one, and the tensors
+    that its bodies read.
     """
     inputs = list(node.input)
     return [*inputs, *(name for name in reads if name not in inputs)]
 
 
 def _digest(settings: str) -> str:
-    """Return a short text that is the same for the same attributes."""
+    """Return a short text that is equal for equal attributes."""
     return blake2b(settings.encode(), digest_size=6).hexdigest() if settings else ""
 
 
 def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel:
-    """Read the structure of a model; see the port."""
+    """Return the structure of a model, layer by layer; see the port."""
     if isinstance(model, (str, Path)):
         path = Path(model)
         return LayeredOnnxModel(
@@ -121,12 +121,12 @@ def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel
 
 
 def open_reducible(model: ModelProto, data_loader: Any = None) -> ReducibleOnnxModel:
-    """Look into a model to reduce it; see the port."""
+    """Return a model prepared for a search; see the port."""
     return ReducibleOnnxModel(model, data_loader)
 
 
 def samples_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, Any]]:
-    """Return the data of each iteration; see the port."""
+    """Yield the input data of each iteration; see the port."""
     return feeds_of(model, data_loader)
 
 
@@ -182,6 +182,7 @@ class OnnxOpenModel(OpenModel):
 
     @cached_property
     def _recomputer(self) -> Recomputer:
+        """Return the object that recomputes tensors of this model."""
         return Recomputer(self)
 
     def recompute(
@@ -226,8 +227,8 @@ class LayeredOnnxModel(OnnxOpenModel):
         return _mark_outputs(self._load(), self._exclude)
 
     def unmarked(self) -> ModelProto:
-        """Return the model with its own outputs alone; a model of its own, whatever `whole` made of
-        the one that was given.
+        """Return the model with its own outputs alone, independent of the one that `whole`
+        returns.
         """
         model = self._load()
         if not self._is_loaded_anew:
@@ -238,6 +239,7 @@ class LayeredOnnxModel(OnnxOpenModel):
 
 
 def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelProto:
+    """Return the model with all tensors as outputs, except excluded ones."""
     marked: ModelProto = ModifyOutputs(
         model, outputs=constants.MARK_ALL, exclude_outputs=exclude_outputs
     ).call_impl()
@@ -245,6 +247,7 @@ def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelPro
 
 
 def _node(node: NodeProto, reads: Sequence[str]) -> GraphNode:
+    """Return a description of a node."""
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
     settings = sorted(
         attribute.SerializeToString(deterministic=True) for attribute in node.attribute
@@ -284,7 +287,7 @@ class ReducibleOnnxModel:
         self._seen: dict[str, Any] = {}
 
     def name(self, node: int) -> str:
-        """Return the name of a node, or else that of the first tensor that it computes."""
+        """Return the name of a node, or else that of its first output."""
         found = self._opened.protos[self._nodes[node]]
         return identity_of(found) or str(found.op_type)
 
@@ -319,6 +322,7 @@ class ReducibleOnnxModel:
         )
 
     def _places(self, nodes: Collection[int]) -> list[int]:
+        """Return the positions of nodes in the model."""
         return [self._nodes[node] for node in sorted(nodes)]
 
     def feed(self, part: ModelProto) -> dict[str, Any]:
@@ -327,18 +331,19 @@ class ReducibleOnnxModel:
         return {name: self._seen[name] for name in names}
 
     def inside(self, node: int) -> tuple[ModelProto, dict[str, Any]] | None:
-        """Return the body of a node that is run, with its data."""
+        """Return the executed body of a node, with its data."""
 
         def values(names: Sequence[str]) -> dict[str, Any]:
+            """Return the values of tensors in a run of the whole model."""
             self._observe(names)
             return {name: self._seen[name] for name in names}
 
         return self._opened.inside(self._nodes[node], values)
 
     def _frozen(self, cut: Sequence[str], is_fed: bool, starts: Collection[int] | None) -> set[str]:
-        """Return which tensors become constants: those of other branches; and those that are no
-        floating-point numbers, if there are inputs beside them, because they mostly are shapes and
-        indices, for which other data will not do.
+        """Return the tensors that become constants: those of other branches; and those that are not
+        floating-point, if there are other inputs, because they mostly are shapes and indices, which
+        random data cannot replace.
         """
         frozen: set[str] = set()
         if starts is not None:
@@ -352,17 +357,18 @@ class ReducibleOnnxModel:
         return frozen
 
     def _is_floating(self, name: str) -> bool:
+        """Return whether a tensor has a floating-point type."""
         dtype = self._metadata(name).dtype
         return dtype is not None and dtype.is_floating
 
     def _constant(self, name: str) -> Any:
-        """Return a tensor as a weight, with its value when the whole model is run."""
+        """Return a tensor as a weight, with its value from a run of the whole model."""
         self._observe([name])
         return numpy_helper.from_array(numpy.asarray(self._seen[name], order="C"), name)
 
     def _as_input(self, name: str) -> ValueInfoProto:
-        """Return the description of a tensor that becomes an input: dimensions that nothing tells
-        are those of the data.
+        """Return the declaration of a tensor that becomes an input: unknown dimensions are those of
+        the data.
         """
         meta = self._metadata(name)
         named = {dim for given in self._opened.inputs.values() for dim in given.shape or ()}
@@ -373,6 +379,7 @@ class ReducibleOnnxModel:
         return value_info(name, meta)
 
     def _as_output(self, name: str) -> ValueInfoProto:
+        """Return the declaration of a tensor that becomes an output."""
         value = self._opened.value(name)
         if not is_tensor(value):
             return value
@@ -386,7 +393,9 @@ class ReducibleOnnxModel:
         return value_info(name, MetadataTuple(meta.dtype, shape))
 
     def _metadata(self, name: str) -> MetadataTuple:
-        """Return data type and shape of a tensor; the data type is found out if need be."""
+        """Return the data type and the shape of a tensor; the data type is observed if it is
+        unknown.
+        """
         value = self._opened.value(name)
         if not is_tensor(value):
             raise ModelError(f"{name!r} is not a tensor, so the model cannot be cut there.")
@@ -397,7 +406,7 @@ class ReducibleOnnxModel:
         return meta
 
     def _observe(self, names: Iterable[str]) -> None:
-        """Find out what tensors hold when the whole model is run."""
+        """Store the values of tensors in a run of the whole model."""
         missing = [name for name in names if name not in self._seen]
         if not missing:
             return
@@ -446,7 +455,7 @@ class Recomputer:
         return None
 
     def _elements(self, names: Collection[str]) -> dict[str, Array]:
-        """Return those of some tensors that are weights."""
+        """Return the elements of those tensors that are weights, by name."""
         found: ModelProto = onnx.ModelProto()
         for name in names:
             if name in self._weights:
@@ -457,7 +466,9 @@ class Recomputer:
         return {tensor.name: elements(tensor) for tensor in found.graph.initializer}
 
     def _nodes(self, name: str, runs: Sequence[Feed]) -> tuple[list[int], set[str]] | None:
-        """Return the nodes that compute a tensor from tensors that all runs know, and these."""
+        """Return the nodes that compute a tensor from tensors with values in all runs, and these
+        tensors; None if there are none.
+        """
         nodes: set[int] = set()
         known: set[str] = set()
         open_names = [name]
@@ -472,6 +483,7 @@ class Recomputer:
         return (sorted(nodes), known) if 0 < len(nodes) <= _MOST_NODES else None
 
     def _evaluator(self, positions: Sequence[int], name: str) -> Callable[[Feed], Array]:
+        """Return a function that computes a tensor with some nodes."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
         nodes = [self._opened.protos[position] for position in positions]
@@ -490,10 +502,12 @@ class Recomputer:
 
 
 def _select_arrays(run: Feed, names: set[str]) -> dict[str, Array]:
+    """Return the values of named tensors in a run, without missing ones."""
     return {name: numpy.asarray(run[name]) for name in names if name in run}
 
 
 def _widen_feed(feed: Feed) -> dict[str, Array]:
+    """Return the data with floating-point arrays in float64."""
     return {n: a.astype(float) if is_float(a) else a for n, a in feed.items()}
 
 
@@ -504,8 +518,8 @@ def _spread(
     value: Array,
     epsilon: float,
 ) -> Array:
-    """Return how far the elements of a row move when operands are rounded, at random directions.
-    Weights are not: the scales of a Resize, say, would make another shape.
+    """Return the change of the elements in a row when operands are rounded in random directions.
+    Weights are not rounded: the scales of a Resize, for instance, would change its shape.
     """
     total: Array = numpy.zeros(value.shape if epsilon else ())
     if not epsilon:

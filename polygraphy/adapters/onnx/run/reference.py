@@ -66,23 +66,28 @@ class OnnxReferenceRunner(EvaluatedRunner):
         self._facts = find_facts(self._evaluator.proto_)
 
     def get_model_facts(self) -> Facts:
-        """Return what the model tells: the evaluator computes in the data types of its tensors."""
+        """Return the facts about the model: the evaluator computes in the data types of its
+        tensors.
+        """
         return self._facts
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Evaluate the graph once; see `EvaluatedRunner`."""
+        """Return the outputs of one evaluation of the graph; see `EvaluatedRunner`."""
         with translated("run"):
             return super().infer_impl(feed_dict)
 
 
 def _check_weights(model: ModelProto) -> None:
+    """Raise if the elements of a weight are missing."""
     for tensor in model.graph.initializer:
         if is_stripped(tensor):
             elements(tensor)  # Raises, and says what to do.
 
 
 def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Compute `outputs`; BackendError when the reference evaluator has no implementation."""
+    """Return the values of `outputs`; raise BackendError if the reference evaluator has no
+    implementation.
+    """
     from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
     with translated("evaluate"):
@@ -111,7 +116,7 @@ class OnnxParty:
         return type(self).name
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        """Look up the implementations of a model's nodes; see the port."""
+        """Return a function that evaluates a model; see the port."""
         runner = OnnxReferenceRunner(OnnxFromPath(model) if isinstance(model, str) else model)
         runner.activate()
         return partial(runner.infer, check_inputs=False)
@@ -159,6 +164,7 @@ class PackageParty(OnnxParty):
 
 
 def _evaluate_outputs(evaluator: Any, feed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs of an evaluator by name."""
     with translated("run"):
         return dict(zip(evaluator.output_names, evaluator.run(None, dict(feed))))
 
@@ -172,13 +178,15 @@ class ReferenceTrial:
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> ReferenceTrial:
-        """Return this trial: there is one way only in which the evaluator runs models."""
+        """Return this trial: the evaluator runs models in one way only."""
         return self
 
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> dict[str, TrialValue]:
-        """Load a model and run it; BackendError when that cannot be done."""
+        """Return the outputs of a model, which is loaded and run; raise BackendError if
+        that fails.
+        """
         given = {
             name: value.raw if isinstance(value, TrialValue) else np.asarray(value)
             for name, value in feed.items()
@@ -196,12 +204,14 @@ class ReferenceTrial:
 
 
 def _trial_value(raw: Any) -> TrialValue:
+    """Return a value with its data type and shape."""
     if isinstance(raw, list):
         return TrialValue(raw, _dtype(raw[0]) if raw else None, None)
     return TrialValue(raw, _dtype(raw), tuple(np.shape(raw)))
 
 
 def _dtype(array: Any) -> DataTypeEntry | None:
+    """Return the data type of an array; None if it is unknown."""
     try:
         found: DataTypeEntry = DataType.from_dtype(np.asarray(array).dtype)
     except DataTypeConversionException:

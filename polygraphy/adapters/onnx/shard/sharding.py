@@ -55,7 +55,7 @@ _SWAPPED = (0, 1, 3, 2)
 
 
 def fuse(graph: GraphProto, attention: Attention, fused: FusedAttention, taken: set[str]) -> None:
-    """Replace an attention layer of tensors with four axes; what it consisted of is left without
+    """Replace an attention layer with four-axis tensors by one node; its old nodes lose their
     consumers.
 
     Raises:
@@ -88,6 +88,7 @@ def fuse(graph: GraphProto, attention: Attention, fused: FusedAttention, taken: 
 
 
 def _set(node: NodeProto, fused: FusedAttention) -> None:
+    """Set the attributes of a fused attention node."""
     values = {"is_causal": int(fused.is_causal), "TRT_decomposable": 0, "nb_rank": fused.nb_rank}
     kept = [one for one in node.attribute if one.name not in values]
     del node.attribute[:]
@@ -98,6 +99,7 @@ def _set(node: NodeProto, fused: FusedAttention) -> None:
 def _add_transpose(
     graph: GraphProto, name: str, permutation: Sequence[int] | None, taken: set[str]
 ) -> str:
+    """Add a Transpose node if there is a permutation; return the name of its result."""
     if permutation is None:
         return name
     made = unused_name(f"{name}_shuffled", taken)
@@ -116,12 +118,13 @@ def _transpose(
 
 
 def _inverse(permutation: Sequence[int]) -> list[int]:
+    """Return the inverse of a permutation."""
     return [permutation.index(axis) for axis in range(len(permutation))]
 
 
 def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str]:
-    """Return by which number the scores are scaled, and what is added to them; empty for
-    nothing.
+    """Return the scale of the scores, and the name of the tensor that is added to them; empty for
+    none.
     """
     weights = graph_weights(graph)
     scale, mask = 1.0, ""
@@ -146,13 +149,13 @@ def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str
 
 
 def _number(tensor: TensorProto | None) -> float | None:
-    """Return the value of a constant with one element; None where there is none."""
+    """Return the value of a constant with one element; None for other tensors."""
     array = None if tensor is None else elements(tensor)
     return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
 
 
 def split_context(model: ModelProto, hints: ShardHints) -> None:
-    """Split a model in place: it is the same for every device.
+    """Split a model in place along the sequence: all devices get the same model.
 
     Its inputs and outputs keep their names and shapes: each device takes its part of the inputs,
     which all of them get whole, and all of them make the whole outputs.
@@ -191,7 +194,7 @@ class _Splitting:
         self.taken = taken_names(graph)
 
     def gather(self, attention: Attention, *, gathers_q: bool, gathers_kv: bool) -> None:
-        """Let an attention layer see all positions."""
+        """Gather the inputs of an attention layer, so that it sees all positions."""
         hints = self._hints
         first, last = attention.nodes[0], attention.nodes[-1]
         # The standard's Attention takes K as it takes V, and not transposed.
@@ -205,6 +208,7 @@ class _Splitting:
             last.input[v_at] = v
 
     def _gather(self, name: str, axis: int) -> str:
+        """Add nodes that gather a tensor once; return the name of the result."""
         if (name, axis) not in self._gathered:
             made = unused_name(f"{name}_gathered", self.taken)
             self._add(
@@ -222,7 +226,7 @@ class _Splitting:
         return self._gathered[name, axis]
 
     def scatter_input(self, tensor: ShardTensor) -> None:
-        """Take this device's part of an input."""
+        """Replace an input by the part of this device."""
         _check_name("Input", tensor.name, self._graph.input)
         part = unused_name(f"{tensor.name}_part", self.taken)
         rename_uses(self._graph, {tensor.name: part})
@@ -241,7 +245,7 @@ class _Splitting:
         )
 
     def gather_output(self, tensor: ShardTensor) -> None:
-        """Put an output together out of all parts."""
+        """Assemble an output from the parts of all devices."""
         _check_name("Output", tensor.name, self._graph.output)
         part = unused_name(f"{tensor.name}_part", self.taken)
         for node in self._graph.node:
@@ -266,6 +270,7 @@ class _Splitting:
 
 
 def _check_name(what: str, name: str, values: Any) -> None:
+    """Raise if no input or output has a name."""
     known: Mapping[str, None] = dict.fromkeys(value.name for value in values)
     if name not in known:
         raise UnknownNameError(what, name, list(known))
@@ -298,7 +303,7 @@ def find_shard_hints(
     v_shuffle: Sequence[int] | None = None,
     is_causal: bool = False,
 ) -> ShardHints:
-    """Return how an ONNX model can be split over devices.
+    """Return hints for splitting an ONNX model over devices.
 
     Args:
         model: the model, or a loader that makes it.
@@ -340,6 +345,7 @@ def find_shard_hints(
             G_LOGGER.info(f"Found attention layer with Q tensor {layer.q}")
 
         def rank_of(names: Iterable[str], fallback: int | None) -> int | None:
+            """Return the rank of the first tensor with a known one; else `fallback`."""
             shapes = [describe_value(infos.get(name)).shape for name in names]
             return next((len(shape) for shape in shapes if shape is not None), fallback)
 
@@ -369,6 +375,7 @@ def find_shard_hints(
 
 
 def _check(what: str, name: str, known: Sequence[str]) -> None:
+    """Raise if a name is unknown."""
     if name not in known:
         raise UnknownNameError(what, name, known)
 
@@ -378,7 +385,7 @@ def _permutation(axes: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
-    """Return the inputs that Q, K or V of some layers depend on, in the order of the graph."""
+    """Return the inputs that Q, K or V of some layers depend on, in graph order."""
     made_by = producers(graph)
     pending = [name for layer in layers for name in (layer.q, layer.k, layer.v)]
     # What scales and masks is not split: it is not looked for behind the scores of other layers.
@@ -398,7 +405,7 @@ def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
 
 
 def _outputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
-    """Return the outputs that depend on some layers, in the order of the graph."""
+    """Return the outputs that depend on some layers, in graph order."""
     behind = {layer.output for layer in layers}
     for node in graph.node:
         if not behind.isdisjoint(used_by(node)):
@@ -424,8 +431,8 @@ class ShardModel(BaseLoader):
         self._hints = hints
 
     def call_impl(self) -> list[ModelProto]:
-        """Return the models: one that all devices run where the sequence is split, and one for
-        each device where weights are.
+        """Return the models: one for all devices if the sequence is split, one for each device if
+        weights are.
 
         Raises:
             UnknownNameError: the model lacks a tensor that the hints name.
@@ -476,5 +483,6 @@ def save_shards(
 
 
 def _with_ending(path: str, ending: str) -> str:
+    """Return a path with an ending added to the name of the file."""
     given = Path(path)
     return str(given.with_name(f"{given.stem}{ending}{given.suffix}"))

@@ -62,7 +62,9 @@ class Attention:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one node of the standard's Attention, whose K is not transposed."""
+        """Return whether it is one node of the standard operator Attention, whose K is not
+        transposed.
+        """
         return len(self.nodes) == 1
 
     @property
@@ -82,12 +84,12 @@ class Attention:
 
     @property
     def output(self) -> str:
-        """What it makes."""
+        """Return the name of the result."""
         return str(self.nodes[-1].output[0])
 
 
 def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterator[Attention]:
-    """Yield the attention layers of a graph, in its order; those in inner graphs are not found.
+    """Yield the attention layers of a graph, in its order, without those in subgraphs.
 
     Args:
         graph: the graph.
@@ -109,7 +111,7 @@ def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterato
 
 
 def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) -> list[NodeProto]:
-    """Return the first product and what is between it and Softmax; nothing where there is none."""
+    """Return the first product and the nodes between it and Softmax; empty if there is none."""
     chain: list[NodeProto] = []
     name = softmax.input[0]
     while (node := graph.maker(name)) is not None:
@@ -129,8 +131,8 @@ def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) ->
 
 
 def _after(softmax: NodeProto, graph: OpenGraph) -> list[NodeProto]:
-    """Return what is between Softmax and the second product, and that; nothing where there is
-    none.
+    """Return the nodes from Softmax to the second product, including that; empty if there
+    is none.
     """
     chain: list[NodeProto] = []
     name = softmax.output[0]
@@ -164,7 +166,7 @@ def collective(
     rank: int | None = None,
     reduce_op: str = "none",
 ) -> list[NodeProto]:
-    """Return nodes that make one tensor of another, in an order in which they can be computed.
+    """Return nodes that compute one tensor from another across devices, in execution order.
 
     Args:
         operation: `ALL_GATHER`, `ALL_REDUCE` or `REDUCE_SCATTER`.
@@ -224,7 +226,7 @@ def _to_front(axis: int, rank: int | None, name: str) -> list[int]:
 
 
 def transpose(source: str, target: str, permutation: Sequence[int], taken: set[str]) -> NodeProto:
-    """Return a Transpose node that makes one tensor of another."""
+    """Return a Transpose node from one tensor to another."""
     made: NodeProto = onnx.helper.make_node(
         "Transpose",
         [source],
@@ -292,7 +294,7 @@ class Block:
 
     @staticmethod
     def ending_with(graph: OpenGraph, node: NodeProto, count: int) -> Block:
-        """Return the block that ends with a product.
+        """Return the block whose last node is a product.
 
         Args:
             graph: the graph, with shapes.
@@ -320,7 +322,7 @@ class _Search:
     _weights: dict[tuple[str, int | None], list[Place]] = field(factory=dict)
 
     def end(self, node: NodeProto) -> None:
-        """Ask for what a product with a weight needs that is split by rows."""
+        """Start with the last product, whose weight is split by rows."""
         index = self.graph.makers[node.output[0]]
         weight = node.input[1]
         attributes = _attributes(node)
@@ -343,7 +345,7 @@ class _Search:
         return [Slice(name, axis, tuple(places)) for (name, axis), places in self._weights.items()]
 
     def check_inside(self) -> None:
-        """Make sure that only this block takes what is split, and no weight is split twice."""
+        """Raise if other nodes read split tensors, or a weight is split twice."""
         for name in self.graph.outputs:
             if name in self._split:
                 raise Cannot(f"{name!r}, an output of the model, would be split")
@@ -360,12 +362,14 @@ class _Search:
         return len(self._shape(name))
 
     def _shape(self, name: str) -> tuple[Any, ...]:
+        """Return the shape of a tensor; raise `Cannot` if it is unknown."""
         shape = self.graph.shape(name)
         if shape is None:
             raise Cannot(f"the shape of {name!r} is not known")
         return shape
 
     def _slice(self, name: str, axis: int, place: Place) -> None:
+        """Record that a weight of a node is split along an axis."""
         size = self.graph.dense[name].dims[axis]
         if size % self.count:
             raise Cannot(f"axis {axis} of weight {name!r} has {size} elements")
@@ -374,7 +378,7 @@ class _Search:
             places.append(place)
 
     def _need(self, name: str, axis: int) -> None:
-        """Ask for one tensor to be split along an axis."""
+        """Require a tensor to be split along an axis."""
         if name in self._split:
             if self._split[name] != axis:
                 raise Cannot(f"{name!r} would be split along two axes")
@@ -461,7 +465,7 @@ class _Search:
         self._need(node.input[0], permutation[axis])
 
     def _reshape(self, index: int, node: NodeProto, axis: int) -> None:
-        """Follow an axis through a reshape: the part of a device has to be one whole piece."""
+        """Follow an axis through a reshape: the part of a device must be contiguous."""
         before, after = self._shape(node.input[0]), self._shape(node.output[0])
         own = _matching_axis(before, after, axis)
         if own is None:
@@ -490,8 +494,8 @@ _RULES: dict[str, Callable[[_Search, int, Any, int], None]] = {
 
 
 def _matching_axis(before: tuple[Any, ...], after: tuple[Any, ...], axis: int) -> int | None:
-    """Return the axis of a tensor whose consecutive pieces are those of an axis after a reshape;
-    None where there is none.
+    """Return the axis of a tensor with the same consecutive pieces as an axis after a reshape; None
+    if there is none.
 
     The elements before the axis have to be as many, and the axis has to be the outermost of those
     that it is split into or joined with: heads, and not what is inside a head.
@@ -510,7 +514,9 @@ def _matching_axis(before: tuple[Any, ...], after: tuple[Any, ...], axis: int) -
 
 
 def _same_size(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-    """Return whether two lists of dimensions have the same product, dynamic ones in it by name."""
+    """Return whether two lists of dimensions have the same product; dynamic ones are compared by
+    name.
+    """
     names_left = sorted(str(dim) for dim in left if not isinstance(dim, int))
     names_right = sorted(str(dim) for dim in right if not isinstance(dim, int))
     numbers_left = [dim for dim in left if isinstance(dim, int)]
@@ -523,7 +529,7 @@ def _same_size(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
 
 
 def _attributes(node: NodeProto) -> dict[str, Any]:
-    """Return the numbers among the attributes of a node."""
+    """Return the numeric attributes of a node."""
     values: dict[str, Any] = {}
     for one in node.attribute:
         values[one.name] = list(one.ints) if one.ints else one.i
@@ -570,12 +576,12 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
 
 
 def _size(model: ModelProto) -> int:
-    """Return how many bytes the constants of a model take, wherever they are."""
+    """Return the number of bytes of the constants of a model, also in files."""
     return sum(map(byte_size, all_tensors(model)))
 
 
 def _blocks(graph: GraphProto, count: int) -> list[Block]:
-    """Return what can be split, in the order of the graph; no weight is part of two blocks."""
+    """Return the blocks that can be split, in graph order; no weight is part of two blocks."""
     taken: set[str] = set()
     blocks: list[Block] = []
     if count < 2:
@@ -599,7 +605,7 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
 
 
 def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> None:
-    """Leave a device its part of a block, and add up the sums of all devices behind it."""
+    """Reduce a block to the part of one device, and add up the sums of all devices after it."""
     count = hints.dist_collectives.nb_rank
     weights = graph_weights(graph)
     taken = taken_names(graph)
@@ -619,7 +625,7 @@ def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> Non
 
 
 def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorProto:
-    """Return a device's part of a weight, which is kept in a file where the weight is."""
+    """Return the part of a weight for a device, which is stored in a file if the weight is."""
     array = _slice_weight(elements(weight), one, rank, count)
     if is_stored(weight) and plain_dtype(weight) is not None:
         part: TensorProto = onnx.TensorProto(
@@ -641,6 +647,7 @@ def _slice_weight(array: Any, one: Slice, rank: int, count: int) -> Any:
 
 
 def _uses(graph: GraphProto) -> dict[str, int]:
+    """Return the number of nodes that read each tensor."""
     counts: dict[str, int] = {}
     for node in graph.node:
         for name in used_by(node):
@@ -651,7 +658,7 @@ def _uses(graph: GraphProto) -> dict[str, int]:
 def _replace_weight(
     graph: GraphProto, one: Any, tensor: Any, uses: dict[str, int], taken: set[str]
 ) -> None:
-    """Give the operands of the block another weight; who else uses the old one keeps it."""
+    """Give the operands of a block another weight; other readers keep the old one."""
     if uses.get(one.name, 0) > len(one.places):
         tensor.name = unused_name(f"{one.name}_part", taken)
         _point_to(graph, one.places, tensor.name)

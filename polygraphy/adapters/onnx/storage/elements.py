@@ -45,12 +45,12 @@ _LARGE = 4096
 
 
 def external_files(model: ModelProto) -> list[str]:
-    """Return the files that hold weights which have not been loaded, as the model names them."""
+    """Return the names, as in the model, of the files with weights that are not loaded."""
     return list(_by_location(model))
 
 
 def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Path] = ()) -> None:
-    """Load the weights that are in files; afterwards the model refers to no file.
+    """Load the weights from their files; afterwards the model refers to no file.
 
     Args:
         model: the model; its weights are filled in.
@@ -71,8 +71,8 @@ def load_external_data(model: ModelProto, folder: Path, *, trusted: Iterable[Pat
 def store_external_data(
     model: ModelProto, path: Path, folder: Path | None, *, trusted: Iterable[Path] = ()
 ) -> None:
-    """Let the large initialisers of a model refer to the files that they are in, and load the other
-    tensors that are in files.
+    """Make the large initializers of a model refer to their files, and load all other tensors from
+    files.
 
     Args:
         model: the structure of a model; weights in its own file refer to that by name.
@@ -102,7 +102,9 @@ def store_external_data(
 
 
 def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -> dict[str, Path]:
-    """Return the files that a model names; FileError where one is missing or outside the folder."""
+    """Return the paths of the files that a model names; raise FileError if one is missing or
+    outside the folder.
+    """
     files = {location: _resolve_location(location, folder, trusted) for location in locations}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
@@ -117,8 +119,8 @@ def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -
 def located_weight(
     tensor: TensorProto, folder: Path, trusted: Iterable[Path] = ()
 ) -> tuple[Path, int, int]:
-    """Return the file that holds the elements of a weight, where they start and how many bytes
-    they have; raises as `load_external_data` does.
+    """Return the file with the elements of a weight, their offset and their number of bytes; raises
+    as `load_external_data` does.
     """
     path = _resolve_location(location_of(tensor), folder, list(trusted))
     if not path.is_file():
@@ -132,11 +134,12 @@ def located_weight(
 
 
 def location_of(tensor: TensorProto) -> str:
-    """Return the file that a model names for a weight; empty for none."""
+    """Return the file name of a weight in the model; empty if it has none."""
     return _entries(tensor).get("location", "")
 
 
 def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
+    """Return the weights that are not loaded, by the name of their file."""
     named: dict[str, list[TensorProto]] = {}
     for tensor in all_tensors(model):
         if is_external(tensor) and not is_stored(tensor):
@@ -145,11 +148,12 @@ def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
 
 
 def _entries(tensor: TensorProto) -> dict[str, str]:
+    """Return the entries that locate the elements of a weight, by key."""
     return {text(entry.key): text(entry.value) for entry in tensor.external_data}
 
 
 def _resolve_location(location: str, folder: Path, trusted: Sequence[Path]) -> Path:
-    """Return the path of a file that a model names; FileError if it is not one in the folder."""
+    """Return the path of a file that a model names; raise FileError if it is outside the folder."""
     is_absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
     path = folder / location.replace("\\", "/")
     homes = [home.resolve() for home in (folder, *trusted)]
@@ -165,6 +169,7 @@ def _resolve_location(location: str, folder: Path, trusted: Sequence[Path]) -> P
 
 
 def _fill(tensors: Sequence[TensorProto], path: Path) -> None:
+    """Read the elements of tensors from a file."""
     with translate_os_errors(path, "read the weights in"), path.open("rb") as stream:
         size = path.stat().st_size
         for tensor in tensors:
@@ -176,7 +181,7 @@ def _fill(tensors: Sequence[TensorProto], path: Path) -> None:
 
 
 def _extent(tensor: TensorProto, size: int, path: Path) -> tuple[int, int]:
-    """Return where in its file a weight starts and how many bytes it has."""
+    """Return the offset and the number of bytes of a weight in its file."""
     entries = _entries(tensor)
     try:
         offset = int(entries.get("offset") or 0)
@@ -208,8 +213,8 @@ _TYPES = OnnxDataTypes()
 
 
 def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
-    """Return the elements of a tensor; those of a stored weight are mapped from its file where
-    their type allows it.
+    """Return the elements of a tensor; those of a stored weight are mapped from its file if their
+    type allows it.
 
     Raises:
         ModelError: they are of no known type, or not as many as its shape asks for.
@@ -231,8 +236,8 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
 
 
 def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
-    """Return the elements of a tensor whose bytes are what it says, as nearly all are; None for
-    others, about which the onnx package has more to say.
+    """Return the elements of a tensor with consistent raw bytes, as in nearly all models; None for
+    others, which the onnx package reads.
     """
     dtype = _plain_dtype_of(tensor.data_type)
     if dtype is None or tensor.data_location or tensor.HasField("segment"):
@@ -245,7 +250,7 @@ def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
 
 
 def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the elements of a tensor whose bytes are mapped, as an array on them where the type
+    """Return the elements of a tensor with mapped bytes, as an array on them if the type
     allows it.
     """
     dtype = plain_dtype(tensor)
@@ -257,7 +262,7 @@ def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray
 
 
 def put(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> None:
-    """Give a tensor other elements, of the shape and the type that it states.
+    """Replace the elements of a tensor, keeping its shape and type.
 
     Args:
         tensor: the tensor.
@@ -277,12 +282,13 @@ def put(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> N
 
 
 def plain_dtype(tensor: TensorProto) -> np.dtype[Any] | None:
-    """Return the data type of elements that take whole bytes; None for packed ones and texts."""
+    """Return the data type of elements that take whole bytes; None for packed types and strings."""
     return _plain_dtype_of(tensor.data_type)
 
 
 @cache
 def _plain_dtype_of(number: int) -> np.dtype[Any] | None:
+    """Return the data type for the number of an element type; None for packed types and strings."""
     entry = _TYPES.from_native(number)
     if entry is None or entry.itemsize < 1:
         return None
@@ -291,7 +297,7 @@ def _plain_dtype_of(number: int) -> np.dtype[Any] | None:
 
 
 def is_stripped(tensor: TensorProto) -> bool:
-    """Return whether the elements of a weight were left out on purpose."""
+    """Return whether the elements of a weight were removed on purpose."""
     if not tensor.doc_string.startswith(f"{STRIPPED}/"):
         return False
     return not tensor.raw_data and not is_stored(tensor)
@@ -308,7 +314,7 @@ class WeightArrays:
         self._trusted = () if external_data_dir else (self._path.resolve().parent,)
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:
-        """Return the elements of a weight; those in a file are mapped where their type allows it.
+        """Return the elements of a weight; those in a file are mapped if their type allows it.
 
         Raises:
             FileError: their file is missing, cannot be read, or lies outside the folder.
@@ -322,6 +328,7 @@ class WeightArrays:
         return elements(tensor)
 
     def _place(self, tensor: TensorProto) -> tuple[Path, int, int]:
+        """Return file, offset and number of bytes of a weight."""
         if location_of(tensor) == self._path.name:
             return located_weight(tensor, self._path.parent, (self._path.resolve().parent,))
         return located_weight(tensor, self._folder, self._trusted)

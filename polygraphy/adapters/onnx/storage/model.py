@@ -53,7 +53,7 @@ _SMALL = 4096
 
 
 def load_structure(path: str | Path) -> ModelProto:
-    """Load a model without its large weights, and without those in other files.
+    """Return a model without its large weights, and without those in other files.
 
     Raises:
         FileError: the file is missing, a folder, empty or cannot be read.
@@ -74,6 +74,7 @@ def load_structure(path: str | Path) -> ModelProto:
 
 
 def _without_weights(mapped: mmap.mmap, path: Path) -> bytes:
+    """Return the bytes of a model without large weights."""
     try:
         return _Rewriting(mapped, path.name).message(0, len(mapped), PARTS[MODEL], 0)
     except (MalformedError, IndexError) as error:
@@ -109,6 +110,7 @@ class _Rewriting:
         return b"".join(pieces)
 
     def _tensor(self, start: int, end: int) -> bytes:
+        """Return the bytes of a tensor, without its elements if it is large."""
         for number, wire, begin, inner, after in fields(self._mapped, start, end):
             if number == RAW_DATA and wire == BYTES and after - inner > _SMALL:
                 place = {"location": self._name, "offset": inner, "length": after - inner}
@@ -155,7 +157,7 @@ class OnnxFromPath(BaseLoader):
         self._map_weights = bool(map_weights)
 
     def call_impl(self) -> ModelProto:
-        """Load the model.
+        """Return the loaded model.
 
         Raises:
             FileError: the file, or a file with its weights, is missing, or the latter lies outside
@@ -181,7 +183,7 @@ class OnnxFromPath(BaseLoader):
 
 
 def _is_binary(path: Path) -> bool:
-    """Return whether the onnx package takes a file for a binary one, by its extension."""
+    """Return whether the onnx package reads a file as binary, by its extension."""
     form = onnx.serialization.registry.get_format_from_file_extension(path.suffix)
     return form in (None, "protobuf")
 
@@ -197,7 +199,7 @@ class OnnxFromBytes(BaseLoader):
         self._serialized = serialized_onnx
 
     def call_impl(self) -> ModelProto:
-        """Return the model; ModelError when the bytes are none."""
+        """Return the model; raise ModelError if the bytes are invalid."""
         with translate_errors("the given bytes"):
             model: ModelProto = onnx.load_from_string(evaluate(self._serialized))
         check_graph(model, "the given bytes")
@@ -213,12 +215,12 @@ class BytesFromOnnx(BaseLoader):
         self._model = model
 
     def call_impl(self) -> bytes:
-        """Return the bytes; ModelError above 2 GiB, the limit of the format."""
+        """Return the bytes; raise ModelError above 2 GiB, the limit of the format."""
         return serialize_model(evaluate(self._model))
 
 
 def serialize_model(model: ModelProto) -> bytes:
-    """Return the bytes of a model; ModelError above 2 GiB, the limit of the format."""
+    """Return the bytes of a model; raise ModelError above 2 GiB, the limit of the format."""
     try:
         made: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise
@@ -238,13 +240,13 @@ def load_onnx(path: str) -> ModelProto:
 
 
 def weight_files(path: str) -> list[str]:
-    """Return the files beside a model that hold its weights."""
+    """Return the paths of the files beside a model that hold its weights."""
     folder = readable_file(path, "Model").parent
     return [str(folder / name) for name in external_files(load_structure(path))]
 
 
 def parse_onnx(content: bytes) -> ModelProto:
-    """Return the model that was serialised."""
+    """Return the model in serialized bytes."""
     return OnnxFromBytes(content).call_impl()
 
 
@@ -254,7 +256,7 @@ def sketch_onnx(
     inputs: dict[str, tuple[Any, tuple[int, ...]]],
     outputs: dict[str, tuple[Any, tuple[int, ...]]],
 ) -> ModelProto:
-    """Return a model to look at; see the port."""
+    """Return a model for viewing; see the port."""
     nodes = [
         helper.make_node(op_type, list(takes), list(gives), name=node_name, **attributes)
         for node_name, op_type, attributes, takes, gives in layers
@@ -270,6 +272,7 @@ def sketch_onnx(
 
 
 def _value(name: str, dtype: Any, shape: tuple[int, ...]) -> ValueInfoProto:
+    """Return the declaration of a tensor."""
     dims = [None if dim < 0 else dim for dim in shape]
     value: ValueInfoProto = helper.make_tensor_value_info(name, dtype.onnx(), dims)
     return value

@@ -32,7 +32,7 @@ _LFS = b"version https://git-lfs"
 
 @contextmanager
 def translate_errors(source: object) -> Iterator[None]:
-    """Turn an error of protobuf inside the block into a ModelError that names the source."""
+    """Turn a protobuf error inside the block into a ModelError that names the source."""
     try:
         yield
     except Exception as error:
@@ -61,7 +61,7 @@ def translate_errors(source: object) -> Iterator[None]:
 
 
 def _is_pointer(source: object) -> bool:
-    """Return whether a file only says where Git LFS has the file that is meant."""
+    """Return whether a file is a Git LFS pointer."""
     try:
         with Path(str(source)).open("rb") as stream:
             return stream.read(len(_LFS)) == _LFS
@@ -70,7 +70,7 @@ def _is_pointer(source: object) -> bool:
 
 
 def check_graph(model: ModelProto, source: object) -> None:
-    """Look at a model that was just read.
+    """Raise if a model that was just read is invalid.
 
     Raises:
         ModelError: it has no graph - nearly every file is a model to protobuf - or a name in it is
@@ -87,6 +87,7 @@ def check_graph(model: ModelProto, source: object) -> None:
 
 
 def _collect_names(graph: GraphProto, names: list[str]) -> None:
+    """Append the names in a graph to a list."""
     for listed in (graph.input, graph.output, graph.value_info, graph.initializer):
         names.extend(each.name for each in listed)
     names.extend(each.values.name for each in graph.sparse_initializer)
@@ -94,6 +95,7 @@ def _collect_names(graph: GraphProto, names: list[str]) -> None:
 
 
 def _collect_node_names(nodes: Any, names: list[str]) -> None:
+    """Append the names in nodes to a list."""
     for node in nodes:
         names += (node.name, node.op_type, node.domain)
         names.extend(node.input[:])
@@ -107,19 +109,19 @@ def _collect_node_names(nodes: Any, names: list[str]) -> None:
 
 
 def text(value: str) -> str:
-    """Return a text of a message; ModelError when it is none."""
+    """Return a string of a message; raise ModelError if it is invalid."""
     return value if isinstance(value, str) else texts((value,))[0]
 
 
 def texts(values: Iterable[str]) -> tuple[str, ...]:
-    """Return texts of a message; ModelError when one is none."""
+    """Return strings of a message; raise ModelError if one is invalid."""
     made = tuple(values)
     check_texts(made)
     return made
 
 
 def check_texts(values: tuple[str | bytes, ...]) -> None:
-    """Look at texts of a message.
+    """Raise ModelError if a string of a message is invalid.
 
     Raises:
         ModelError: one is none.
@@ -163,7 +165,9 @@ class MalformedError(Exception):
 
 
 def fields(content: Content, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield number, wire type, and where the field, its content and the next field start."""
+    """Yield for each field its number, wire type, and the positions of the field, its content and
+    the next field.
+    """
     at = start
     while at < end:
         begin = at
@@ -188,7 +192,7 @@ def fields(content: Content, start: int, end: int) -> Iterator[tuple[int, int, i
 
 
 def _varint(content: Content, at: int) -> tuple[int, int]:
-    """Return a number and where it ends."""
+    """Return a number and the position after it."""
     byte = content[at]
     if byte < 0x80:
         return byte, at + 1
@@ -205,12 +209,12 @@ def _varint(content: Content, at: int) -> tuple[int, int]:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Return a field that holds bytes."""
+    """Return the serialized form of a field that holds bytes."""
     return as_varint(number << 3 | BYTES) + as_varint(len(content)) + content
 
 
 def as_varint(value: int) -> bytes:
-    """Return a number as the format writes it."""
+    """Return a number in the encoding of the format."""
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)
@@ -220,12 +224,12 @@ def as_varint(value: int) -> bytes:
 
 
 def naming(names: Iterable[str]) -> Pattern[bytes]:
-    """Return what finds any of some names in bytes, quicker than going through their fields."""
+    """Return a pattern that finds any of some names in bytes, faster than parsing the fields."""
     return re.compile(b"|".join(re.escape(name.encode()) for name in sorted(names)))
 
 
 def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
-    """Yield the types of nodes of the graph of a model file, without those inside of nodes.
+    """Yield the operators in the graph of a model file, without those in subgraphs.
 
     Args:
         path: the file.
@@ -242,6 +246,7 @@ def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
 
 
 def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iterator[str]:
+    """Yield the operators in a part of a file."""
     for number, wire, _, begin, after in fields(file, start, end):
         if wire != BYTES or PARTS[_GRAPH].get(number) != NODE:
             continue
@@ -256,7 +261,7 @@ _MODEL_GRAPH, _INPUT, _NAME, _TYPE, _TENSOR_TYPE, _SHAPE = 7, 11, 1, 2, 1, 2
 
 
 def ranked_inputs(model: Any) -> Collection[str]:
-    """Return the inputs with a shape; none where the model cannot be read.
+    """Return the inputs with a shape; empty if the model cannot be read.
 
     Args:
         model: an ``onnx.ModelProto``, its bytes, or its path.
@@ -278,6 +283,7 @@ def ranked_inputs(model: Any) -> Collection[str]:
 
 
 def _in_model(content: Content) -> set[str]:
+    """Return the names of the inputs with a shape in serialized bytes."""
     ranked: set[str] = set()
     for graph in _parts(content, 0, len(content), _MODEL_GRAPH):
         for start, end in _parts(content, *graph, _INPUT):
@@ -288,7 +294,7 @@ def _in_model(content: Content) -> set[str]:
 
 
 def _parts(content: Content, start: int, end: int, number: int) -> list[tuple[int, int]]:
-    """Return where the fields of one number begin and end."""
+    """Return the start and end of each field with a number."""
     return [
         (inner, after)
         for found, wire, _, inner, after in fields(content, start, end)
@@ -297,7 +303,7 @@ def _parts(content: Content, start: int, end: int, number: int) -> list[tuple[in
 
 
 def _has(content: Content, start: int, end: int, numbers: tuple[int, ...]) -> bool:
-    """Return whether a message has a field, given by the numbers on the way to it."""
+    """Return whether a message has a field at a path of field numbers."""
     if not numbers:
         return True
     found = _parts(content, start, end, numbers[0])
@@ -310,13 +316,13 @@ _SYMPTOMS = (IndexError, KeyError, OverflowError, RuntimeError, TypeError, Value
 
 
 def without_context(text: str) -> str:
-    """Return a message in one line without what onnx appends about the context."""
+    """Return a message in one line, without the context that onnx appends."""
     return text.partition("==> Context:")[0].strip()
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, in one line; of a C++ assertion that failed only the reason, and
-    not what onnx appends about the context.
+    """Return an error in one line: without the context that onnx appends, and for a failed C++
+    assertion only its reason.
     """
     text = without_context(" ".join(str(error).split()))
     if "Assertion" in text:
@@ -330,7 +336,7 @@ def one_line(error: BaseException) -> str:
 def onnx_errors(
     failed: str, kind: type[PolygraphyException] = ModelError, hint: str = ""
 ) -> Iterator[None]:
-    """Turn what the onnx package raises inside the block into an error of this package.
+    """Turn errors of the onnx package inside the block into errors of this package.
 
     Args:
         failed: what failed, the beginning of the message.

@@ -81,7 +81,7 @@ _LARGEST = (1 << 31) - 1
 
 
 def write_model(model: ModelProto, stream: IO[bytes]) -> None:
-    """Write a model as one message, into which stored weights are put.
+    """Write a model as one message that includes stored weights.
 
     Raises:
         ModelError: it would be larger than the format allows.
@@ -113,7 +113,7 @@ class _Filling:
         self._marks = marks
 
     def message(self, start: int, end: int, kind: int) -> tuple[list[Piece], int]:
-        """Return the pieces of a message, and how long they are together."""
+        """Return the pieces of a message, and their total length."""
         if kind == TENSOR:
             return self._tensor(start, end)
         pieces: list[Piece] = []
@@ -130,10 +130,12 @@ class _Filling:
         return pieces, size
 
     def _has_mark(self, start: int, end: int) -> bool:
+        """Return whether a range of the message contains a stored weight."""
         at = bisect_left(self._marks, start)
         return at < len(self._marks) and self._marks[at] < end
 
     def _tensor(self, start: int, end: int) -> tuple[list[Piece], int]:
+        """Return the pieces of a tensor, with its elements, and their total length."""
         tensor: TensorProto = onnx.TensorProto.FromString(self._content[start:end])
         if not is_stored(tensor):  # Something else in it reads like a mark.
             return [self._content[start:end]], end - start
@@ -162,12 +164,13 @@ _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
 
 def with_former(files: Collection[Path]) -> set[Path]:
-    """Return files of weights, and for each that has a second name what it is the weights of."""
+    """Return weight files, and for each second name also the file that it stands for."""
     found = (file.with_name(match[1]) for file in files if (match := _is_second(file)))
     return {*files, *found}
 
 
 def _is_second(file: Path) -> re.Match[str] | None:
+    """Return the match if a file has a second name; else None."""
     return _SECOND_NAME.fullmatch(file.name)
 
 
@@ -178,7 +181,7 @@ def replace_together(
     weights: Mapping[str, StagedFile],
     former: Collection[Path],
 ) -> None:
-    """Put a model and its weights in their places.
+    """Move a model and its weights to their final paths.
 
     Args:
         path: the file of the model.
@@ -250,7 +253,7 @@ def _second_name(place: Path, staged: StagedFile) -> Path:
 
 
 def _clone_file(source: IO[bytes], copy: IO[bytes]) -> bool:
-    """Let a file share the content of another, where the file system can."""
+    """Let a file share the content of another, if the file system can; return whether it did."""
     try:
         import fcntl
 
@@ -261,7 +264,7 @@ def _clone_file(source: IO[bytes], copy: IO[bytes]) -> bool:
 
 
 def _write_naming(bare: ModelProto, names: Mapping[str, str], staged: StagedFile) -> None:
-    """Write a model that names other files of weights."""
+    """Write a model that refers to other weight files."""
     other: ModelProto = copy_of(bare)
     for tensor in all_tensors(other):
         if not is_external(tensor) or is_stored(tensor) or location_of(tensor) not in names:
@@ -299,7 +302,7 @@ class SaveOnnx(BaseLoader):
 
     @property
     def makes_new_model(self) -> bool:
-        """Whether only the caller has the model; see `ownership`."""
+        """Return whether only the caller has the model; see `ownership`."""
         return makes_new_model(self._model)
 
     def __init__(
@@ -329,7 +332,7 @@ class SaveOnnx(BaseLoader):
         self._one_file = all_tensors_to_one_file is not False
 
     def call_impl(self) -> ModelProto:
-        """Write the model, whole or not at all, and return it as it was.
+        """Write the model atomically, and return it unchanged.
 
         Raises:
             FileError: a file cannot be written.
@@ -365,12 +368,12 @@ class SaveOnnx(BaseLoader):
         return model
 
     def _goes_out(self, tensor: TensorProto) -> bool:
-        """Return whether a weight goes to a file of its own, or to that of all."""
+        """Return whether a weight is written to an external file."""
         return byte_size(tensor) > self._threshold and not is_stripped(tensor)
 
 
 def save_model(model: ModelProto, path: str) -> None:
-    """Write a model of any size, and its weights beside it where they need that."""
+    """Write a model of any size, and its weights beside it if they need that."""
     SaveOnnx(model, path, external_data_path="").call_impl()
 
 
@@ -392,7 +395,7 @@ class _WeightFiles:
         self.staged: dict[str, StagedFile] = {}
 
     def add(self, tensor: TensorProto) -> Place:
-        """Append the elements of a tensor to its file, and return where they are."""
+        """Append the elements of a tensor to its file, and return their place."""
         location = self._location if self._one_file else self._own_location(tensor.name)
         if location not in self.staged:
             path = self._folder / location
@@ -416,6 +419,7 @@ class _WeightFiles:
         return place
 
     def _own_location(self, name: str) -> str:
+        """Return an unused file name for a weight."""
         plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
         location, count = f"{self._location}.{plain}", 1
         while location.lower() in map(str.lower, self.staged):
@@ -424,13 +428,13 @@ class _WeightFiles:
 
 
 def has_to_be_split(model: ModelProto) -> bool:
-    """Return whether a model is too large for a file without others beside it."""
+    """Return whether a model is too large for a single file."""
     return _saved_size(model) >= _LIMIT
 
 
 def _saved_size(model: ModelProto) -> int:
-    """Return how many bytes the constant tensors take that are saved with the model: those in
-    memory, and those that stay where they are stored while it is edited.
+    """Return the number of bytes of the constants that are saved with the model: those in memory,
+    and those that remain in their files while it is edited.
     """
     return sum(
         byte_size(tensor)
@@ -440,9 +444,7 @@ def _saved_size(model: ModelProto) -> int:
 
 
 def _files_of(path: Path) -> set[Path]:
-    """Return the files that hold weights of the model that is saved in `path` now, if there is
-    one.
-    """
+    """Return the weight files of the model that `path` contains now, if there is one."""
     if not path.exists():
         return set()
     try:
@@ -453,7 +455,7 @@ def _files_of(path: Path) -> set[Path]:
 
 
 def _content(tensor: TensorProto) -> bytes:
-    """Return the elements of a tensor as the format lays them out in a file."""
+    """Return the elements of a tensor as bytes in the layout of the format."""
     if tensor.HasField("raw_data"):
         return tensor.raw_data
     raw: bytes = numpy_helper.from_array(elements(tensor)).raw_data
@@ -461,6 +463,7 @@ def _content(tensor: TensorProto) -> bytes:
 
 
 def _check_location(model: ModelProto, path: Path, location: str) -> None:
+    """Raise if saving would overwrite weights that are not loaded."""
     folder = path.parent.resolve()
     target = (folder / location).resolve()
     if target == path.resolve():

@@ -68,14 +68,14 @@ class StoredFile:
 
     @classmethod
     def of(cls, path: Path) -> StoredFile:
-        """Return the file as it is now; FileError when it cannot be looked at."""
+        """Return the file in its current state; raise FileError if it cannot be accessed."""
         with translate_os_errors(path, "read"):
             status = path.stat()
             return cls(path.resolve(), status.st_size, _identity(status))
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file; FileError when it is not the same any more."""
+        """Open the file; raise FileError if it changed."""
         with translate_os_errors(self.path, "read"):
             stream = self.path.open("rb")
         with stream:
@@ -90,6 +90,7 @@ class StoredFile:
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return the values that identify the state of a file."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -102,10 +103,11 @@ class _Temporary:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
+        """Yield the stream of the temporary file."""
         yield self._stream
 
     def append(self, content: Any) -> int:
-        """Write something at the end, and return where that is."""
+        """Write bytes at the end, and return their offset."""
         with translate_os_errors(tempfile.gettempdir(), "store weights in the temporary folder"):
             start = int(self._stream.seek(0, os.SEEK_END))
             self._stream.write(content)
@@ -121,14 +123,14 @@ _temporary: list[int] = []
 
 
 def is_stored(tensor: TensorProto) -> bool:
-    """Return whether the elements of a weight are where it was read from."""
+    """Return whether the elements of a weight are still in the file it was read from."""
     if tensor.data_location != _EXTERNAL or not tensor.external_data:
         return False
     return str(tensor.external_data[0].value).startswith(MARK)
 
 
 def refer(tensor: TensorProto, source: StoredFile, offset: int, length: int) -> None:
-    """Let a weight say that its elements are in a file."""
+    """Make a weight refer to elements in a file."""
     if source not in _numbers:
         _numbers[source] = len(_sources)
         _sources.append(source)
@@ -136,6 +138,7 @@ def refer(tensor: TensorProto, source: StoredFile, offset: int, length: int) -> 
 
 
 def _refer(tensor: TensorProto, number: int, offset: int, length: int) -> None:
+    """Make a weight refer to a numbered source."""
     del tensor.external_data[:]
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", f"{MARK}{number}"), ("offset", offset), ("length", length)):
@@ -143,8 +146,8 @@ def _refer(tensor: TensorProto, number: int, offset: int, length: int) -> None:
 
 
 def keep(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
-    """Give a weight other elements, which go to a temporary file; those that it has must have been
-    cleared.
+    """Give a weight other elements, which are written to a temporary file; the old ones must have
+    been cleared.
 
     Args:
         tensor: the weight, of the shape and the type of the array.
@@ -165,6 +168,7 @@ def keep(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
 
 
 def _place(tensor: TensorProto) -> tuple[StoredFile | _Temporary, int, int]:
+    """Return the file, the offset and the number of bytes of a stored weight."""
     location, offset, length = (entry.value for entry in tensor.external_data)
     return _sources[int(location[len(MARK) :])], int(offset), int(length)
 
@@ -189,7 +193,9 @@ def stored_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarray[A
 
 
 def load_stored(tensor: TensorProto) -> None:
-    """Read the elements of a weight if it is a stored one; raises as `stored_bytes` does."""
+    """Read the elements of a stored weight; do nothing for others; raises as `stored_bytes`
+    does.
+    """
     if is_stored(tensor):
         content = stored_bytes(tensor).tobytes()
         tensor.ClearField("external_data")
@@ -198,8 +204,8 @@ def load_stored(tensor: TensorProto) -> None:
 
 
 def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
-    """Copy the bytes of a stored weight to where a stream is, and return how many there are; raises
-    as `stored_bytes` does.
+    """Copy the bytes of a stored weight to a stream, and return their number; raises as
+    `stored_bytes` does.
     """
     source, offset, length = _place(tensor)
     with source.opened() as given:
@@ -215,8 +221,8 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
 
 
 def _copy_by_system(given: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
-    """Copy from file to file without the bytes coming here, as far as the system can; return how
-    many it has copied.
+    """Copy from file to file inside the operating system, as far as it can; return the number of
+    copied bytes.
     """
     if not hasattr(os, "copy_file_range") or not stream.seekable():
         return 0
@@ -238,7 +244,7 @@ _OWN_PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 def makes_new_model(source: Any) -> bool:
-    """Return whether only the caller has the model that `source` makes.
+    """Return whether only the caller has the model that `source` returns.
 
     That is known of this package's loaders, by their attribute `makes_new_model`. Any other
     callable, a subclass of one of them included, may return a model that it keeps.
@@ -319,7 +325,7 @@ class OnnxDataTypes:
         return _NUMBERS.get(entry)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for what is no number that is known here."""
+        """Return our data type; None for unknown numbers."""
         try:
             return _ENTRIES.get(int(dtype))
         except (TypeError, ValueError):
@@ -346,7 +352,7 @@ Place = tuple[str, int, int]
 
 
 def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """Yield a graph and every graph inside its nodes, from the outside to the inside."""
+    """Yield a graph and all its subgraphs, from the outside to the inside."""
     yield graph
     for node in graph.node:
         for inner in graphs_of(node):
@@ -354,8 +360,8 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def in_memory(model: ModelProto) -> ModelProto:
-    """Return a model whose weights are all in memory: a copy where some stay in a file while it is
-    edited, as backends that are handed messages cannot read those.
+    """Return a model with all weights in memory: a copy if some are in a file while it is edited,
+    because backends that receive messages cannot read those.
     """
     if not any(map(is_stored, all_tensors(model))):
         return model
@@ -395,27 +401,28 @@ def _node_tensors(nodes: Any) -> Iterator[TensorProto]:
 
 
 def byte_size(tensor: TensorProto) -> int:
-    """Return how many bytes the elements of a tensor take; 0 for strings and unknown types."""
+    """Return the number of bytes of the elements of a tensor; 0 for strings and unknown types."""
     entry = _TYPES.from_native(tensor.data_type)
     return 0 if entry is None else ceil(prod(tensor.dims) * entry.itemsize)
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Return whether the elements are in another file, and have not been loaded from there."""
+    """Return whether the elements are in another file, and are not loaded."""
     return bool(tensor.data_location == _EXTERNAL)
 
 
 def weights_size(model: ModelProto) -> int:
-    """Return how many bytes the constant tensors take that are in memory."""
+    """Return the number of bytes of the constants that are in memory."""
     return sum(byte_size(tensor) for tensor in all_tensors(model) if not is_external(tensor))
 
 
 def without_large_weights(model: ModelProto) -> ModelProto:
-    """Return a model that differs only in its initialisers of more than `SMALL` bytes: they claim
-    that their elements are in a file, which there is not.
+    """Return a model that differs only in its initializers of more than `SMALL` bytes: they refer
+    to a file that does not exist.
     """
 
     def place(tensor: TensorProto) -> Place | None:
+        """Return a place for a large weight; None for a small one."""
         size = byte_size(tensor)
         return ("left-out", 0, size) if size > SMALL else None
 
@@ -423,7 +430,7 @@ def without_large_weights(model: ModelProto) -> ModelProto:
 
 
 def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) -> ModelProto:
-    """Return a model some of whose initialisers are elsewhere; the given one stays as it is.
+    """Return a model with some of its initializers elsewhere; the original is not changed.
 
     Args:
         model: the model.
@@ -439,6 +446,7 @@ def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) ->
 def _copy_graph(
     graph: GraphProto, made: GraphProto, place: Callable[[TensorProto], Place | None]
 ) -> None:
+    """Copy a graph, with some of its initializers elsewhere."""
     copy_fields(graph, made, "initializer", "node")
     for tensor in graph.initializer:
         where = None if is_external(tensor) and not is_stored(tensor) else place(tensor)
@@ -466,8 +474,8 @@ def _copy_graph(
 
 
 def copy_fields(source: Any, target: Any, *but: str) -> None:
-    """Copy the fields of a message that are set, except some; those that only later versions of
-    the format know are copied, too.
+    """Copy the set fields of a message, except some; fields from later versions of the format are
+    copied too.
 
     Raises:
         ModelError: a text is no UTF-8.
@@ -483,6 +491,7 @@ def copy_fields(source: Any, target: Any, *but: str) -> None:
 
 
 def _copy_known_fields(source: Any, target: Any, but: tuple[str, ...]) -> None:
+    """Copy the set fields of a message that this version knows, except some."""
     for described in source.DESCRIPTOR.fields:
         name = described.name
         if name in but:
@@ -499,8 +508,8 @@ def _copy_known_fields(source: Any, target: Any, but: tuple[str, ...]) -> None:
 
 @cache
 def _unknown_fields() -> Callable[[Any], Any]:
-    """Return what tells the fields of a message that are not known; looked up once, because every
-    node of a model may be asked.
+    """Return a function that lists the unknown fields of a message; it is looked up once, because
+    every node of a model may be asked.
     """
     try:
         from google.protobuf.unknown_fields import (  # type: ignore[import-untyped, unused-ignore]
@@ -513,7 +522,7 @@ def _unknown_fields() -> Callable[[Any], Any]:
 
 
 def _as_bytes(unknown: Any) -> bytes:
-    """Return a field that is not known, as it was read."""
+    """Return an unknown field as the bytes that were read."""
     number, wire, data = unknown.field_number, unknown.wire_type, unknown.data
     tag = as_varint(number << 3 | wire)
     if wire == _VARINT:
