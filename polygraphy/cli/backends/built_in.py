@@ -15,6 +15,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Options, Values, flags_in
 from polygraphy.codegen.source import Call, Expression, Source, Step
 from polygraphy.domain.catalog.formats import formats_of
+from polygraphy.domain.tensors.naming import join_words
 
 if TYPE_CHECKING:
     from polygraphy.cli.shared.model import ModelOptions, NamedModel
@@ -330,6 +331,6 @@ def check_model_type(
             if kind in each.model_types
         ]
         raise CommandLineError(
-            f"{model.model_file} is a model of type {kind}, which {' and '.join(unable)} cannot"
-            f" run; {' and '.join(able)} can. If the type is wrong, set --model-type."
+            f"{model.model_file} is a model of type {kind}, which {join_words(unable)} cannot"
+            f" run; {join_words(able)} can. If the type is wrong, set --model-type."
         )
