@@ -406,7 +406,7 @@ class FakeNodeProfiler:
             ExecutionProfile(
                 "fake",
                 [
-                    ExecutedNode(name, name, [time] * len(group))
+                    ExecutedNode(name, name, [time] * len(group), origins=[name])
                     for name, time in self._times.items()
                 ],
                 run_times=[total] * len(group),

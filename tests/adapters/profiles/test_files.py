@@ -11,6 +11,7 @@ import pytest
 
 from polygraphy.adapters.files.small.profiles import load_profiles, save_profiles
 from polygraphy.adapters.onnxruntime.trace import read_trace, split_runs
+from polygraphy.adapters.openvino.profiling import times_of_runs
 from polygraphy.adapters.tensorrt.describe.layer_times import origin_names
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import PolygraphyException
@@ -22,6 +23,7 @@ from polygraphy.domain.profiling.execution import (
     ModelNodes,
 )
 from polygraphy.domain.profiling.explanation import compare_profiles
+from polygraphy.domain.profiling.recording import NodeEvent
 
 PROFILE = ExecutionProfile(
     "a",
@@ -236,3 +238,13 @@ def test_a_report_of_openvino_puts_fused_nodes_to_the_one_before(tmp_path: Path)
     )
     table = compare_profiles(load_profiles(str(path)), MODEL)
     assert [(row.label, row.time) for row in table.rows] == [("c, r", 50), ("d, e", 10)]
+
+
+def test_averages_of_all_runs_become_times_of_some() -> None:
+    times = [900, 10, 12, 300, 20, 22]  # Each set of shapes has a slow first run.
+    runs = [
+        [NodeEvent("c", "Conv", float(sum(times[: at + 1]) // (at + 1)))]
+        for at in range(len(times))
+    ]
+    found = times_of_runs(runs, [1, 2, 4, 5])
+    assert [event.microseconds for [event] in found] == pytest.approx([11, 11, 21, 21], abs=3)
