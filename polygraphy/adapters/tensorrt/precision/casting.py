@@ -43,8 +43,8 @@ class NodeSelection:
 
 
 def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
-    """Return the nodes of an `onnx.ModelProto` and its subgraphs, split into those with one of these
-    layer or result names, and the others.
+    """Return the nodes of an `onnx.ModelProto` and its subgraphs, split into those with one of
+    these layer or result names, and the others.
     """
     wanted = list(names)
     chosen: set[str] = set()
