@@ -44,6 +44,9 @@ maximum_signature_line_length = 88
 html_theme = "furo"
 html_title = f"Polygraphy {version}"
 
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_search_scorer = str(FOLDER / "static" / "scorer.js")
 html_show_sphinx = False
 html_copy_source = False
@@ -52,6 +55,7 @@ pygments_style = "default"
 pygments_dark_style = "github-dark"
 
 _HEADING = re.compile(r"^## (.+)$", re.M)
+_FILE = re.compile(r"^<!-- file: (.+) -->\n```(\w+)$", re.M)
 _ENTRY = re.compile(r"^- \[.*\]\((.+)\.md\)", re.M)
 
 
@@ -64,6 +68,11 @@ def add_navigation(app: Sphinx, name: str, source: list[str]) -> None:
         pages = _ENTRY.findall(text) + generate.PAGES.get(heading, [])
         tree = "\n".join((":hidden:", f":caption: {heading}", "", *pages))
         source[0] += f"\n```{{toctree}}\n{tree}\n```\n"
+
+
+def add_captions(app: Sphinx, name: str, source: list[str]) -> None:
+    """Give a block of code the name of the file that a comment above it says it is."""
+    source[0] = _FILE.sub(r"```{code-block} \2\n:caption: \1\n", source[0])
 
 
 def named(app: Sphinx, env: Any, node: Element, text: Element) -> Element | None:
@@ -80,4 +89,5 @@ def setup(app: Sphinx) -> None:
     """Add what this site needs."""
     generate.write(FOLDER)
     app.connect("source-read", add_navigation)
+    app.connect("source-read", add_captions)
     app.connect("missing-reference", named)

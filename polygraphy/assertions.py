@@ -586,8 +586,8 @@ def _differing(
 
 
 def _first_layer(diagnosis: str, budget: float) -> tuple[str, list[str]]:
-    """Return the verdict of a diagnosis, and the lines that name the node at fault; both empty if
-    that takes more seconds than the budget.
+    """Return the verdict of a diagnosis, empty if it has no answer within the budget in seconds,
+    and a line on the node at fault.
     """
     if budget <= 0:
         return "", []

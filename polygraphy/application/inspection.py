@@ -143,6 +143,7 @@ def _replays(kind: str, folder: str | None, path: str | None) -> list[TacticRepl
 
 
 def _only(path: str) -> TacticReplay:
+    """Return the only tactic replay; raise FileError if there are several."""
     replays = load_tactic_replays(path)
     if len(replays) != 1:
         raise FileError(

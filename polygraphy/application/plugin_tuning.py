@@ -122,6 +122,7 @@ def autotune_plugins(
 
 
 def _single_parts(matches: Sequence[PluginMatch]) -> list[PluginMatch]:
+    """Return matches with one instance each."""
     return [evolve(match, instances=(one,)) for match in matches for one in match.instances]
 
 
@@ -228,6 +229,7 @@ def _latency(runner: Runner, elapsed: float) -> float:
 
 
 def _format_cost(cost: Cost) -> str:
+    """Return latency, throughput and memory as text."""
     memory = "" if cost.memory is None else f", Memory: {cost.memory / 2**20:.4g} MB"
     return f"Latency: {cost.latency * 1e3:.4g} ms, Throughput: {cost.throughput:.4g} fps{memory}"
 

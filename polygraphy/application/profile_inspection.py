@@ -70,8 +70,10 @@ def _pair_by_shapes(
 
 
 def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:
+    """Return the shapes of a profile, by name."""
     return {name: list(shape) for name, shape in sorted(profile.shapes.items())}
 
 
 def _file_name(path: str) -> str:
+    """Return the last part of a path, on any system."""
     return path.replace("\\", "/").rpartition("/")[2]

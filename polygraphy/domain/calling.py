@@ -99,6 +99,7 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
 
 
 def _no_verdict(what: str, function: str, output: str, how: str = "") -> UsageError:
+    """Return the UsageError for a comparison function that returned no verdict."""
     example = f", as in {{{output!r}: found{how}}}" if how else ""
     return UsageError(
         f"The comparison function {function} returned {what} for output {output!r}, which is"

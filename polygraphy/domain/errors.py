@@ -58,6 +58,7 @@ class PolygraphyException(Exception):
 def _restore_error(
     kind: type[PolygraphyException], args: tuple[Any, ...], fields: dict[str, Any]
 ) -> PolygraphyException:
+    """Return an error from the parts of its pickle."""
     error = kind.__new__(kind, *args)
     error.args = args
     vars(error).update(fields)

@@ -24,6 +24,7 @@ def joint_reason(absolute: str, relative: str) -> str:
 
 
 def _statistics(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return error statistics as names; raise UsageError for an unknown one."""
     names = (value,) if isinstance(value, str) else tuple(value)
     if not names:
         raise UsageError("At least one error statistic is required.")
@@ -37,6 +38,7 @@ def _statistics(value: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _number(value: Any) -> float:
+    """Return a tolerance as a number; raise UsageError if it is negative or NaN."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -151,4 +153,5 @@ class Tolerance(Threshold):
 
 
 def _plain(number: float) -> str:
+    """Return a number as text with up to 15 digits."""
     return f"{number:.15g}"

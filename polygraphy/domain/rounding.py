@@ -391,6 +391,7 @@ class Deviation:
 
 
 def _number(value: Any) -> str:
+    """Return a value as text, floats with six digits."""
     return f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
 
 

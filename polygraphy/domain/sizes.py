@@ -254,6 +254,7 @@ def pieces_of(*arrays: Array) -> Iterator[tuple[Array, ...]]:
 
 
 def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield arrays in blocks, in float64."""
     for pieces in pieces_of(*arrays):
         yield tuple(np.asarray(one, np.float64) for one in pieces)
 
@@ -284,6 +285,7 @@ def _least_by_chance(count: int) -> float:
 
 
 def _peak(array: Array) -> float:
+    """Return the largest absolute value of an array."""
     found = 0.0
     for (block,) in _blocks(array):
         high, low = _extremes(block)
@@ -312,6 +314,7 @@ def _without_fills(
 
 
 def _is_among(fill: float, known: Sequence[float]) -> bool:
+    """Return whether a fill value is nearly equal to a known one."""
     return any(abs(fill - one) <= abs(fill) * _NEAR_FILL for one in known)
 
 

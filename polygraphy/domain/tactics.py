@@ -15,6 +15,7 @@ from polygraphy.domain.tensors.pickling import PublishedDict, Storable
 
 
 def _as_integers(values: Iterable[int]) -> tuple[int, ...]:
+    """Return values as a tuple."""
     return tuple(values)
 
 
@@ -50,6 +51,7 @@ class TensorInfo:
 
 
 def _as_tuple(infos: Iterable[TensorInfo]) -> tuple[TensorInfo, ...]:
+    """Return tensor infos as a tuple."""
     return tuple(infos)
 
 

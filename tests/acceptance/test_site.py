@@ -48,3 +48,17 @@ def test_the_search_finds_the_page_among_the_first_three(
     links = [each.get_attribute("href") for each in tab.query_selector_all("ul.search li > a")[:3]]
     tab.close()
     assert f"{page}.html" in [link.partition("?")[0].partition("#")[0] for link in links]
+
+
+def test_blocks_of_code_have_the_name_of_their_file_and_a_button(browser: Any) -> None:
+    tab = browser.new_page(viewport={"width": 1400, "height": 900})
+    tab.goto(f"{SITE.as_uri()}/tutorial.html")
+    assert tab.inner_text(".code-block-caption .caption-text") == "net.py"
+    assert tab.locator("button.copy").count() == tab.locator("div.highlight").count()
+    session = tab.locator("div.highlight-console div.highlight").first
+    tab.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    session.locator("button.copy").dispatch_event("click")
+    tab.wait_for_function("window.copied")
+    assert not tab.evaluate("window.copied").startswith("$ ")
+    assert tab.evaluate("document.documentElement.scrollWidth") == 1400
+    tab.close()

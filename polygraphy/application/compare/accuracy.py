@@ -158,6 +158,7 @@ def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> Iteratio
 
 
 def _only(outputs: IterationResult, names: Container[str]) -> IterationResult:
+    """Return an iteration with some of its outputs."""
     return outputs.with_outputs({n: array for n, array in outputs.items() if n in names})
 
 
@@ -193,6 +194,7 @@ def only_shared(run0: Run, run1: Run) -> tuple[Run, Run]:
 
 
 def _restrict_outputs(run: Run, names: Container[str]) -> Run:
+    """Return a run with some of its outputs."""
     name, outputs = run
     if outputs is None:
         return run
@@ -584,6 +586,7 @@ def _comparing(function: Any) -> Any:
 
 
 def _functions(compare_func: Any) -> list[Any]:
+    """Return comparison functions as a list; each is checked and may use all cores."""
     if compare_func is None:
         return [SimpleCompareFunc()]
     functions = compare_func if isinstance(compare_func, (list, tuple)) else [compare_func]
@@ -599,12 +602,14 @@ def _functions(compare_func: Any) -> list[Any]:
 
 
 def _label(function: Any) -> str:
+    """Return the label of a function, or its name."""
     return str(getattr(function, "label", None) or name_of(function))
 
 
 def _check_pairs(
     comparisons: Sequence[tuple[int, int]] | None, names: list[str]
 ) -> list[tuple[int, int]]:
+    """Return the pairs of runs, counted from 0; raise UsageError if a run does not exist."""
     if comparisons is None:
         return default_comparisons(len(names))
     for pair in comparisons:

@@ -352,6 +352,7 @@ def postprocess(run_results: Any, function: Any) -> Any:
 
 
 def _stream(results: Iterable[RunResults], apply: Postprocess) -> Iterator[RunResults]:
+    """Yield the results of runners after post-processing."""
     try:
         for step in results:
             yield _postprocess_results(step, apply)
@@ -362,6 +363,7 @@ def _stream(results: Iterable[RunResults], apply: Postprocess) -> Iterator[RunRe
 
 
 def _postprocess_results(results: RunResults, apply: Postprocess) -> RunResults:
+    """Return results with a function applied to the outputs of each iteration."""
     for _, iterations in results:
         for index, outputs in enumerate(iterations):
             iterations[index] = _answer(apply(outputs), outputs, apply)

@@ -92,6 +92,7 @@ class Samples:
 
 
 def _sample_name(path: str, file: str) -> str:
+    """Return the name of a sample: the path of its file from the folder on."""
     return PurePath(file).relative_to(path).as_posix() if file != path else path
 
 
@@ -167,4 +168,5 @@ class SampleComparison:
 
 
 def _is_array(value: Any) -> bool:
+    """Return whether a value is an array."""
     return isinstance(value, np.ndarray) or hasattr(value, "__array__")

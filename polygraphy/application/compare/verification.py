@@ -295,6 +295,7 @@ def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
 
 
 def _runs_plainly(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> bool:
+    """Return whether a model runs without rewrites, in a process of its own."""
     try:
         run_in_subprocess(lambda: party.load(model, plain=True)(feed) and None, "ONNX Runtime")
     except REFUSALS:

@@ -219,6 +219,7 @@ class CheckCommand:
             )
 
     def _ending(self, finished: Finished) -> str:
+        """Return the clause on how a command ended."""
         if finished.timed_out:
             return f"took longer than {self._timeout:g} s and was stopped."
         return f"ended with exit code {finished.code} after {finished.seconds:.3f} s."
@@ -283,6 +284,7 @@ def _outputs_of(text: str) -> dict[str, float | None]:
 
 
 def _end_sentence(line: str) -> str:
+    """Return a line that ends with a period or another mark."""
     return line if line.endswith((".", "?", "!")) else f"{line}."
 
 

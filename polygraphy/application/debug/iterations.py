@@ -67,6 +67,7 @@ def _shorten_log(text: str) -> str:
 
 
 def _are(count: int) -> str:
+    """Return a count with the verb: ``is 1``, ``are 2``."""
     return f"is {count}" if count == 1 else f"are {count}"
 
 
@@ -556,6 +557,7 @@ class Rows:
         return None if self._column is None else state.get(self._column)
 
     def _is_shown(self, outcome: Outcome, size: int | None) -> bool:
+        """Return whether an iteration is shown."""
         is_less = size is not None and (self._least is None or 2 * size <= self._least)
         if self._shown >= _MOST:
             return False
@@ -567,5 +569,6 @@ class Rows:
 
 
 def _cut(text: str) -> str:
+    """Return a text on one line, truncated if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."

@@ -101,10 +101,12 @@ def find_layers_to_raise(
 
 
 def _digest(names: Sequence[str]) -> str:
+    """Return a short hash of names."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
 
 
 def _tell(names: Sequence[str], total: int) -> None:
+    """Log the layers that run in higher precision."""
     findings = resolve(Findings)
     findings.found("precision", {"layers": names, "total": total})
     findings.conclude(
@@ -182,6 +184,7 @@ def _search_by_checks(
 
 
 def _check(found: HalfPrecision) -> None:
+    """Raise an error if a search found no answer."""
     if found.verdict == "ill-conditioned":
         raise InconclusiveError(
             "The model is sensitive to rounding (ill-conditioned): rounding only its inputs"
@@ -196,6 +199,7 @@ def _check(found: HalfPrecision) -> None:
 
 
 def _tell_kept(found: HalfPrecision) -> None:
+    """Log the nodes that stay in higher precision, with cause and evidence."""
     findings = resolve(Findings)
     if not found.kept:
         findings.conclude(summary=f"All nodes can be cast: {found.before}.")

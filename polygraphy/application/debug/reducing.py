@@ -123,6 +123,7 @@ class Parts:
         return self._known[part]
 
     def _candidate(self, part: Part) -> Candidate:
+        """Return a candidate that writes the model of a part."""
         return Candidate(part, lambda path: self._write(self.made(part), path))
 
     def made(self, part: Part) -> Any:
@@ -264,6 +265,7 @@ class _Way:
 
     @property
     def search(self) -> Callable[..., GraphFound]:
+        """The search function of the mode."""
         return _SEARCHES[self.mode]
 
 
@@ -507,6 +509,7 @@ def _rest(parts: Parts, left: Part) -> tuple[Any, Mapping[str, Any] | None] | No
 
 
 def _finite(array: Any) -> Any:
+    """Return an array with NaN and infinities replaced by 0."""
     return np.where(np.isfinite(array), array, 0).astype(array.dtype) if is_float(array) else array
 
 

@@ -95,6 +95,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _name(path: str) -> str:
+    """Return a path inside the current folder, or the name of another file."""
     return path if _is_inside(path) else PurePath(path).name
 
 

@@ -126,6 +126,7 @@ def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
 
 
 def _describe_failure(case: Case, failure: Failure | None, program: str) -> str:
+    """Return the sentence on how many nodes show the fault, or that no part of the model does."""
     if failure is None:
         return steps.NO_PART_FAILS
     shown = PROGRAM_FILE if program else ""

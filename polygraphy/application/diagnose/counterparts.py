@@ -240,6 +240,7 @@ class Counterparts:
 
 
 def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Print]:
+    """Return the fingerprint of each tensor that has one."""
     found = {name: print_of(values[name]) for name in values}
     return {name: each for name, each in found.items() if each is not None}
 

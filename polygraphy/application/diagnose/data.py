@@ -210,6 +210,7 @@ def _has_nan_from_integers(feed: Mapping[str, Any], outputs: Iterable[Any]) -> b
 
 
 def _shapes(feed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shape of each array; None if it has none."""
     return {name: getattr(array, "shape", None) for name, array in feed.items()}
 
 

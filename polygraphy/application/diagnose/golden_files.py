@@ -79,6 +79,7 @@ class Fitted:
         return not self.lost and len(self._constant()) < len(self.common)
 
     def _constant(self) -> list[str]:
+        """Return the names of the common outputs that are constant in all sets."""
         return constant_outputs(self.sets, self.common)
 
     def notes(self, count: int) -> Iterator[str]:

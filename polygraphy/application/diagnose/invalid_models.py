@@ -131,6 +131,7 @@ def diagnose_invalid_model(
 
 
 def _refusing(case: Case, error: PolygraphyException | str) -> str:
+    """Return the name of the backend that refused the model."""
     return str(getattr(error, "backend", "") or case.parties[0].name)
 
 
@@ -151,6 +152,7 @@ def _refusal_of_the_whole(result: DiagnosisResult) -> str:
 
 
 def _is_backend(case: Case, culprit: Culprit) -> bool:
+    """Return whether a culprit is a fault of a backend."""
     return (
         culprit.party not in (MODEL, DATA)
         and culprit.cause in _OF_BACKENDS
@@ -227,6 +229,7 @@ def _find_broken(case: Case, chosen: Collection[int] | None) -> list[_Broken]:
 
 
 def _has_open_inputs(case: Case) -> bool:
+    """Return whether an input has dynamic dimensions."""
     return any(
         meta.shape is None or is_shape_dynamic(meta.shape) for meta in case.model.inputs.values()
     )

@@ -242,16 +242,21 @@ class Change:
         return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
 
     def _borrowed_variants(self, index: int, position: int) -> Iterator[Variant]:
+        """Return an iterator over the variants with attributes and weights of other nodes that
+        give the expected tensor.
+        """
         return self._right_variants(
             borrowed_variants(self._side, position, self._others, self._instead)
         )
 
     def _usual_variants(self, index: int, position: int) -> Iterator[Variant]:
+        """Return an iterator over the variants with usual values that give the expected tensor."""
         return self._right_variants(
             chain(variants(self._side, position), integers(self._side, position))
         )
 
     def _right_variants(self, tried: Iterator[Variant]) -> Iterator[Variant]:
+        """Return an iterator over the variants that give the expected tensor."""
         if self._whole is None:
             return iter(())
         return filter_in_subprocess(
@@ -261,6 +266,7 @@ class Change:
         )
 
     def _count_tries(self, tried: Iterator[Variant]) -> Iterator[Variant]:
+        """Yield variants until the tries are used up."""
         for variant in tried:
             if self.tries <= 0:
                 return
@@ -297,6 +303,7 @@ class Change:
             return {}
 
     def _is_right(self, made: Values) -> bool:
+        """Return whether tensors match the expected ones."""
         return all(
             name in made and matches_expected(_in_shape(made[name], goal), goal)
             for name, goal in self._goals.items()
@@ -422,6 +429,7 @@ def _in_shape(value: Any, goal: Any) -> Any:
 
 
 def _output_name(variant: Variant) -> str:
+    """Return the name of the first output of a changed node."""
     return next(filter(None, variant.node.outputs))
 
 
@@ -498,6 +506,7 @@ def find_changes(
 
 
 def _changed_culprit(case: Case, reason: Explanation) -> Culprit:
+    """Return the culprit for a change that explains the outputs."""
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))

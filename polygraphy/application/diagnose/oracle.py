@@ -113,4 +113,5 @@ class Compared:
 
 
 def _size(found: Differing) -> float:
+    """Return the largest relative deviation; -1 if there is none."""
     return max((each.relative for each in found.values()), default=-1.0)

@@ -177,6 +177,7 @@ class _Guesses:
         return reasons.other_shape(name, own, saved)
 
     def _blame_data(self, fact: Fact) -> DiagnosisResult:
+        """Return the verdict that the data are at fault."""
         culprit = Culprit([], next(iter(self._found)), "data", "data", facts=[fact])
         return DiagnosisResult(FAULT, [culprit])
 
@@ -219,6 +220,7 @@ class _Guesses:
             return False
 
     def _is_float(self, name: str) -> bool:
+        """Return whether a saved output has floating-point elements."""
         return is_float(self._saved[name])
 
     def try_changed_nodes(
@@ -251,6 +253,7 @@ class _Guesses:
             yield self._culprit(index, variant)
 
     def _culprit(self, index: int, variant: Variant) -> Culprit:
+        """Return the culprit for a variant that explains the outputs."""
         node = self._side.nodes[index]
         facts = [evidence.changed(variant.change), evidence.undone_matches_outputs()]
         return Culprit(
@@ -270,11 +273,13 @@ class _Guesses:
 
     def _matches_twice(self, variant: Variant) -> bool:
         # A model is loaded several times as fast with nothing rewritten.
+        """Return whether a variant explains the outputs with and without rewrites."""
         return self._matches(variant, self._trier, plain=True) and self._matches(
             variant, self._party, plain=False
         )
 
     def _matches(self, variant: Variant, party: SuspectedParty, *, plain: bool) -> bool:
+        """Return whether a variant explains the saved outputs."""
         made = self._compute_variant(
             next(filter(None, variant.node.outputs)), variant, party, plain=plain
         )
@@ -375,14 +380,17 @@ class _Guesses:
 
 
 def _describe_scaling(role: str, name: str, op: str, factor: float) -> Fact:
+    """Return the fact that a weight is scaled by a factor."""
     return changes.other_weight(role, name, changes.is_scaled(factor), op)
 
 
 def _scale_weight(node: Node, name: str, held: Any, factor: float) -> Variant:
+    """Return a variant of a node with a scaled weight."""
     return Variant("weight", changes.differs(), node, {name: (held * factor).astype(held.dtype)})
 
 
 def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
+    """Return a variant of a node with a scaled attribute."""
     return with_number(node, name, number * factor)
 
 
@@ -397,4 +405,5 @@ def _remove_multiple(array: Any, middle: Any) -> Any:
 
 
 def _shuffle(array: Any, rng: np.random.Generator) -> Any:
+    """Return an array with its elements in random order."""
     return rng.permutation(np.reshape(array, -1)).reshape(np.shape(array))

@@ -179,26 +179,32 @@ class _WarmModel:
 
 
 def _same(value: Any) -> Any:
+    """Return the value itself."""
     return value
 
 
 def _plain_attribute(party: Any, name: str) -> Any:
+    """Return an attribute of a party, None if it has none."""
     return _plain(getattr(party, name, None))
 
 
 def _call_method(party: Any, name: str, how: Mapping[str, Any], *arguments: Any) -> Any:
+    """Return the result of a method of a party."""
     return _plain(getattr(party, name)(*arguments, **how))
 
 
 def _plain(value: Any) -> Any:
+    """Return a mapping as a dictionary; another value unchanged."""
     return dict(value) if isinstance(value, Mapping) else value  # Views cannot be pickled.
 
 
 def _compute(loaded: Compute, feed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs of a loaded model."""
     return loaded(feed)
 
 
 def _evaluate(model: Any) -> Any:
+    """Return a model, or what it returns if it is callable."""
     return model() if callable(model) else model
 
 
@@ -221,10 +227,12 @@ def isolate(
 
 
 def _lacks_fork(party: SuspectedParty) -> bool:
+    """Return whether a party does not survive a fork."""
     return not getattr(party, "survives_fork", True)
 
 
 def _warm(party: Any) -> Any:
+    """Return a party in a process of its own; the party itself if that fails."""
     try:
         key = sha256(pickle.dumps(party)).hexdigest()
         warm = WarmParty(party, warm_process(party.name, key))
@@ -319,6 +327,9 @@ def filter_in_subprocess(
 def _filter_guesses(
     guesses: Sequence[T], is_right: Callable[[T], bool], who: str | SuspectedParty
 ) -> Iterator[T]:
+    """Yield the guesses that are right; one that crashes its process, or takes too long, is left
+    out.
+    """
     rest = list(guesses)
     while rest:
         try:
@@ -338,4 +349,5 @@ def _filter_guesses(
 
 
 def _first_right(guesses: Sequence[T], is_right: Callable[[T], bool]) -> int | None:
+    """Return the position of the first right guess; None if there is none."""
     return next((index for index, guess in enumerate(guesses) if is_right(guess)), None)

@@ -230,6 +230,7 @@ def run_isolated_nodes(
 def _noise(
     compute: Compute, feed: Feed, values: Values, names: Mapping[str, str]
 ) -> dict[str, Any]:
+    """Return the rounding noise of each tensor."""
     found = rounding_noise(compute, feed, values)
     return {name: found.get(made, 0.0) for name, made in names.items() if made in values}
 
@@ -254,6 +255,7 @@ def rename_tensors(values: Values, names: Mapping[str, str]) -> Values:
 
 
 def _traced_windows(case: Case, feed: Feed) -> list[range]:
+    """Return the ranges of layers that fit in memory together."""
     layers = case.model.layers({name: np.shape(array) for name, array in feed.items()})
     total = sum(size or 0 for layer in layers for size in layer.makes.values())
     if 2 * _ISOLATED * total <= case.memory:
@@ -287,6 +289,7 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
 
 
 def _tensors(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are arrays of numbers."""
     return {
         name: value
         for name, value in made.items()
@@ -295,4 +298,5 @@ def _tensors(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(arrays: Mapping[str, Any]) -> dict[str, int]:
+    """Return the size of each array in bytes."""
     return {name: getattr(value, "nbytes", 0) for name, value in arrays.items()}

@@ -204,6 +204,7 @@ class Elsewhere:
 
 
 def _version_here(party: SuspectedParty) -> str:
+    """Return the version of a backend in this environment."""
     return bound_function(open_environment, party.backend)(sys.executable).version
 
 
@@ -270,5 +271,8 @@ def _correct_outputs(case: Case) -> Values | None:
 
 
 def _match(case: Case, values: Values, expected: Values) -> bool:
+    """Return whether each output matches, has small errors, or differs in less than 1 % of its
+    elements.
+    """
     found = case.differing(values, expected)
     return all(each.relative <= LARGE or each.share < 0.01 for each in found.values())

@@ -550,6 +550,7 @@ def _describe_weights(case: Case, node: GraphNode) -> Iterator[Fact]:
 
 
 def _describe_input(name: str, value: Any) -> Fact:
+    """Return the fact on the range of an input."""
     if not is_float(value) or not value.size:
         return evidence.input_type(name, str(getattr(value, "dtype", type(value).__name__)))
     negative, zero = int((value < 0).sum()), int((value == 0).sum())

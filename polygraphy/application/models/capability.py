@@ -117,12 +117,14 @@ def inspect_capability(
 
 
 def _save(report: SupportReport, folder: str, save: Callable[[ModelPart], None]) -> None:
+    """Write the parts of a report, and its table."""
     for part in report.parts:
         save(part)
     write_text(join(folder, "results.txt"), report.table())
 
 
 def _external(name: str, suffix: str | None) -> str | None:
+    """Return the name of the file of external data; None if there is none."""
     if suffix is None:
         return None
     return splitext(basename(name))[0] + (suffix or _EXTERNAL_SUFFIX)
@@ -290,6 +292,7 @@ def _find_unsupported(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
 
 
 def _not_run(model: str, backend: str) -> tuple[UnsupportedNode, ...]:
+    """Return the valid nodes that a backend refuses at run time."""
     try:
         trial = resolve(ModelTrial, backend)
     except Unbound:

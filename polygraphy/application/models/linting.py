@@ -225,6 +225,7 @@ def _failures(findings: Findings) -> int:
 
 
 def _inputs(graph: Graph) -> TensorMetadata:
+    """Return the metadata of the tensor inputs of a graph."""
     metadata = TensorMetadata()
     for tensor in graph.inputs:
         if tensor.dtype is None or "(" in tensor.dtype:

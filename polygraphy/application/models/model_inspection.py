@@ -271,6 +271,7 @@ def _is_silent(source: ModelSource, model_type: str | None) -> bool:
 
 
 def _onnx(description: Any, source: ModelSource) -> Model:
+    """Return the description of an ONNX model; raise UsageError for another kind."""
     if not isinstance(description, Model):
         raise UsageError(
             f"{source.path}: data-dependent shapes and these statistics are available for ONNX"
@@ -280,6 +281,7 @@ def _onnx(description: Any, source: ModelSource) -> Model:
 
 
 def _detail_of(show: Sequence[str]) -> Detail:
+    """Return which details are shown; raise UnknownNameError for an unknown one."""
     for word in show:
         if word not in _SHOWN:
             raise UnknownNameError("Detail", word, _SHOWN)

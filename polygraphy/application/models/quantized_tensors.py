@@ -46,6 +46,7 @@ def show_quantization(
 
 
 def _measure_tensors(path: str, reference: str | None, inputs: Sequence[str]) -> list[Any]:
+    """Return the quantized tensors with their losses."""
     from polygraphy.domain.quantization.listing import measured_tensors
     from polygraphy.domain.quantization.measuring import measure_losses
 

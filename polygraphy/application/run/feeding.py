@@ -285,6 +285,7 @@ class Feeds:
             self._tell(ONLY_FIRST)
 
     def _tell(self, note: str) -> None:
+        """Show a note once."""
         if note not in self._seen:
             self._seen.add(note)
             self._console.note(note)
@@ -305,5 +306,6 @@ def _seed_of(data_loader: Any) -> int | None:
 
 
 def _copies_of(feed: Feed) -> Feed:
+    """Return input data with copied arrays."""
     copies = {name: own_copy(array) for name, array in feed.items()}
     return feed.like(copies) if isinstance(feed, StepFeed) else copies

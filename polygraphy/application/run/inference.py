@@ -94,6 +94,7 @@ def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> St
 
 
 def _kinds(names: Sequence[str]) -> list[str]:
+    """Return the kinds of runners."""
     return [kind_of_runner(name) for name in names]
 
 
@@ -375,6 +376,7 @@ def run_sequentially(
 
 
 def _runners_error(failed: Sequence[str], count: int) -> BackendError:
+    """Return the BackendError that lists the runners that failed."""
     return BackendError(
         f"{len(failed)} of {count} runners failed: {', '.join(failed)}.",
         hint="The others completed." if len(failed) < count else "",
@@ -419,6 +421,7 @@ def _record_turn(
 def _run_isolated(
     turn: Callable[[], tuple[_Turn, _Events]], runner: str, timeout: float | None
 ) -> tuple[_Turn, _Events]:
+    """Return the result of a turn in a process of its own."""
     try:
         return call_isolated(turn, what=runner, timeout=timeout)
     except PolygraphyException:
@@ -462,6 +465,7 @@ def _one_turn(
 
 
 def _activate_runner(active: ExitStack, runner: Runner, console: Console) -> _RunnerState:
+    """Return the state of a runner after its activation."""
     console.runner_activating(runner.name)
     active.enter_context(runner)
     return _RunnerState(
@@ -483,6 +487,7 @@ def copy_function(runner: Runner) -> Callable[[Any], Any]:
 def _one_iteration(
     states: Sequence[_RunnerState], feed: Feed, console: Console, *, is_first: bool
 ) -> RunResults:
+    """Return the results of one iteration of all runners."""
     results = RunResults()
     for state in states:
         name = state.runner.name
@@ -498,6 +503,7 @@ def _one_iteration(
 
 
 def _as_is(array: Any) -> Any:
+    """Return the array itself."""
     return array
 
 

@@ -78,6 +78,7 @@ class MarkingEffect:
 
 
 def _by(found: Any) -> str:
+    """Return the clause on how much a tensor differs."""
     if isinstance(found, OutputCompareResult):
         rounding = ", which may be rounding" if found.is_rounding else ""
         return f" by up to {found.max_absdiff:.4g}{rounding}"
@@ -374,6 +375,7 @@ class _Run:
             del results  # Nothing of this segment is held while the next one runs.
 
     def _is_shown(self, segment: Segment) -> bool:
+        """Return whether a segment has outputs, or is the only one."""
         return bool(segment.outputs) or len(self._segments) == 1
 
     def _iteration_ended(self) -> None:
@@ -456,6 +458,7 @@ class _Run:
                 release_memory()
 
     def _model(self, segment: Segment) -> Any:
+        """Return the model of a segment."""
         is_all = len(self._segments) == 1
         if is_all:
             return self._layered.whole()
@@ -463,6 +466,7 @@ class _Run:
         return self._layered.part(nodes, outputs=self._outputs_of(segment))
 
     def _outputs_of(self, segment: Segment) -> list[str]:
+        """Return the outputs of a segment and the tensors that it hands on."""
         made = {n for layer in self._layers[segment.start : segment.stop] for n in layer.makes}
         carried = [name for name in segment.carried if name in made]
         return list(dict.fromkeys([*segment.outputs, *carried]))

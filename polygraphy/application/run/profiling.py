@@ -149,6 +149,7 @@ def _timed_runner(runner: Any) -> Any:
 
 
 def _own(array: Any) -> Any:
+    """Return a copy of a NumPy array; another value unchanged."""
     return np.array(array) if isinstance(array, np.ndarray) else array
 
 

@@ -130,6 +130,7 @@ class Planned:
         self.merged = len(listed) - len(self.cells)
 
     def _models(self) -> list[str]:
+        """Return the paths of the models; raise UsageError if a pattern matches none."""
         found: dict[str, None] = {}
         for pattern in self.plan.models:
             matches = matching_files(self._root, pattern)
@@ -153,9 +154,11 @@ class Planned:
             raise UsageError(f"Environment {row.name if row else 'here'!r}: {error}") from error
 
     def _whole(self, path: str) -> str:
+        """Return a path of the plan, from the root on."""
         return str(PurePath(self._root) / path)
 
     def _digest(self, path: str) -> str:
+        """Return the digest of a file; raise UsageError if it does not exist."""
         if path not in self._digests:
             try:
                 self._digests[path] = digest_of(self._whole(path))
@@ -189,6 +192,7 @@ class Planned:
         return PlannedCell(cell, key, shared, interpreter)
 
     def _shared_key(self, asked: Asked) -> str:
+        """Return the key of a reference, which cells share."""
         if asked.outputs:
             return key_of("given", self._digest(asked.outputs), self._digest(asked.inputs))
         return key_of(
@@ -202,6 +206,7 @@ class Planned:
     # Command lines.
 
     def _stem(self, kind: str, key: str) -> str:
+        """Return the path of a result without its extension."""
         return str(PurePath(self.folder) / kind / key[:2] / key)
 
     def _run(self, by: Interpreter, stem: str, command: str, model: str, words: Words) -> Words:
@@ -485,12 +490,14 @@ class _Sweep:
                 self._records[cell.key] = [found, *self._attempts(cell)]
 
     def _attempts(self, cell: PlannedCell) -> list[Record]:
+        """Return the records of the attempts of a cell."""
         made: list[Record] = []
         while (found := self._read(self._planned.job(cell, f".{len(made) + 2}"))) is not None:
             made.append(found)
         return made
 
     def _read(self, job: Job) -> Record | None:
+        """Return the record of a job; None if there is none."""
         try:
             found = read_record(job.result)
         except DamagedFileError as error:
@@ -503,6 +510,7 @@ class _Sweep:
         return None
 
     def _is_foreign(self, record: Record) -> bool:
+        """Return whether a record comes from another machine."""
         return bool(record["machine"] != self._machine)
 
     def run(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],

@@ -155,6 +155,7 @@ def _fitting(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None
 
 
 def _of(name: str, thresholds: Thresholds) -> Threshold:
+    """Return the threshold of an output; raise UsageError if it has none."""
     if isinstance(thresholds, Threshold):
         return thresholds
     found = thresholds.get(name, thresholds.get("")) if isinstance(thresholds, Mapping) else None
@@ -271,9 +272,11 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return found[0]
 
     def _iterations_at(self, position: int) -> Collection[Answers]:
+        """Return the answers for each iteration of the pair at a position."""
         return next(islice(self.read(), position, None))[1]
 
     def _unpack(self) -> None:
+        """Replace packed answers by plain ones."""
         for entry in super().items():
             if isinstance(entry[1], AnswerLog):
                 entry[1].unpack()
@@ -366,6 +369,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return self._averages(self._position(runner_pair))
 
     def _averages(self, position: int) -> dict[str, CompareResult]:
+        """Return the result of each output averaged over iterations."""
         by_output: dict[str, list[Any]] = {}
         empty: int | None = None
         for iteration, answers in enumerate(self._iterations_at(position)):

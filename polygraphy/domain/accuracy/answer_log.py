@@ -94,6 +94,7 @@ class AnswerLog(list[Answers]):
             self._held = len(self[0])
 
     def _past(self) -> Iterator[Answers]:
+        """Yield the answers of iterations that were moved to the spool."""
         for ticket in self._tickets:
             assert self._spool is not None
             # Nothing else can have written to the spool.
@@ -131,6 +132,7 @@ def count_matched(iterations: Iterable[Answers]) -> int:
 
 
 def _are_packable(iterations: list[Answers]) -> bool:
+    """Return whether all answers are results or bools, which can be packed."""
     return all(
         isinstance(answer, (CompareResult, bool))
         for answers in iterations
@@ -139,6 +141,7 @@ def _are_packable(iterations: list[Answers]) -> bool:
 
 
 def _differences(iterations: list[Answers]) -> Iterator[OutputCompareResult]:
+    """Yield the answers that are element-wise results."""
     for answers in iterations:
         for answer in answers.values():
             if isinstance(answer, OutputCompareResult):

@@ -382,6 +382,7 @@ class _Found:
                 self.metrics[metric] = value
 
     def add(self, iteration: int | None, answer: Any) -> None:
+        """Add the answer of an iteration, and keep the worst."""
         passed = bool(answer)
         self.total += 1
         self.matched += passed
@@ -412,6 +413,7 @@ class _Found:
         )
 
     def row(self) -> OutputRow:
+        """Return the row of an output."""
         assert self.worst is not None
         return OutputRow(
             self.name, self.matched, self.total, self.tensors, self.metric, self.absolute,
@@ -471,6 +473,7 @@ def _worst_of_differences(
 
 
 def _non_finite(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return how many elements are NaN, and how many are infinite, of both arrays."""
     first, second = (count_non_finite(array) for array in arrays)
     return first, second
 
@@ -566,6 +569,7 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
 
 
 def _non_finite_words(worst: Worst, parties: Sequence[str]) -> str:
+    """Return the sentence on NaN and infinite elements of both sides."""
     if worst.non_finite is None:
         return ""
     (nan0, inf0), (nan1, inf1) = worst.non_finite

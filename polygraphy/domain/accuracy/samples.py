@@ -276,6 +276,7 @@ class SampleCounts:
             self._changed.append(Change(name, words, shown, right))
 
     def _in_words(self, answer: Answer) -> str:
+        """Return an answer with the names of its classes."""
         classes = self._labels.classes if self._labels is not None else ()
         return ", ".join(
             classes[int(each)] if each.isdecimal() and int(each) < len(classes) else each

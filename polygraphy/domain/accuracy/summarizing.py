@@ -94,6 +94,7 @@ def comparison_in_words(comparison: Comparison) -> str:
 
 
 def _failure(row: OutputRow, each: Comparison) -> str:
+    """Return the description of an output that failed."""
     facts = []
     if row.absolute is not None:
         facts.append(f"max abs {brief(row.absolute)}")
@@ -134,6 +135,7 @@ def failure_sentence(comparisons: Sequence[Comparison]) -> str:
 
 
 def _failure_text(each: Comparison) -> str:
+    """Return the summary of a comparison that failed."""
     rows = [row for row in each.outputs if not row.worst.is_missing]
     failing = [row for row in rows if not row.passed]
     missing = count_text(len(each.outputs) - len(rows), _noun(each))
@@ -161,6 +163,7 @@ def _first_to_fail(
 
 
 def _noun(each: Comparison) -> str:
+    """Return the noun for rows of a comparison: ``tensor`` or ``output``."""
     return "tensor" if each.is_of_layers else "output"
 
 
@@ -259,6 +262,7 @@ def _badness(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
 
 
 def _errors(pair: PairResult, name: str) -> dict[str, Any]:
+    """Return the errors of an output, with their distribution; empty without a difference."""
     difference = _difference(pair, name)
     if difference is None:
         return {}

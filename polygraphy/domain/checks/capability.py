@@ -85,11 +85,13 @@ class SupportReport:
         return "\n".join(["===== Summary =====", *_align_rows(rows)]) + "\n"
 
     def _problem_rows(self) -> Iterator[Sequence[str]]:
+        """Yield the rows of the table of problems."""
         yield "Stack trace", "Operator", "Node", "Reason"
         for problem in self.problems:
             yield " -> ".join(problem.stack), problem.operator, problem.name, problem.reason
 
     def _part_rows(self) -> Iterator[Sequence[str]]:
+        """Yield the rows of the table of parts."""
         yield "Operator", "Count", "Reason", "Nodes"
         rows: dict[tuple[str, str], list[ModelPart]] = {}
         counts: dict[tuple[str, str], int] = {}
@@ -217,6 +219,7 @@ def parts_of(node_count: int, supported: Iterable[Iterable[int]]) -> list[ModelP
 
 
 def _align_rows(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table with aligned columns."""
     table = [[" ".join(cell.split()) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*table)]
     for index, row in enumerate(table):

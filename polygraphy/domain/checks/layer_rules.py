@@ -36,6 +36,7 @@ def check_slope(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _channels(call: OperatorCall) -> int | None:
+    """Return the number of channels of the first input; None if it is unknown."""
     shape = call.shape(0)
     return shape[1] if shape is not None and len(shape) > 1 else None
 

@@ -239,6 +239,7 @@ def _place(entry: LintEntry, order: Sequence[str]) -> int:
 
 
 def _rank(entry: LintEntry) -> tuple[int, int]:
+    """Return the sort key of an entry: severity, then source."""
     return _SEVERITY[entry.level], -_PREFERRED.index(entry.source)
 
 
@@ -256,6 +257,7 @@ def labels_of(graph: Graph) -> list[str]:
 
 
 def _placeholder_name(index: int, taken: set[str]) -> str:
+    """Return an unused name for a node without one."""
     name, suffix = f"polygraphy_unnamed_node_{index}", 0
     while name in taken:
         name = f"polygraphy_unnamed_node_{index}_{suffix}"
@@ -286,12 +288,14 @@ def _entry(
 
 
 def _states(graph: Graph) -> Iterator[LintEntry]:
+    """Yield warnings about inconsistent pairs of states."""
     for conflict in state_pairs(graph)[1]:
         nodes = (conflict.node,) if conflict.node else ()
         yield _entry("graph/states", WARNING, str(conflict), nodes)
 
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
+    """Yield errors about tensors that are defined twice."""
     places: dict[str, list[int]] = {}
     for index, node in enumerate(graph.nodes):
         if node.name:
@@ -397,6 +401,7 @@ def _unused_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
 
 
 def _imports(model: Model) -> Iterator[LintEntry]:
+    """Yield warnings about operator sets that no node uses."""
     used = {node.domain for graph in model.graph.walk() for node in graph.nodes}
     used.update(node.domain for function in model.functions for node in function.nodes)
     used.update(function.domain for function in model.functions)
@@ -424,6 +429,9 @@ def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
 
 
 def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
+    """Yield warnings about elements of a weight that do not fit a narrower type: int32 or
+    float16.
+    """
     if weight.values is None or not weight.values.size:
         return
     if weight.dtype == "int64":
@@ -444,6 +452,7 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
 
 
 def _blocks(values: Any) -> Iterator[Any]:
+    """Yield the elements of an array in blocks, those of narrow types in float32."""
     flat = values.reshape(-1)
     for start in range(0, flat.size, _BLOCK):
         block = flat[start : start + _BLOCK]
@@ -451,6 +460,7 @@ def _blocks(values: Any) -> Iterator[Any]:
 
 
 def _largest_finite(values: Any) -> float:
+    """Return the largest finite absolute value."""
     largest = 0.0
     for block in _blocks(values):
         # Nearly always all are finite, and then two passes are enough.

@@ -51,6 +51,7 @@ def violations(call: OperatorCall) -> list[Violation]:
 
 
 def _elementwise(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the shapes of the inputs do not broadcast."""
     if call.opset < BROADCASTS + (call.op in ("Max", "Min", "Sum", "Mean")):
         return
     operands = [one for one in call.inputs if one is not None and one.shape is not None]
@@ -95,6 +96,7 @@ def _axes(position: int, *, added: bool = False) -> Rule:
 
 
 def _bad_axes(call: OperatorCall, position: int, requirement: str, bad: Sequence[int]) -> Violation:
+    """Return the violation of invalid axes, in an attribute or an input."""
     operand = call.input(position)
     if operand is None:
         return wrong_attribute(call, "axes", requirement)
@@ -219,6 +221,7 @@ def _indices(default: int = 0) -> Rule:
 def _bad_indices(
     call: OperatorCall, operand: Operand, values: Any, size: int, axis: int
 ) -> Iterator[Violation]:
+    """Yield a violation if indices are outside an axis."""
     if not np.issubdtype(values.dtype, np.integer):
         return
     # Before opset 11 negative indices count from the end in some operators only.
@@ -271,6 +274,7 @@ def _tuple_indices(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _split(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations of the sizes of a Split."""
     data, axis = call.shape(0), call.attributes.get("axis", 0)
     sizes, operand = call.integers(1, "split"), call.input(1)
     if sizes is not None:
@@ -318,6 +322,7 @@ def _check_concat(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _top(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if K of a TopK exceeds the axis."""
     data, count, operand = call.shape(0), call.integers(1), call.input(1)
     axis = call.attributes.get("axis", -1)
     if data is None or not count or operand is None or not -len(data) <= axis < len(data):
@@ -362,6 +367,9 @@ def _check_quantize(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _blocks(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the block size of DepthToSpace or SpaceToDepth does not divide the
+    dimensions.
+    """
     data, size = call.input(0), call.attributes.get("blocksize", 0)
     if data is None or data.shape is None or len(data.shape) != 4:
         return
@@ -433,6 +441,7 @@ _LSTM = 4
 
 
 def _einsum(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations of the equation of an Einsum."""
     equation = str(call.attributes.get("equation", "")).replace(" ", "")
     terms = equation.split("->")[0].split(",")
     if len(terms) != len(call.inputs):
@@ -466,10 +475,12 @@ def _einsum(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _one_hot(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the values of a OneHot are not two."""
     yield from require_shape(call, 2, (2,), "the values")
 
 
 def _grid(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations of the grid of a GridSample."""
     data, grid = call.shape(0), call.input(1)
     if data is None or grid is None or grid.shape is None:
         return
@@ -481,6 +492,7 @@ def _grid(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _regions(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations of the regions of a RoiAlign."""
     yield from require_shape(call, 1, (None, 4), "the regions")
     data, batches = call.shape(0), call.input(2)
     if data and data[0] is not None and batches is not None and batches.values is not None:
@@ -492,6 +504,7 @@ def _regions(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _boxes(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations of the boxes and scores of a NonMaxSuppression."""
     boxes, scores = call.shape(0), call.shape(1)
     count = scores[2] if scores is not None and len(scores) == 3 else None
     batch = scores[0] if scores is not None and len(scores) == 3 else None
@@ -500,12 +513,14 @@ def _boxes(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _range(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the delta of a Range is 0."""
     delta = call.input(2)
     if delta is not None and delta.values is not None and not np.all(delta.values):
         yield wrong_values(call, delta, "a delta other than 0", [0])
 
 
 def _sums_along(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the axis of a CumSum is invalid."""
     data, axis, operand = call.shape(0), call.integers(1), call.input(1)
     if data is None or not axis or operand is None or not data:
         return
@@ -588,6 +603,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
 
 
 def _extend(ops: str, rule: Rule) -> None:
+    """Add a rule to operators."""
     for op in ops.split():
         _RULES[op] = (*_RULES.get(op, ()), rule)
 

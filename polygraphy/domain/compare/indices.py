@@ -187,4 +187,5 @@ def _equal(a: Array, b: Array) -> npt.NDArray[np.bool_]:
 
 
 def _plain(entry: Any) -> Any:
+    """Return an entry as a Python value."""
     return entry.item() if hasattr(entry, "item") else entry

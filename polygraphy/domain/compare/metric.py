@@ -27,6 +27,7 @@ _MOST_DECIBELS = 6000.0
 
 
 def _limit(value: Any) -> float:
+    """Return a threshold; raise UsageError if it is NaN."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -243,6 +244,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
 
 
 def _parts(found: Any) -> tuple[Any, ...]:
+    """Return a value as a tuple."""
     return found if isinstance(found, tuple) else (found,)
 
 
@@ -277,6 +279,7 @@ def classes_of(
 
 
 def _derive_class(name: str, base: type[Base], doc: str, members: dict[str, Any]) -> type[Base]:
+    """Return a new class with this name, base, docstring and members."""
     if "__init__" in members:
         members["__init__"].__qualname__ = f"{name}.__init__"
     return type(name, (base,), {"__doc__": doc, **members})

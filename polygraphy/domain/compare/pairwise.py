@@ -87,6 +87,7 @@ def compare_pairs(
 def _pairs(
     find_output: FindOutput | None, result0: IterationResult, result1: IterationResult
 ) -> Iterable[OutputPair]:
+    """Return the pairs of outputs to compare."""
     if find_output is None:
         if is_program(result0) == is_program(result1):
             return pair_outputs(result0, result1)

@@ -230,6 +230,7 @@ def check_metrics(answers: Iterable[Any]) -> None:
 
 
 def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean of values, without overflow; None if there are none."""
     if not values:
         return None
     if any(map(math.isnan, values)):
@@ -338,6 +339,7 @@ class OutputCompareResult(CompareResult):
         self._passed = state.get("_stored_passed")
 
     def _metric(self, field: str) -> float | None:
+        """Return a statistic of the differences; compute it at the first call."""
         if field not in self._metrics:
             self._metrics[field] = self._compute_statistic(field)
         return self._metrics[field]
@@ -455,6 +457,7 @@ class OutputCompareResult(CompareResult):
         return self._ratio(*self.required(statistic))
 
     def _ratio(self, absolute: float | None, relative: float | None) -> float:
+        """Return how many times differences exceed their tolerances: the smaller of both ratios."""
         limits = self.tolerance
         return min(excess_ratio(absolute, limits.atol), excess_ratio(relative, limits.rtol))
 
@@ -478,6 +481,7 @@ class OutputCompareResult(CompareResult):
         return self._is_rounding
 
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
+        """Return whether differences are within rounding."""
         if rounding.parts and self.arrays is not None:
             return not deviation(*self.arrays, rounding=rounding)
         if statistic == "elemwise" and self.difference is not None:

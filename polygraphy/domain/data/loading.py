@@ -58,6 +58,9 @@ def cast_if_representable(array: Array, wanted: DataTypeEntry) -> Array | None:
 
 
 def _is_in_range(array: Array, cast: Array, target: np.dtype[Any]) -> bool:
+    """Return whether a cast keeps NaN and infinities, and all finite elements are in the range
+    of the type.
+    """
     given, made = array.astype(np.float64), cast.astype(np.float64)
     finite = np.isfinite(given)
     if not np.array_equal(made[~finite], given[~finite], equal_nan=True):
@@ -80,6 +83,7 @@ def _largest(target: np.dtype[Any]) -> float:
 
 
 def _is_exact(array: Array, cast: Array) -> bool:
+    """Return whether a cast changed no element."""
     if array.dtype.kind in "iub" or cast.dtype.kind in "iub":
         back = cast.astype(array.dtype)
         same_sign = np.array_equal(_is_negative(cast), _is_negative(array))
@@ -166,6 +170,7 @@ def _check_array(name: str, array: Any) -> None:
 
 
 def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
+    """Raise InputError if the names of data and inputs differ."""
     missing = [name for name in metadata if name not in feed_dict]
     extra = [name for name in feed_dict if name not in metadata]
     if not missing and not extra:
@@ -243,6 +248,9 @@ def _fits_already(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> boo
 
 
 def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
+    """Return an array cast to a data type, with a note on the cast; raise InputError if that
+    loses values.
+    """
     wanted = DataType.from_dtype(dtype)
     found = _dtype_of(array)
     if wanted is None or found == wanted or not isinstance(array, np.ndarray):
@@ -260,6 +268,7 @@ def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
 
 
 def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> Any:
+    """Return an array reshaped to a shape, with a note if that changed it."""
     if shape is None:
         return array
     fitted = in_shape(array, shape)
@@ -278,6 +287,7 @@ def _fit_shape(name: str, array: Any, shape: Shape | None, notes: list[str]) -> 
 
 
 def _wrong_shape(name: str, array: Any, shape: Shape | None) -> InputError:
+    """Return the InputError for an array that does not fit the shape of an input."""
     return InputError(
         f"Shape mismatch: input {name!r} must have shape {format_shape(shape or ())}, but the data"
         f" have the incompatible shape {format_shape(array.shape)}."
@@ -295,6 +305,7 @@ def in_shape(array: Any, shape: Shape) -> Any:
 
 
 def _try_transpose(array: Any, shape: Sequence[Any]) -> Any:
+    """Return an array with its axes permuted to fit a shape; None if no order fits."""
     if array.ndim != len(shape) or array.ndim > _MAX_RANK_TO_PERMUTE:
         return None
     for axes in permutations(range(array.ndim)):
@@ -305,6 +316,7 @@ def _try_transpose(array: Any, shape: Sequence[Any]) -> Any:
 
 
 def _try_reshape(array: Any, shape: Sequence[Any]) -> Any:
+    """Return an array reshaped to fit a shape; None if the number of elements differs."""
     dynamic = [index for index, dim in enumerate(shape) if is_dynamic_dim(dim)]
     if len(dynamic) > 1:
         return None
@@ -345,6 +357,7 @@ def arrays_of(blobs: Mapping[str, bytes], metadata: TensorMetadata) -> dict[str,
 
 
 def _native(name: str, dtype: Any) -> np.dtype[Any]:
+    """Return the NumPy data type of an input; raise InputError for text and unknown types."""
     entry = DataType.from_dtype(dtype)
     if entry is None or entry == DataType.STRING:
         raise InputError(
@@ -475,6 +488,7 @@ class StreamingDataLoader:
             yield {name: array}
 
     def _blobs(self, path: str | Path) -> Iterator[dict[str, Any]]:
+        """Yield input arrays from raw bytes in a file."""
         for blobs in iterate_blobs(path):
             if self.input_metadata is None:
                 raise UsageError(

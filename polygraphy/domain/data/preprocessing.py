@@ -16,10 +16,12 @@ LAYOUTS = ("nchw", "nhwc", "chw", "hwc")
 
 
 def _per_channel(value: Any) -> tuple[float, ...]:
+    """Return a value for each channel, or one for all, as a tuple."""
     return tuple(map(float, value)) if isinstance(value, (tuple, list)) else (float(value),)
 
 
 def _pair(value: Any) -> tuple[int, int] | None:
+    """Return width and height; None for None."""
     if value is None:
         return None
     width, height = value
@@ -27,6 +29,7 @@ def _pair(value: Any) -> tuple[int, int] | None:
 
 
 def _is_known(instance: Preprocess, attribute: Any, layout: str) -> None:
+    """Raise UsageError if a layout is unknown."""
     if layout not in LAYOUTS:
         raise UsageError(
             f"{layout!r} is not a layout.", hint=f"Choose one of {', '.join(LAYOUTS)}."
@@ -34,6 +37,7 @@ def _is_known(instance: Preprocess, attribute: Any, layout: str) -> None:
 
 
 def _is_no_zero(instance: Preprocess, attribute: Any, std: Sequence[float]) -> None:
+    """Raise UsageError if a standard deviation is 0."""
     if 0 in std:
         raise UsageError("A standard deviation must not be 0.", hint="Remove std.")
 

@@ -499,6 +499,7 @@ def _expand(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
 
 
 def _match_input(name: str, names: Sequence[str]) -> str:
+    """Return the input that a name matches; raise UnknownNameError if there is none."""
     found = match_name(name, names)
     if found is None:
         raise UnknownNameError("Input", name, names)

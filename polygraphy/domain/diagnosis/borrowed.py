@@ -73,6 +73,7 @@ def borrowed_variants(
 
 
 def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
+    """Yield a variant of a node for each attribute that its twins have with another value."""
     for twin in twins:
         given = {one.name: one for one in node.attributes}
         for one in twin.attributes:
@@ -91,6 +92,7 @@ def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
 
 
 def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
+    """Yield a variant of a node for each weight replaced by another array."""
     node = side.nodes[index]
     held = {
         name: np.asarray(side.weights[name].values)
@@ -222,6 +224,7 @@ class SameTensors:
 
 
 def _total(array: Any) -> float:
+    """Return the length of the finite elements of an array as a vector."""
     held = np.where(np.isfinite(array), array, 0).astype(np.float64)
     return float(np.sqrt(np.sum(np.square(held))))
 

@@ -98,6 +98,7 @@ def _roots(nodes: Sequence[GraphNode], known: Mapping[str, str]) -> dict[str, fr
 
 
 def _penalty(node: GraphNode, value: Any, other: GraphNode, twin: Any) -> float:
+    """Return the distance of two tensors, larger for other shapes and operators."""
     shapes = [tuple(size for size in np.shape(each) if size != 1) for each in (value, twin)]
     return (
         _distance(value, twin)

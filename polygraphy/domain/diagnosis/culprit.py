@@ -88,6 +88,7 @@ class Attempt:
 
     @facts.default
     def _facts(self) -> list[dict[str, Any]]:
+        """Return the facts of the result as data."""
         return [each.data() for each in facts_of(self.result)]
 
 

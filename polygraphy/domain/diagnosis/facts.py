@@ -122,6 +122,7 @@ def _restore_fact(module: str, kind: str, values: Mapping[str, Any]) -> Fact:
 
 
 def _data(value: Any) -> Any:
+    """Return a value as documents keep it."""
     if isinstance(value, Fact):
         return value.data()
     if isinstance(value, (list, tuple)):

@@ -95,8 +95,10 @@ def _rounding_limit(expected: Any) -> float:
 
 
 def _size(right: Any) -> float:
+    """Return the largest finite absolute value; 0 if there is none."""
     return float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
 
 
 def _round(value: float) -> float:
+    """Return a number rounded to one digit."""
     return float(f"{value:.1g}")

@@ -169,6 +169,32 @@ def _has_same_values(stored: Any, values: Any) -> bool:
     return bool(np.allclose(np.sort(stored.reshape(-1)), np.sort(padded), rtol=0, atol=limit))
 
 
+def expand_replacement(suspect: Suspect, pairing: Pairing) -> Suspect:
+    """Return a suspect, of which the reference has another operator, with all nodes that this
+    operator replaces: those between the tensors that it reads and the one that it computes.
+    """
+    if suspect.change.kind != "other_operator" or len(suspect.twins) != 1:
+        return suspect
+    [(index, twin)] = suspect.twins
+    mine, theirs = pairing.model, pairing.reference
+    names = {other: name for name, other in pairing.tensors.items()}
+    read = [name for name in theirs.nodes[twin].inputs if name and name not in theirs.weights]
+    kept = {names[name] for name in read if name in names}
+    tensor = next(filter(None, mine.nodes[index].outputs))
+    if not read or not all(names.get(name) in mine.producer for name in read) or tensor in kept:
+        return suspect
+    nodes = region(mine, tensor, kept)
+    makers = {mine.producer[name] for name in kept}
+    is_between = not makers & {*nodes} and _reads_only(mine, nodes, kept)
+    return evolve(suspect, nodes=nodes) if is_between and len(nodes) > 1 else suspect
+
+
+def _reads_only(model: Side, nodes: tuple[int, ...], kept: Iterable[str]) -> bool:
+    """Return whether some nodes read only tensors that they compute, weights and `kept`."""
+    known = {*kept, *model.weights, *(name for one in nodes for name in model.nodes[one].outputs)}
+    return all(name in known for one in nodes for name in model.nodes[one].inputs if name)
+
+
 def is_open_trace(suspect: Suspect, model: Side) -> bool:
     """Return whether a suspect is a folded weight of which it is not known from which node it came;
     a weight that several nodes of the model read is all of theirs.
@@ -322,6 +348,7 @@ def _attribute(
 
 
 def _scalar(model: Side, name: str) -> float | None:
+    """Return the value of a weight with one element; None for other tensors."""
     weight = model.weights.get(name)
     if weight is None or weight.values is None or np.size(weight.values) != 1:
         return None

@@ -135,6 +135,7 @@ class NodeLoss:
 
     @property
     def _breaks(self) -> bool:
+        """Whether a result is NaN or infinite."""
         return any(each.broken for each in self.results)
 
     @property
@@ -264,6 +265,7 @@ def node_loss(
 
 
 def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> TensorLoss:
+    """Return the loss of a tensor in a narrow type."""
     if not is_float(exact):
         return TensorLoss(name, exact.size, error=_largest_change(exact, narrow))
     wide = exact if exact.itemsize > 2 else exact.astype(np.float32)

@@ -246,12 +246,14 @@ def _backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
 
 
 def _kind(node: Node) -> tuple[str, str]:
+    """Return domain and operator of a node."""
     return (
         node.domain.replace("ai.onnx", "", 1) if node.domain == "ai.onnx" else node.domain
     ), node.op
 
 
 def _operand(side: Side, name: str, names: Mapping[str, str] | None, exact: bool) -> Key:
+    """Return the key of an operand: weights by type and shape, if exact also by content."""
     if name in side.weights:
         weight = side.weights[name]
         dtype = weight.dtype if side.narrow is None else ""
@@ -260,15 +262,18 @@ def _operand(side: Side, name: str, names: Mapping[str, str] | None, exact: bool
 
 
 def _exact(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+    """Return the key of a node with its operands, weights by content."""
     operands = tuple(_operand(side, name, names, True) for name in node.inputs)
     return _kind(node), operands, attribute_digests(node)
 
 
 def _shape_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+    """Return the key of a node with its operands, weights by shape."""
     return _kind(node), tuple(_operand(side, name, names, False) for name in node.inputs)
 
 
 def _unordered_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+    """Return the key of a node with its operands in any order, weights by shape."""
     operands = (_operand(side, name, names, False) for name in node.inputs)
     return _kind(node), tuple(sorted(operands, key=repr))
 
@@ -280,17 +285,20 @@ def _partial(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
 
 
 def _exact_parameters(side: Side, node: Node) -> Key:
+    """Return the key of a node by its weights and attributes."""
     held = tuple(side.digest(name) if name in side.weights else "" for name in node.inputs)
     return _kind(node), held, attribute_digests(node)
 
 
 def _parameter_key(side: Side, node: Node) -> Key:
+    """Return the key of a node by the shapes of its weights."""
     return _kind(node), tuple(
         side.weights[name].shape if name in side.weights else None for name in node.inputs
     )
 
 
 def _any_parameters(side: Side, node: Node) -> Key:
+    """Return the key of a node by its operator alone."""
     return _kind(node)
 
 
@@ -379,4 +387,5 @@ def is_quantised(pairing: Pairing) -> bool:
 
 
 def _quantises(side: Side) -> bool:
+    """Return whether a model has quantizing nodes."""
     return any(is_coarse(node.op) for node in side.nodes)

@@ -64,6 +64,7 @@ def rms_ratio(value: Any, reference: Any) -> float:
 
 
 def _loss(one: QuantisedOperand, array: Any) -> float:
+    """Return the error of quantizing an array, relative to its RMS."""
     if array is None or one.step is None:
         return inf
     size = root_mean_square(array)

@@ -207,12 +207,14 @@ def _mean_over_broadcast(array: Any, weight: Any) -> Any:
 
 
 def _mean_over(array: Any, weight: Any, axis: int) -> Any:
+    """Return the mean over all axes but one; NaN if the weight does not fit that axis."""
     if weight.ndim != 1 or array.ndim <= axis or array.shape[axis] != weight.size:
         return np.full(weight.shape, np.nan)
     return array.mean(axis=tuple(one for one in range(array.ndim) if one != axis))
 
 
 def _rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
+    """Yield the weight of a Gather with the rows that give the expected output."""
     if indices is None or np.shape(indices) != goal.shape[: np.ndim(indices)]:
         return
     values = weight.astype(np.float64)

@@ -144,6 +144,7 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
 
 
 def _kind(node: Node) -> tuple[str, str, int]:
+    """Return operator, domain and number of outputs of a node."""
     return node.op, node.domain if node.domain != "ai.onnx" else "", len(node.outputs)
 
 
@@ -204,6 +205,7 @@ def is_statistic(spot: Spot, parameters: Sequence[Any]) -> bool:
 
 
 def _inputs(graph: Graph, held: Any) -> list[Any]:
+    """Return the inputs of a graph that are not weights."""
     return [each for each in graph.inputs if each.name not in held]
 
 
@@ -217,6 +219,7 @@ def _aliases(graph: Graph) -> dict[str, str]:
 
 
 def _attributes(node: Node, twin: Node, position: int) -> Iterator[Spot]:
+    """Yield the places of attributes that differ between two nodes."""
     for name in dict.fromkeys(each.name for each in (*node.attributes, *twin.attributes)):
         values = [each.attribute(name) for each in (node, twin)]
         if any(isinstance(each, Graph) for each in values):
@@ -227,6 +230,7 @@ def _attributes(node: Node, twin: Node, position: int) -> Iterator[Spot]:
 
 
 def _differ(value: Any, other: Any) -> bool:
+    """Return whether two arrays differ by more than rounding."""
     if value is None or other is None:
         return value is not other
     first, second = np.asarray(value), np.asarray(other)

@@ -156,6 +156,7 @@ def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
 
 
 def _names(side: Side, pairing: Pairing, index: int) -> list[str]:
+    """Return the inputs of a node by the names of the other model, weights by content."""
     return [
         side.digest(name) if name in side.weights else pairing.tensors.get(name, f"? {name}")
         for name in side.nodes[index].inputs
@@ -163,6 +164,7 @@ def _names(side: Side, pairing: Pairing, index: int) -> list[str]:
 
 
 def _own_names(side: Side, index: int) -> list[str]:
+    """Return the inputs of a node, weights by content."""
     return [
         side.digest(name) if name in side.weights else name for name in side.nodes[index].inputs
     ]
@@ -243,6 +245,7 @@ def _scale(value: Any, expected: Any) -> float | None:
 
 
 def _attributes(pairing: Pairing) -> Iterator[Suspect]:
+    """Yield a suspect for each attribute that differs between paired nodes."""
     for index, other in pairing.nodes.items():
         mine, theirs = pairing.model.nodes[index], pairing.reference.nodes[other]
         if mine.op != theirs.op:

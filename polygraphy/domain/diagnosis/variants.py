@@ -204,6 +204,7 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
 
 
 def _with(node: Node, name: str, kind: str, value: Any) -> Node:
+    """Return a node with another value of an attribute."""
     kept = tuple(one for one in node.attributes if one.name != name)
     return evolve(node, attributes=(*kept, Attribute(name, kind, value)))
 
@@ -234,6 +235,7 @@ def _outputs(node: Node) -> Iterator[Variant]:
 
 
 def _numbers(node: Node) -> Iterator[Variant]:
+    """Yield variants of a node with usual values of its numbers."""
     for name in unknowns(node):
         held = node.attribute(name)
         for value in _NUMBERS[name][1]:
@@ -281,6 +283,7 @@ def _epsilons(side: Side, index: int) -> Iterator[Variant]:
 
 
 def _switches(node: Node) -> Iterator[Variant]:
+    """Yield variants of a node with inverted flags."""
     switches = ("keepdims",) if node.op.startswith("Reduce") else _SWITCHES.get(node.op, ())
     for name in switches:
         held = int(node.attribute(name, name in _ON))
@@ -291,6 +294,7 @@ def _switches(node: Node) -> Iterator[Variant]:
 
 
 def _words(node: Node) -> Iterator[Variant]:
+    """Yield variants of a node with other values of its text attributes."""
     for name, words in _WORDS.get(node.op, {}).items():
         held = node.attribute(name, words[0])
         for word in words:
@@ -300,6 +304,7 @@ def _words(node: Node) -> Iterator[Variant]:
 
 
 def _operators(node: Node) -> Iterator[Variant]:
+    """Yield variants of a node with another operator."""
     for ops in _ALIKE:
         for op in ops if node.op in ops and not node.domain else ():
             if op != node.op:
@@ -336,6 +341,7 @@ def _directions(node: Node) -> Iterator[Variant]:
 
 
 def _axes(node: Node) -> Iterator[Variant]:
+    """Yield variants of a node with another axis."""
     if node.op not in _AXES:
         return
     held = node.attribute("axis")
@@ -346,6 +352,7 @@ def _axes(node: Node) -> Iterator[Variant]:
 
 
 def _orders(node: Node) -> Iterator[Variant]:
+    """Yield variants of a Transpose with another order of axes."""
     held = tuple(node.attribute("perm") or ())
     if node.op == "Transpose" and len(held) <= _RANK:
         for value in permutations(range(len(held))):
@@ -571,6 +578,7 @@ def _partners(side: Side, index: int) -> Iterator[Variant]:
 
 
 def _content(side: Side, name: str) -> str:
+    """Return the digest of a weight, or the name of another tensor."""
     return side.digest(name) if name in side.weights else name
 
 

@@ -64,6 +64,7 @@ def differences(reference: Model, candidate: Model) -> list[Difference]:
 def _mappings(
     what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> Iterator[Difference]:
+    """Yield the differences of two mappings, key by key."""
     for name in dict.fromkeys((*mine, *theirs)):
         label = name or "ai.onnx"
         if name not in theirs:
@@ -77,6 +78,7 @@ def _mappings(
 def _presence(
     what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], where: tuple[str, ...]
 ) -> Iterator[Difference]:
+    """Yield the names that only one side has."""
     for name in mine:
         if name not in theirs:
             yield Difference(what, name, _MISSING, where=where)
@@ -86,6 +88,7 @@ def _presence(
 
 
 def _graphs(mine: Graph, theirs: Graph, where: tuple[str, ...]) -> Iterator[Difference]:
+    """Yield the differences of two graphs."""
     yield from _tensors("Input", mine.inputs, theirs.inputs, where)
     yield from _tensors("Output", mine.outputs, theirs.outputs, where)
     yield from _weights(mine.weights, theirs.weights, where)
@@ -123,6 +126,7 @@ def _tensors(
 
 
 def _shape(shape: Sequence[Any] | None) -> str:
+    """Return a shape as text."""
     return "of unknown rank" if shape is None else str(tuple(shape))
 
 
@@ -172,6 +176,7 @@ def _weight_change(weight: Weight, reference: Weight) -> tuple[str, str] | None:
 
 
 def _values(mine: Weight, theirs: Weight) -> tuple[str, str]:
+    """Return the first differing element of two arrays as text, for each side."""
     first, second = np.asarray(mine.values), np.asarray(theirs.values)
     are_nan = (first != first) & (second != second)  # noqa: PLR0124  # NaN, in any type
     differing = np.flatnonzero(((first != second) & ~are_nan).reshape(-1))
@@ -216,11 +221,13 @@ def _by_key(nodes: Sequence[Node]) -> dict[str, Node]:
 
 
 def _signature(node: Node) -> str:
+    """Return operator, inputs and outputs of a node as text."""
     op = f"{node.domain}.{node.op}" if node.domain else node.op
     return f"{op}({', '.join(node.inputs)}) -> {', '.join(node.outputs)}"
 
 
 def _node(key: str, mine: Node, theirs: Node, where: tuple[str, ...]) -> Iterator[Difference]:
+    """Yield the differences of two nodes."""
     if _signature(mine) != _signature(theirs):
         yield Difference("Node", key, _CHANGED, _signature(mine), _signature(theirs), where=where)
     first, second = ({one.name: one for one in node.attributes} for node in (mine, theirs))
@@ -249,6 +256,7 @@ def _are_equal(value: Any, reference: Any) -> bool:
 
 
 def _text(attribute: Attribute | None) -> str:
+    """Return the value of an attribute as text."""
     if attribute is None:
         return ""
     value = attribute.value

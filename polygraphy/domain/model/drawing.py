@@ -51,6 +51,7 @@ def rows_of(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _longest_paths(after: list[list[int]], waiting: list[int], ready: deque[int]) -> list[int]:
+    """Return the row of each vertex: the length of the longest path to it."""
     rows = [0] * len(after)
     placed = [False] * len(after)
     next_in_circle = 0
@@ -315,6 +316,7 @@ def _shown_value(kind: str, value: Any) -> Any:
 
 
 def _body(function: Function) -> Graph:
+    """Return the body of a function as a graph."""
     return Graph(
         name=function.name,
         inputs=tuple(map(Tensor, function.inputs)),
@@ -325,6 +327,7 @@ def _body(function: Function) -> Graph:
 
 
 def _wires(graph: Graph) -> Iterator[Wire]:
+    """Yield the wires of a graph: producer, consumer and tensor."""
     first_node = len(graph.inputs)
     producers = {tensor.name: vertex for vertex, tensor in enumerate(graph.inputs)}
     for position, node in enumerate(graph.nodes, first_node):
@@ -342,6 +345,7 @@ def _wires(graph: Graph) -> Iterator[Wire]:
 def _network(
     description: NetworkDescription | EngineDescription, layers: tuple[Layer, ...]
 ) -> Graph:
+    """Return a network of layers as a graph."""
     inputs, outputs = _tensors(description.inputs), _tensors(description.outputs)
     known = {tensor.name: tensor for tensor in (*inputs, *outputs)}
     nodes = []

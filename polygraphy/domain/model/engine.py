@@ -188,11 +188,13 @@ def _get(description: Any, kind: type, name: str) -> int | None:
 
 
 def _precision(layer: Layer) -> str:
+    """Return the data type of the first output of a layer."""
     dtypes = [dtype for dtype, _ in layer.outputs.values()]
     return str(dtypes[0]) if dtypes and dtypes[0] is not None else _UNKNOWN
 
 
 def _count_sorted(names: Iterable[str]) -> dict[str, int]:
+    """Return the count of each name, the most frequent first."""
     return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -214,12 +214,14 @@ class _Reader:
         return all(b in (1, a) for a, b in zip(own[::-1], other[::-1]))
 
     def _step(self, node: Maker) -> float:
+        """Return the quantization step of a node: the largest scale; 0 if it is unknown."""
         if node.op not in ("QuantizeLinear", "DequantizeLinear") or len(node.inputs) < 2:
             return 0.0
         scale = self._graph.constant(node.inputs[1])
         return 0.0 if scale is None or not scale.size else float(np.abs(scale).max())
 
     def _finite(self, name: str) -> tuple[float, ...]:
+        """Return the first four finite values of a constant."""
         value = self._graph.constant(name) if name else None
         if value is None or not value.size or value.dtype.kind in "OSU":
             return ()
@@ -254,6 +256,7 @@ class _Reader:
         return self._read_move("reshape", node, depth)
 
     def _axes(self, node: Maker, at: int = 1) -> list[int] | None:
+        """Return the axes of a node, from its attribute or an input; None if they are unknown."""
         if "axes" in node.attributes:
             return list(node.attributes["axes"])
         return self._whole(node, at)

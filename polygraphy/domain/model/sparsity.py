@@ -76,6 +76,7 @@ def dense_groups(array: np.ndarray[Any, Any], axis: int) -> int:
 
 
 def _dense(block: np.ndarray[Any, Any]) -> int:
+    """Return the number of groups with more nonzero elements than 2:4 sparsity allows."""
     is_narrow = block.dtype.itemsize == 2  # Comparing such numbers is done one by one.
     nonzero = (block.view(np.uint16) & _NARROW) != 0 if is_narrow else block != 0
     if nonzero.shape[2] == 1:
@@ -113,6 +114,7 @@ def prunable_weights(graph: Graph) -> list[Prunable]:
 
 
 def _is_prunable(weight: Weight, axis: int) -> bool:
+    """Return whether a weight can be pruned along an axis."""
     rank = len(weight.shape)
     if weight.dtype not in _FLOATING or not -rank <= axis < rank:
         return False

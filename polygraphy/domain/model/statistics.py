@@ -34,26 +34,31 @@ def multiply_accumulates(node: Node, shapes: Shapes) -> int | None:
 
 def _convolution(node: Node, shapes: Shapes) -> int:
     # Each element of the output sums over the kernel [out, in / group, *window] of its channel.
+    """Return the multiply-accumulate operations of a convolution."""
     kernel = shapes[node.inputs[_KERNEL.get(node.op, 1)]]
     return prod(shapes[node.outputs[0]]) * prod(kernel[1:])
 
 
 def _transposed_convolution_macs(node: Node, shapes: Shapes) -> int:
     # Each element of the input is spread over the kernel [in, out / group, *window].
+    """Return the multiply-accumulate operations of a transposed convolution."""
     return prod(shapes[node.inputs[0]]) * prod(shapes[node.inputs[1]][1:])
 
 
 def _matrix_product(node: Node, shapes: Shapes) -> int:
+    """Return the multiply-accumulate operations of a matrix product."""
     return prod(shapes[node.outputs[0]]) * shapes[node.inputs[0]][-1]
 
 
 def _gemm(node: Node, shapes: Shapes) -> int:
+    """Return the multiply-accumulate operations of a Gemm."""
     rows, columns = shapes[node.inputs[0]]
     depth = rows if node.attribute("transA", 0) else columns
     return prod(shapes[node.outputs[0]]) * depth
 
 
 def _einsum(node: Node, shapes: Shapes) -> int:
+    """Return the multiply-accumulate operations of an Einsum."""
     terms = str(node.attribute("equation", "")).replace(" ", "").partition("->")[0].split(",")
     if any("." in term for term in terms):
         raise ValueError("The dimensions of an ellipsis are not named.")
@@ -68,6 +73,7 @@ def _einsum(node: Node, shapes: Shapes) -> int:
 def _recurrent(node: Node, shapes: Shapes) -> int:
     # W is [directions, gates * hidden, input], R is [directions, gates * hidden, hidden]; both are
     # applied at each step of each sequence: X is [steps, batch, input] in either layout.
+    """Return the multiply-accumulate operations of a recurrent operator."""
     steps, batch, _ = shapes[node.inputs[0]]
     return steps * batch * (prod(shapes[node.inputs[1]]) + prod(shapes[node.inputs[2]]))
 
@@ -154,6 +160,9 @@ def statistics_of(model: Model) -> ModelStatistics:
 
 
 def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
+    """Return the multiply-accumulate operations of graphs, and the number of nodes for which
+    they are unknown, by operator.
+    """
     total, unknown = 0, Counter[str]()
     known: dict[str, tuple[int, ...]] = {}
     for graph in graphs:
@@ -189,6 +198,7 @@ def _sizes(shape: Sequence[Dim]) -> tuple[int, ...]:
 
 
 def _dynamic_dims(graphs: list[Graph]) -> tuple[str, ...]:
+    """Return the names of the dynamic dimensions; ``?`` for those without a name."""
     names: dict[str, None] = {}
     for graph in graphs:
         for tensor in graph.tensors.values():

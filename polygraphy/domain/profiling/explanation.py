@@ -133,6 +133,7 @@ def _uncertainty_of_rows(table: ProfileTable) -> float:
 
 
 def _verb(cause: Cause) -> str:
+    """Return the verb for the number of rows of a cause."""
     return "takes" if cause.rows == 1 else "take"
 
 

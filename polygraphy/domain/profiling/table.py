@@ -201,6 +201,7 @@ class ProfileTable:
 
 
 def _with_error(row: TimeRow, errors: Mapping[str, float]) -> TimeRow:
+    """Return a row with the largest error of its tensors."""
     known = [name for name in row.tensors if name in errors]
     if not known:
         return row
@@ -439,6 +440,7 @@ def _executed_rows(profiles: Sequence[ExecutionProfile]) -> list[TimeRow]:
 
 
 def _positions(nodes: Iterable[ExecutedNode]) -> dict[str, list[int]]:
+    """Return the positions of the nodes with each name."""
     found: dict[str, list[int]] = {}
     for index, node in enumerate(nodes):
         found.setdefault(node.name, []).append(index)

@@ -82,6 +82,7 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
 
 
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
+    """Return the cause of a wrong range, such as a wrong zero point, clipped or too wide."""
     assert loss.best is not None
     low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
     least, most = loss.spread
@@ -103,6 +104,7 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
 
 
 def _bias_cause(site: Site) -> str:
+    """Return the cause of a wrong bias: clipped, or a wrong scale."""
     limit = 2**31 - 1
     if site.codes is not None and np.any(np.abs(site.codes) >= limit - 1):
         return BIAS_CLIPPED
@@ -152,4 +154,5 @@ def _shift_zero_points(scheme: Scheme, codes: Array, exact: Array) -> Scheme:
 
 
 def _error(values: Array, exact: Array) -> float:
+    """Return the RMS error of values."""
     return float(np.sqrt(np.mean((values - exact) ** 2)))

@@ -251,6 +251,7 @@ def _tensor(
 
 
 def _packed(node: Node, op: str, weights: Mapping[str, Weight]) -> QuantizedTensor:
+    """Return the quantized weight of a node that packs codes."""
     codes, _, zero = _BLOCKS[op]
     bits, block = node.attribute("bits", 4), node.attribute("block_size", 128)
     details = [f"{bits} bits", f"blocks of {block}"]
@@ -262,16 +263,19 @@ def _packed(node: Node, op: str, weights: Mapping[str, Weight]) -> QuantizedTens
 
 
 def _extremes(low: Array, high: Array) -> tuple[float, float] | None:
+    """Return the least and the greatest of the limits; None if one is not finite."""
     if not np.size(low) or not np.all(np.isfinite(low)) or not np.all(np.isfinite(high)):
         return None
     return float(min(np.min(low), np.min(high))), float(max(np.max(low), np.max(high)))
 
 
 def _format(dtype: str | None, scales: int, block: int = 0) -> str:
+    """Return the description of a quantized type with its number of scales."""
     if block:
         return f"{dtype}, blocks of {block}"
     return f"{dtype}, per {'tensor' if scales == 1 else 'channel'}"
 
 
 def _input(node: Node, position: int) -> str:
+    """Return the input of a node at a position; empty if it has none."""
     return node.inputs[position] if position < len(node.inputs) else ""

@@ -211,10 +211,12 @@ def _groups(exact: Array, scheme: Scheme) -> Iterator[tuple[Any, ...]]:
 
 
 def _rms(array: Array) -> float:
+    """Return the root mean square of an array; 0 if it is empty."""
     return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
 
 
 def _relative(error: Array, array: Array) -> float:
+    """Return the RMS of an error relative to that of an array."""
     with np.errstate(all="ignore"):
         size, off = _rms(array), _rms(error)
     return off / size if size else float(off > 0)

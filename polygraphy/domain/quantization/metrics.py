@@ -59,6 +59,7 @@ class RmsRatio:
         return max((self._of(name, outputs, reference) for name in reference), default=0.0)
 
     def _of(self, name: str, outputs: Outputs, reference: Outputs) -> float:
+        """Return the largest error of a part of an output, relative to the RMS of that part."""
         errors: dict[int, float] = {}
         sizes: dict[int, float] = {}
         for own, right in zip(outputs.samples, reference.samples):
@@ -83,6 +84,7 @@ class RmsRatio:
         return max(ratios, default=0.0)
 
     def _parts(self, name: str, shape: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
+        """Yield number and mask of each part of an output."""
         layout = self._layouts(name)
         if layout is None or layout.is_plain:
             yield 0, ...
@@ -99,6 +101,7 @@ class RmsRatio:
 
 
 def _ratio(error: float, size: float) -> float:
+    """Return the root of the ratio of error to size; infinite if only the size is 0."""
     if not size:
         return inf if error else 0.0
     return float(np.sqrt(error / size))
@@ -144,6 +147,7 @@ def divergence(outputs: Outputs, reference: Outputs) -> float:
 
 
 def _log_probabilities(array: Array) -> Array:
+    """Return the logarithm of the softmax."""
     array = array.astype(np.float64)
     total = array.sum(-1, keepdims=True)
     if array.size and array.min() >= 0 and np.allclose(total, 1, atol=1e-3):

@@ -34,11 +34,13 @@ class StoredType:
 
 
 def _integer(name: str, bits: int, *, signed: bool) -> StoredType:
+    """Return the type of integers with a number of bits."""
     least = -(2 ** (bits - 1)) if signed else 0
     return StoredType(name, least, least + 2**bits - 1)
 
 
 def _minifloat(name: str, kind: Any) -> StoredType:
+    """Return the type of floating-point codes."""
     most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
     return StoredType(name, -most, most, kind)
 

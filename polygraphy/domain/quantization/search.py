@@ -105,6 +105,7 @@ class SetSearch:
 
     @property
     def _order(self) -> list[str]:
+        """The candidates in the order in which they are tried."""
         return self._rules.candidates
 
     def predict(self, without: frozenset[str]) -> float:
@@ -141,6 +142,7 @@ class SetSearch:
         return Search(kept, value, self.runs, proven, self._curve, is_cut_short)
 
     def _good(self) -> Iterator[tuple[Sequence[str], float]]:
+        """Return an iterator over the sets that reach the target, with their metric."""
         return ((names, value) for names, value in self._curve.values() if value <= self._target)
 
     def _proven(self, size: int, proven: int) -> int:

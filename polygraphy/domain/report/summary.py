@@ -77,6 +77,7 @@ def culprit_sentence(culprits: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _worst_of(comparisons: Sequence[Comparison]) -> str:
+    """Return the clause on the worst output; empty if there is none."""
     worst = worst_row(comparisons)
     return "" if worst is None else f"; worst: {row_in_words(worst[1], worst[0].parties)}"
 
@@ -110,14 +111,17 @@ def sample_sentences(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _percent(share: float) -> str:
+    """Return a share in percent, without the sign."""
     return f"{100 * share:.1f}"
 
 
 def _points(share: float) -> str:
+    """Return a difference of shares in percentage points."""
     return f"{100 * share:+.1f}"
 
 
 def _lint_sentence(facts: Mapping[str, Any]) -> str:
+    """Return the sentence with the number of problems of a model, and the first one."""
     levels = [entry["level"] for entry in facts["entries"]]
     counts = [
         f"{levels.count(level)} {word}{'s' * (levels.count(level) != 1)}"
@@ -131,6 +135,7 @@ def _lint_sentence(facts: Mapping[str, Any]) -> str:
 
 
 def _difference_sentence(facts: Mapping[str, Any]) -> str:
+    """Return the sentence with the number of differences, and the first one."""
     found = facts["differences"]
     if not found:
         return "The models are the same."
@@ -140,17 +145,20 @@ def _difference_sentence(facts: Mapping[str, Any]) -> str:
 
 
 def _could_run(facts: Mapping[str, Any]) -> str:
+    """Return the sentence on whether a backend can run the model."""
     if facts["is_compatible"]:
         return f"{facts['backend']} can run the model."
     return f"{facts['backend']} cannot: {_sentence(facts['reason'])}"
 
 
 def _sparse(facts: Mapping[str, Any]) -> str:
+    """Return the sentence with the number of sparse weights."""
     sparse = sum(weight["is_sparse"] for weight in facts["weights"])
     return f"{sparse} of {len(facts['weights'])} weights are 2:4 sparse."
 
 
 def _consists_of(facts: Mapping[str, Any]) -> str:
+    """Return the sentence with the numbers of parts of a model."""
     graph = facts["model"].get("graph", facts["model"])
     parts = [
         count_text(len(graph[key]) if isinstance(graph[key], list) else graph[key], noun)
@@ -164,6 +172,7 @@ _PARTS = {"node_count": "node", "weights": "weight", "inputs": "input", "outputs
 
 
 def _holds(facts: Mapping[str, Any]) -> str:
+    """Return the sentence on the contents of a file of data, and on NaN or infinity in it."""
     tensors = [
         tensor for run in facts["runs"] for step in run["reports"] for tensor in step["tensors"]
     ]
@@ -176,12 +185,14 @@ def _holds(facts: Mapping[str, Any]) -> str:
 
 
 def _uses(facts: Mapping[str, Any]) -> str:
+    """Return the sentence with the numbers of tensors and outputs."""
     outputs = sum(bool(use["is_output"]) for use in facts["tensors"])
     total = count_text(len(facts["tensors"]), "tensor")
     return f"{total}, of which {outputs} {'is an output' if outputs == 1 else 'are outputs'}."
 
 
 def _installed_sentence(facts: Mapping[str, Any]) -> str:
+    """Return the sentence with the installed backends."""
     backends = [each for each in facts["sections"] if each["title"] == "Backends"]
     return describe_installed(fact for each in backends for fact in each["facts"])
 
@@ -273,11 +284,13 @@ def checks_of(document: Document) -> list[Check]:
 
 
 def _command(document: Document) -> str:
+    """Return the name of the command behind a document."""
     words = [word for word in document.command.split()[:3] if not word.startswith("-")]
     return " ".join(word for word in words if "." not in word) or "polygraphy"
 
 
 def _outputs(document: Document) -> Iterator[Check]:
+    """Yield the check of each compared output."""
     for comparison in document.comparisons:
         group = f"{' vs. '.join(comparison.parties)} ({comparison.function})"
         for row in comparison.outputs:
@@ -292,6 +305,7 @@ def _outputs(document: Document) -> Iterator[Check]:
 
 
 def _validity(document: Document) -> Iterator[Check]:
+    """Yield the check of each validated output."""
     for validity in document.validation:
         bad = {what: validity[what] for what in ("nan", "inf") if validity[what]}
         found = ", ".join(f"{count} of {validity['size']} {what}" for what, count in bad.items())
@@ -376,6 +390,7 @@ def advice_for(document: Document) -> list[Advice]:
 
 
 def _remedies(document: Document) -> Iterator[Advice]:
+    """Yield the remedies of the culprits."""
     for culprit in document.culprits:
         remedy = culprit.get("remedy") or {}
         if remedy.get("command"):

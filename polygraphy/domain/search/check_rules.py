@@ -50,10 +50,12 @@ class Finished:
 
 
 def _compile_patterns(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """Return compiled regular expressions."""
     return tuple(map(_pattern, patterns))
 
 
 def _pattern(text: str) -> re.Pattern[str]:
+    """Return a compiled regular expression; raise UsageError if it is invalid."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -272,8 +274,10 @@ class CheckRules:
         return not self.patterns or not self._matches(finished.output)
 
     def _matches(self, output: str) -> bool:
+        """Return whether an output matches a pattern, or there are no patterns."""
         return not self.patterns or any(pattern.search(output) for pattern in self.patterns)
 
     @staticmethod
     def _bad(failed: bool) -> Outcome:
+        """Return BAD for a failed check, else GOOD."""
         return Outcome.BAD if failed else Outcome.GOOD

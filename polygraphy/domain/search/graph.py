@@ -162,9 +162,11 @@ class _Search:
         return tuple(reversed(last))
 
     def _is_new(self, ends: tuple[int, ...]) -> bool:
+        """Return whether ends were not tested and give another part."""
         return ends not in self._tested and self._union(ends) != self._part
 
     def _union(self, ends: Iterable[int]) -> int:
+        """Return the nodes that ends need, as a bit mask."""
         nodes = 0
         for node in ends:
             nodes |= self._reach[node]

@@ -221,9 +221,11 @@ class _Walk:
         return (name for name in self._made_by if self._is_alive(name, cut))
 
     def _is_alive(self, name: str, cut: int) -> bool:
+        """Return whether a tensor is computed before a cut and read after it."""
         made_by = self._made_by.get(name)
         return made_by is not None and made_by < cut <= self._last_read.get(name, -1)
 
     def _size(self, name: str) -> int:
+        """Return the size of a tensor; the default if it is unknown."""
         size = self._layers[self._made_by[name]].makes[name]
         return self._unknown if size is None else size

@@ -136,6 +136,7 @@ def step_row(
 
 
 def _array(value: Any) -> Array | None:
+    """Return a value as an array of numbers; None if it is not one."""
     if value is None:
         return None
     array = np.asarray(value)
@@ -157,6 +158,7 @@ def _divergence(a: Array, b: Array) -> float:
 
 
 def _log_softmax(scores: Array) -> Array:
+    """Return the logarithm of the softmax of scores."""
     shifted = scores - scores.max(-1, keepdims=True)
     result: Array = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return result
@@ -226,6 +228,7 @@ def _fold_rows(rows: Sequence[StepRow]) -> Iterator[StepRow]:
 
 
 def _join_rows(group: Sequence[StepRow]) -> StepRow:
+    """Return one row for a group of steps."""
     if len(group) == 1:
         return group[0]
     errors = [row.error for row in group if row.error is not None]
@@ -272,10 +275,12 @@ def step_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _range(first: int, last: int) -> str:
+    """Return a range of steps as text."""
     return f"{first}" if first == last else f"{first} to {last}"
 
 
 def _figure(value: Any) -> str:
+    """Return a number with two digits; another value as text."""
     return f"{value:.2g}" if isinstance(value, (int, float)) else str(value or "")
 
 

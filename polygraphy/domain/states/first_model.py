@@ -94,4 +94,5 @@ def match_outputs(
 
 
 def _describe(tensor: Tensor) -> str:
+    """Return data type and shape of a tensor as text."""
     return f"{tensor.dtype}{'' if tensor.shape is None else f' {list(tensor.shape)}'}"

@@ -202,6 +202,7 @@ class StatePlan:
         return dims
 
     def _open(self, pair: StatePair, dim: Any, axis: int) -> int:
+        """Return the length of a dynamic dimension of a state at the start."""
         if axis and "batch" not in f"{dim}".lower() and "encoder" in f"{pair.input}_{dim}".lower():
             return self._lengths.get(f"{dim}", _CONTEXT)
         return 1
@@ -250,6 +251,7 @@ def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
 
 
 def _numpy(tensor: Tensor) -> Any:
+    """Return the NumPy data type of a tensor; float32 if it is unknown."""
     entry = DataType.from_dtype(tensor.dtype)
     return np.dtype(np.float32) if entry is None else entry.numpy()
 
@@ -471,6 +473,7 @@ class StepLoader:
             past += length
 
     def _first_length(self) -> int:
+        """Return the number of positions of the first step."""
         if self._prompt is not None:
             return self._prompt
         if self._tokens_file is None:
@@ -590,6 +593,7 @@ def _given_shapes(data: Any) -> dict[str, Sequence[int]]:
 
 
 def _pair(text: str) -> tuple[str, str]:
+    """Return output and input of a state; raise UsageError if the text is not a pair."""
     output, separator, name = text.rpartition(":")
     if not separator or not output or not name:
         raise UsageError(
@@ -600,6 +604,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _no_states(graph: Graph) -> UsageError:
+    """Return the UsageError for a model without states."""
     outputs = some_of([tensor.name for tensor in graph.outputs])
     inputs = some_of([tensor.name for tensor in graph.inputs])
     return UsageError(

@@ -157,6 +157,7 @@ class StateMemory:
 
 
 def _size(array: Any) -> int:
+    """Return the number of elements; 1 for a value without a size."""
     return int(getattr(array, "size", 0)) if not callable(getattr(array, "size", 0)) else 1
 
 

@@ -307,6 +307,7 @@ def _inputs_behind(graph: Graph, output: str) -> set[str]:
 
 
 def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
+    """Return the pair of an output and an input that the user named."""
     outputs = {tensor.name: tensor for tensor in graph.outputs}
     inputs = {tensor.name: tensor for tensor in graph.inputs}
     for what, one, known in (("output", output, outputs), ("input", name, inputs)):
@@ -331,6 +332,7 @@ def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
 
 
 def _describe(tensor: Tensor) -> str:
+    """Return data type and shape of a tensor as text."""
     shape = "" if tensor.shape is None else f" {list(tensor.shape)}"
     return f"{tensor.dtype}{shape}"
 
@@ -598,6 +600,9 @@ def _through_transpose(node: Node, axis: int | None) -> int | None:
 
 
 def _node_behind(graph: Graph, output: str) -> str:
+    """Return the label of the node that computes an output, through Identity nodes; empty if
+    there is none.
+    """
     node = graph.makers.get(output)
     while node is not None and node.op == "Identity":
         above = graph.makers.get(node.inputs[0])

@@ -158,6 +158,7 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
 
 
 def _role(tensor: Tensor, uses: _Uses) -> str:
+    """Return the role of an input."""
     words = words_of(tensor.name)
     name = "_".join(words)
     is_one = tensor.shape is not None and all(dim == 1 for dim in tensor.shape)
@@ -190,6 +191,7 @@ def _role_by_use(tensor: Tensor, uses: _Uses) -> str:
 
 
 def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: _Uses) -> str:
+    """Return the role of an input of integers."""
     name = "_".join(words)
     if "seqlens" in name:
         return LAST
@@ -260,6 +262,7 @@ def _axis_of(main: Sequence[Tensor], is_decoder: bool) -> int:
 
 
 def _fixed_length(main: Sequence[Tensor], axis: int) -> int | None:
+    """Return the fixed number of positions of the main inputs; None if it is dynamic."""
     for tensor in main:
         shape = tensor.shape or ()
         dim: Dim = shape[axis] if axis < len(shape) else None
@@ -271,6 +274,7 @@ def _fixed_length(main: Sequence[Tensor], axis: int) -> int | None:
 def _limits(
     free: Sequence[Tensor], roles: Mapping[str, str], uses: _Uses, capacity: int | None
 ) -> Iterator[Limit]:
+    """Yield the limits to the number of positions."""
     if capacity is not None:
         yield Limit("the cache", capacity)
     seen: set[str] = set()

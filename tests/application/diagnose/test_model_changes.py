@@ -285,3 +285,19 @@ def test_a_weight_in_blocks_blames_one_node_or_says_that_it_is_one_of_several(
             diagnose(model, [OnnxrtParty()], [feed], reference)
     names = {name for culprit in kept.culprits for name in culprit["nodes"]}
     assert names == ({"norm0", "norm1", "norm2"} if is_alike else {"norm1"})
+
+
+def test_a_node_lost_inside_what_was_fused_blames_no_innocent_node(tmp_path: Path) -> None:
+    """The reference's Gelu explains the outputs, but stands for all nodes that it replaces."""
+    model = attention()
+    (lost,) = (node for node in model.graph.node if node.name == "erf")
+    (reader,) = (node for node in model.graph.node if node.name == "raise")
+    reader.input[0] = lost.input[0]
+    model.graph.node.remove(lost)
+    kept = Kept()
+    feed = {"x": np.random.RandomState(1).randn(2, WIDTH, WIDTH).astype(np.float32)}
+    reference = optimised(attention(), tmp_path)
+    with bind(Findings, kept), pytest.raises(InconclusiveError):
+        diagnose(model, [OnnxrtParty()], [feed], reference)
+    names = {name for culprit in kept.culprits for name in culprit["nodes"]}
+    assert {"divide", "raise"} <= names <= {"divide", "raise", "weigh", "halve"}

@@ -14,7 +14,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENC
 from polygraphy.application.diagnose.model_changes import Differences, find_changes
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.fused import is_open_trace, trace_suspects
+from polygraphy.domain.diagnosis.fused import expand_replacement, is_open_trace, trace_suspects
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, pair_graphs
 from polygraphy.domain.diagnosis.two_models import Suspect, suspect_names, suspects
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps
@@ -94,6 +94,8 @@ def prove_differences(
         needed = _without_pairs(needed, test)
         notes.append(steps.explaining(len(needed), len(differing)))
     repaired = None
+    wider = [expand_replacement(suspect, pairing) for suspect in needed]
+    is_open, needed = wider != needed, wider
     if pairing is pair.pairing:
         chosen = list(needed)
 
@@ -102,7 +104,7 @@ def prove_differences(
         needed = trace_suspects(needed, pairing, pair.pairing.model, differing)
     side = pair.pairing.model
     culprits = [_describe_difference(side, suspect, len(needed)) for suspect in needed]
-    is_open = pairing is not pair.pairing and any(is_open_trace(one, side) for one in needed)
+    is_open |= pairing is not pair.pairing and any(is_open_trace(one, side) for one in needed)
     return Differences(culprits, repaired, is_open)
 
 
@@ -195,5 +197,6 @@ def _describe_difference(side: Side, suspect: Suspect, number: int) -> Culprit:
     tensor = next(filter(None, last.outputs), None)
     note = remedies.take(suspect.change, [name for name, _ in suspect.weights])
     remedy = Remedy(None, True, note)
-    op = suspect.op or last.op
+    is_same_op = len({side.nodes[index].op for index in suspect.nodes}) == 1
+    op = suspect.op or (last.op if is_same_op else "")
     return Culprit(nodes, tensor, MODEL, suspect.cause, facts=facts, remedy=remedy, op=op)

@@ -100,6 +100,7 @@ def feed_export(model: OpenModel, feed: Feed) -> Feed:
 
 
 def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> bool:
+    """Return whether a model gives the expected outputs, rounding aside."""
     given = feed_export(model, feed)
     made = case.parties[0].load(model.given)(given)
     names = dict(zip(case.model.outputs, model.outputs, strict=True))

@@ -436,10 +436,12 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
 
 
 def _shape(value: Any) -> Any:
+    """Return the shape of a value; None if it has none."""
     return getattr(value, "shape", None)
 
 
 def _comparable(own: Run, right: Run, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield the outputs that have the same shape on both sides."""
     for name, other in names.items():
         one, two = own.shown.get(name), right.shown.get(other)
         if one is not None and two is not None and one.shape == two.shape:

@@ -378,6 +378,7 @@ class _Search:
 
 
 def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:
+    """Return the inputs of a node that are not constant."""
     return tuple(name for name in node.reads if name and name not in constants)
 
 
@@ -390,4 +391,5 @@ def _digest(value: Any) -> bytes:
 
 
 def _nbytes(value: Any) -> int:
+    """Return the size of a value in bytes; 0 if it is unknown."""
     return int(getattr(value, "nbytes", 0))

@@ -489,6 +489,7 @@ class Trial:
         return kept
 
     def _error(self, index: int, without: Collection[str]) -> OutputError:
+        """Return the error of the lowered model on one input set."""
         made = self._lowered.run(self.feeds[index], without)
         return self._tolerance.error(self.exact[index], made)
 
@@ -524,10 +525,12 @@ class Trial:
 
 
 def _is_invalid(outputs: Mapping[str, Any]) -> bool:
+    """Return whether outputs have NaN or infinite elements."""
     return any(is_float(array) and not np.isfinite(array).all() for array in outputs.values())
 
 
 def _round_values(value: Any, dtype: DataTypeEntry) -> Any:
+    """Return a value rounded to a data type, in its own type."""
     array = np.asarray(value)
     with np.errstate(over="ignore"):
         return array.astype(dtype.numpy()).astype(array.dtype) if is_float(array) else array

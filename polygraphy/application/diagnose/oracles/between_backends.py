@@ -120,6 +120,7 @@ def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
 
 
 def _describe(case: Case, request: Request, compared: Compared, count: int, has_nan: bool) -> str:
+    """Return the sentence with the outputs that differ, and the largest error."""
     if count < 2:
         return steps.runs(len(request.feeds), has_nan)
     if not compared.found:

@@ -259,4 +259,5 @@ def _undecided_result(
 
 
 def _agree(votes: Sequence[Vote]) -> bool:
+    """Return whether all opinions blame the same backend."""
     return len({(opinion.party, opinion.reference) for opinion in votes}) == 1

@@ -36,6 +36,9 @@ def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome
 
 
 def _explain(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
+    """Return the outcome for a half-precision model: of its float32 form if that is wrong
+    already, else of the search in half precision.
+    """
     request = runs.request
     if is_wrong_in_float32(case, half, request.arbiter):
         wide = with_data_loader(case.of(open_model(half.wide)), half.feeds)

@@ -288,6 +288,7 @@ class _File:
         return self._pairs
 
     def _remedy(self, note: str) -> Remedy:
+        """Return the remedy with the command that exports the program again, if there is one."""
         command = self._again.command
         return Remedy(command or None, bool(command), note)
 
@@ -334,12 +335,14 @@ def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterat
 
 
 def _halve(array: Any) -> Any:
+    """Return an array with other values: integers halved, floats multiplied by 3."""
     if is_float(array):
         return (array * array.dtype.type(3)).astype(array.dtype)
     return array // 2 if array.dtype.kind in "iu" else array
 
 
 def _negate(array: Any) -> Any:
+    """Return an array with other values: negated floats and bools, reversed smaller integers."""
     if array.dtype.kind == "b":
         return ~array
     return -array if is_float(array) else np.flip(array) // 3 if array.dtype.kind in "iu" else array
@@ -356,6 +359,7 @@ def _trains(node: Node, model: Model) -> bool:
 
 
 def _follows_from_values(program: OpenedProgram) -> bool:
+    """Return whether Python reads values of tensors in a program."""
     return any(node.op in _READ_BY_PYTHON for node in program.nodes)
 
 

@@ -61,6 +61,7 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
 
 
 def _random(nodes: Sequence[GraphNode]) -> list[int]:
+    """Return the positions of the nodes that draw random numbers."""
     return [
         index
         for index, node in enumerate(nodes)

@@ -455,6 +455,7 @@ class _ProgramTensors:
 
 
 def _move_all(arrays: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return arrays moved by rounding errors."""
     return {
         name: move_by_epsilons(array, seed + number)
         for number, (name, array) in enumerate(arrays.items())

@@ -73,6 +73,7 @@ def _compare_codes(
 
 
 def _allowed_share(op: str) -> float:
+    """Return the share of elements that may differ by one step, by operator."""
     return COARSELY if op in _FUNCTIONS else ONE_STEP
 
 
@@ -142,6 +143,7 @@ class _CodeSearch:
         return Culprit([tensor.node], tensor.name, name, cause, facts=facts, op=tensor.op)
 
     def _can_run(self, party: SuspectedParty) -> bool:
+        """Return whether a backend can load the model."""
         try:
             party.load(self._case.model.proto)
         except REFUSALS:

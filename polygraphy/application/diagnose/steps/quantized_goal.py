@@ -253,6 +253,7 @@ class _GoalSearch:
             raise errors.search_needs_memory(needed, limit)
 
     def _open_model(self) -> QuantizedModel:
+        """Return the quantized model, with its reference and what the backend makes of that."""
         reference, forms = self._comparison.pair.reference.proto, []
         try:
             optimized = self._party.executed(reference, level="ENABLE_BASIC")
@@ -538,6 +539,7 @@ def _halve(value: float) -> float:
 
 
 def _copy_outputs(outputs: Outputs) -> Outputs:
+    """Return outputs with copied arrays."""
     return Outputs(
         [{name: np.copy(value) for name, value in each.items()} for each in outputs.samples]
     )

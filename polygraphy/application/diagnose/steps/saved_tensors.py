@@ -197,6 +197,7 @@ class _SavedTensors:
 
     @staticmethod
     def _first_output(side: Side, index: int) -> str:
+        """Return the first output of a node; empty if it has none."""
         return next(filter(None, side.nodes[index].outputs), "")
 
     def _describe_culprit(
@@ -450,11 +451,13 @@ class _SavedTensors:
         return all(not _is_related(value, known.values[name]) for name, (_, value) in wrong.items())
 
     def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
+        """Return the verdict that only nodes that read the inputs disagree."""
         reason = reasons.other_data([name for one in culprits[:4] for name in one.nodes[-1:]])
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
 
 
 def _is_relevant(made: Deviation, rounding: float) -> bool:
+    """Return whether a deviation exceeds rounding."""
     return made.relative > max(1e-5, rounding) or not np.isfinite(made.relative)
 
 

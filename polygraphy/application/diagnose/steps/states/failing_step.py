@@ -57,6 +57,7 @@ def _failing_alone(case: Case, right: Party, error: BackendError) -> Culprit | N
 
 
 def _named_nodes(case: Case, error: BackendError) -> list[str]:
+    """Return the nodes that an error message names."""
     named = _NODE.search(str(error))
     return [node.name for node in case.model.nodes if named and node.name == named[1]]
 

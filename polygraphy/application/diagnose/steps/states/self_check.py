@@ -328,6 +328,7 @@ class _Search:
         return fresh
 
     def differs(self, value: Any, expected: Any) -> Deviation | None:
+        """Return the deviation of two values; None if rounding explains it."""
         if not is_float(value):
             return deviation(value, expected) or None
         rounding = rounding_between((value, expected), (self.dtype, None))
@@ -485,10 +486,12 @@ class _Search:
 
 
 def _place(node: GraphNode, tensor: str, off: Deviation, at: int) -> _Place:
+    """Return the place of a tensor that differs from all inputs at once."""
     return _Place(node.name, tensor, [state_evidence.differs_at_once(tensor, off, at)])
 
 
 def _op(node: GraphNode) -> str:
+    """Return the operator of a node, without its domain."""
     return node.op.rpartition(".")[2]
 
 
