@@ -143,14 +143,14 @@ def times_of_runs(
             key: _block_times([total.get(key, 0.0) for total in totals[first : last + 2]], last + 1)
             for key in totals[last + 1]
         }
-        for number in range(first, last + 1):
-            found.append(
-                [
-                    evolve(event, microseconds=times[event.name, event.op][number - first])
-                    for event in runs[number]
-                    if (event.name, event.op) in times
-                ]
-            )
+        found += [
+            [
+                evolve(event, microseconds=times[event.name, event.op][number - first])
+                for event in runs[number]
+                if (event.name, event.op) in times
+            ]
+            for number in range(first, last + 1)
+        ]
     return found
 
 
