@@ -99,12 +99,41 @@ Scripts can import these modules. All other modules can change between versions.
 """
 
 
+EXAMPLES = {
+    "polygraphy.comparator": """\
+from polygraphy.backend.onnx import OnnxFromPath, OnnxReferenceRunner
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.comparator import Comparator, CompareFunc
+
+runners = [
+    OnnxrtRunner(SessionFromOnnx("model.onnx")),
+    OnnxReferenceRunner(OnnxFromPath("model.onnx")),
+]
+results = Comparator.run(runners)
+judge = CompareFunc.simple(rtol="auto", atol="auto")
+assert Comparator.compare_accuracy(results, compare_func=judge)""",
+    "polygraphy.backend.onnxrt": """\
+import numpy as np
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+
+with OnnxrtRunner(SessionFromOnnx("model.onnx")) as runner:
+    outputs = runner.infer({"image": np.zeros((1, 1, 8, 8), np.float32)})""",
+    "polygraphy.backend.onnx": """\
+from polygraphy.backend.onnx import OnnxFromPath, SaveOnnx
+
+load_model = OnnxFromPath("model.onnx")
+SaveOnnx(load_model, "copy.onnx")()""",
+}
+"""Examples by the name of a module; the tests run them beside a model with the input `image`."""
+
+
 def module(name: str) -> str:
-    """Return the page of a published module."""
+    """Return the page of a published module, with an example if it has one."""
     lines = [f".. automodule:: {name}", "   :members:"]
     if name in _ELSEWHERE:
         lines.append(f"   :exclude-members: {_ELSEWHERE[name]}")
-    return "\n".join((f"# {name}", "", "```{eval-rst}", *lines, "```", ""))
+    example = ["```python", EXAMPLES[name], "```", ""] if name in EXAMPLES else []
+    return "\n".join((f"# {name}", "", *example, "```{eval-rst}", *lines, "```", ""))
 
 
 def formats() -> str:

@@ -115,12 +115,11 @@ class NarrowModels(Protocol):
     def roughly(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-        """Return what computes a model twice or more often, each time when it is first asked for,
-        with all that its nodes make moved: each element up or down by as much as rounding explains
-        of one operator. In float16 or bfloat16, whether
-        the model is narrow itself or not: once with the digits of the type, without end of its
-        range, and once in float32; nothing where a node makes more of rounding than others, so
-        that it is at fault where that shows.
+        """Return a function that computes a model two or more times, lazily, with the results of
+        its nodes perturbed: each element by as much as rounding explains for one operator. In
+        float16 or bfloat16, whether the model is narrow itself or not: once with the digits of the
+        type but without its range limits, and once in float32; empty if a node amplifies rounding
+        more than others, because then it is at fault if that shows.
 
         Args:
             model: an ``onnx.ModelProto``, its bytes or its path.

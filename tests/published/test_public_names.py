@@ -178,3 +178,18 @@ def test_old_factories_work_and_warn(
     assert type(made) is getattr(comparator, new)
     assert vars(made) == vars(getattr(comparator, new)(**words))
     assert f"{old} is deprecated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", _GENERATE["EXAMPLES"])
+def test_examples_on_the_pages_of_modules_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    (tmp_path / "model.onnx").write_bytes(digits.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    example = _GENERATE["EXAMPLES"][name]
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert f"from {name} import" in example
+    assert f"```python\n{example}\n```" in _GENERATE["module"](name)
+    assert name != "polygraphy.backend.onnxrt" or names["outputs"]["logits"].shape == (1, 10)

@@ -13,13 +13,16 @@ from polygraphy.adapters.onnx_common.elementwise import Array
 def _round(
     body: Any, context: Mapping[str, Any], inputs: Sequence[Any], attributes: Any
 ) -> list[Any]:
+    """Return the outputs of one iteration of a body."""
     feed = {**context, **dict(zip(body.input_names, inputs))}
     made: list[Any] = body.run(None, feed, attributes=attributes)
     return made
 
 
 def _stack_rounds(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
-    """Return what an output was in each round; without any, as its type and shape say."""
+    """Return the values of an output from all iterations; without any, an empty array of its
+    declared type and shape.
+    """
     if rounds:
         return np.stack([np.asarray(value) for value in rounds], axis=axis)
     from onnx.helper import tensor_dtype_to_np_dtype
@@ -39,7 +42,9 @@ def loop(
     attributes: Any = None,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """Run a body as often as `most` says, or until it says that it is done."""
+    """Return the results of a Loop: its body runs up to `most` times, while its condition
+    is true.
+    """
     states, number = list(carried), 0
     scans: list[list[Array]] = [[] for _ in body.output_names[1 + len(carried) :]]
     limit = None if most is None else int(np.ravel(most)[0])
@@ -68,7 +73,7 @@ def scan(
     scan_output_directions: Sequence[int] | None = None,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """Run a body for each slice of the last inputs."""
+    """Return the results of a Scan: its body runs for each slice of the last inputs."""
     count = len(given) - num_scan_inputs
     states, sequences = list(given[:count]), []
     for number, sequence in enumerate(given[count:]):
@@ -103,8 +108,8 @@ def scan_8(
     directions: Sequence[int] | None = None,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """Run `scan` for each sample of a batch, as opset 8 does; what a shorter sequence leaves of an
-    output is zero.
+    """Return the results of `scan` for each sample of a batch, as in opset 8; the rest of an output
+    after a shorter sequence is zero.
     """
     count = len(given) - num_scan_inputs
     longest = given[count].shape[1]

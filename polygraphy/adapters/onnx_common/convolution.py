@@ -23,8 +23,8 @@ from polygraphy.adapters.onnx_common.elementwise import (
 def taps(
     kernel: Sequence[int], dilations: Sequence[int], strides: Sequence[int], counts: Sequence[int]
 ) -> Iterator[tuple[Any, tuple[slice, ...]]]:
-    """Return, for each element of a kernel, its index in weights and that of what it meets in a
-    padded input [N, C, ...].
+    """Yield, for each element of a kernel, its index in weights and the slices of a padded input
+    [N, C, ...] that it is multiplied with.
 
     Args:
         kernel: its spatial shape.
@@ -41,9 +41,7 @@ def taps(
 
 
 def same_pads(auto_pad: str, total: int) -> tuple[int, int]:
-    """Return how padding is shared between begin and end: the odd one goes to the end for
-    SAME_UPPER.
-    """
+    """Return the padding at the start and the end: for SAME_UPPER, the odd one is at the end."""
     less, more = total // 2, total - total // 2
     return (less, more) if auto_pad == "SAME_UPPER" else (more, less)
 
@@ -60,7 +58,7 @@ def conv(
     strides: Sequence[int] | None = None,
     **_: Any,
 ) -> Array:
-    """Convolve: `x` is [N, C, ...], `w` [M, C / group, ...]."""
+    """Return the convolution: `x` is [N, C, ...], `w` [M, C / group, ...]."""
     rank = x.ndim - 2
     _check_channels(x.shape[1], w.shape[1] * group, group, w.shape[0])
     kernel = w.shape[2:]
@@ -95,6 +93,7 @@ def conv(
 
 
 def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
+    """Raise if the numbers of channels and groups do not match the weight."""
     if found != wanted or outer % group:
         raise ValueError(
             f"the input has {found} channels, the weight expects {wanted} in {group} group(s)"
@@ -102,7 +101,7 @@ def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
 
 
 def _product(weights: Array, part: Array) -> Array:
-    """Multiply [G, O, I] by [N, G, I, P]; a product of matrices is slow for one channel."""
+    """Return [G, O, I] times [N, G, I, P]; a matrix product is slow for one channel."""
     made: Array = weights * part if weights.shape[-1] == 1 else weights @ part
     return made
 
@@ -121,7 +120,7 @@ def conv_transpose(
     strides: Sequence[int] | None = None,
     **_: Any,
 ) -> Array:
-    """Convolve backwards: `x` is [N, C, ...], `w` [C, M / group, ...]."""
+    """Return the transposed convolution: `x` is [N, C, ...], `w` [C, M / group, ...]."""
     rank = x.ndim - 2
     _check_channels(x.shape[1], w.shape[0], group, w.shape[1] * group)
     kernel = w.shape[2:]
@@ -171,9 +170,7 @@ class _Windows:
     counts: list[int]
 
     def taps(self, x: Array, fill: Any) -> Any:
-        """Return, for each element of a window, the elements of `x` that it meets; `fill` where
-        there are none.
-        """
+        """Yield, for each element of a window, the elements of `x` at it; `fill` outside of `x`."""
         room = [
             (count - 1) * stride + (size - 1) * dilation + 1
             for count, stride, size, dilation in zip(
@@ -200,6 +197,7 @@ def _windows(
     strides: Sequence[int] | None = None,
     **_: Any,
 ) -> _Windows:
+    """Return the windows of a pooling operator."""
     rank = x.ndim - 2
     strides, dilations = axis_values(strides, rank, 1), axis_values(dilations, rank, 1)
     given = axis_values(pads, 2 * rank, 0)
@@ -225,7 +223,7 @@ def _windows(
 
 
 def max_pool(x: Array, *, outputs: int, storage_order: int = 0, **attributes: Any) -> Results:
-    """Return the largest element of each window and, where asked, where in `x` it is."""
+    """Return the largest element of each window and, if requested, its index in `x`."""
     windows = _windows(x, **attributes)
     low = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     axes = tuple(range(2, x.ndim))
@@ -251,7 +249,7 @@ def max_pool(x: Array, *, outputs: int, storage_order: int = 0, **attributes: An
 
 
 def average_pool(x: Array, *, count_include_pad: int = 0, **attributes: Any) -> Array:
-    """Return the mean of each window; what is beyond the padding never counts."""
+    """Return the mean of each window; elements beyond the padding never count."""
     windows = _windows(x, **attributes)
     total = sum(windows.taps(wide(x), 0))
     counted = np.ones((1, 1, *x.shape[2:]))
@@ -277,6 +275,7 @@ def lp_pool(x: Array, *, p: float = 2, **attributes: Any) -> Array:
 
 
 def _spatial(x: Array) -> tuple[int, ...]:
+    """Return the spatial axes."""
     return tuple(range(2, x.ndim))
 
 

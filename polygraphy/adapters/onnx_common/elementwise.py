@@ -20,12 +20,12 @@ def wide(x: Array) -> Array:
 
 
 def round_like(made: Array, like: Array) -> Array:
-    """Return what was computed in the data type of an operand: rounded once."""
+    """Return a result in the data type of an operand: rounded once."""
     return np.asarray(made).astype(like.dtype)
 
 
 def positive(axis: int, rank: int) -> int:
-    """Return an axis counted from the first.
+    """Return the non-negative number of an axis.
 
     Raises:
         ValueError: there is no such axis.
@@ -37,18 +37,18 @@ def positive(axis: int, rank: int) -> int:
 
 
 def cut(rank: int, slices: dict[int, Any]) -> tuple[Any, ...]:
-    """Return an index that takes part of some axes, and the others whole."""
+    """Return an index with slices of some axes, and the whole of the others."""
     return tuple(slices.get(axis, slice(None)) for axis in range(rank))
 
 
 def axis_values(values: Sequence[int] | None, length: int, default: int) -> list[int]:
-    """Return an attribute with one value per spatial axis."""
+    """Return an attribute as one value per spatial axis."""
     return [int(value) for value in values] if values else [default] * length
 
 
 def legacy(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    """Return an operator of two operands as it was below opset 7: shapes are equal, or the second
-    is aligned with the first from an axis on where the attribute `broadcast` allows it.
+    """Return a binary operator as it was below opset 7: shapes are equal, or the second one is
+    aligned with the first from an axis on if the attribute `broadcast` allows it.
     """
 
     def call(x: Array, y: Array, *, axis: int | None = None, broadcast: int = 0, **_: Any) -> Array:
@@ -64,7 +64,7 @@ def legacy(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
 
 
 def div(x: Array, y: Array, **_: Any) -> Array:
-    """Divide; the quotient of integers loses its fraction."""
+    """Return the quotient; the fraction of integer quotients is dropped."""
     if x.dtype.kind not in "iu":
         made: Array = np.divide(x, y).astype(x.dtype)
         return made
@@ -107,14 +107,14 @@ def det(x: Array, **_: Any) -> Array:
 
 
 def clip(x: Array, **limits: Any) -> Array:
-    """Limit by attributes, as below opset 11."""
+    """Return the elements limited by attributes, as below opset 11."""
     low, high = limits.get("min"), limits.get("max")
     made = x if low is None else np.maximum(x, np.asarray(low).astype(x.dtype))
     return made if high is None else np.minimum(made, np.asarray(high).astype(x.dtype))
 
 
 def prelu(x: Array, slope: Array, **_: Any) -> Array:
-    """Scale what is below zero, by one factor per channel, as below opset 7."""
+    """Return the elements with negative ones scaled by one factor per channel, as below opset 7."""
     if slope.ndim == 1 and slope.size > 1:
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     made: Array = np.where(x < 0, x * slope, x).astype(x.dtype)
@@ -151,7 +151,7 @@ def gemm(
 
 
 def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
-    """Sum up along an axis."""
+    """Return the cumulative sum along an axis."""
     along = positive(int(np.asarray(axis).reshape(())), x.ndim)
     values = x if x.dtype.kind in "iu" else wide(x)
     if reverse:
@@ -163,6 +163,7 @@ def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_:
 
 
 def _log_sum_exp(x: Array, **over: Any) -> Array:
+    """Return the logarithm of the sum of exponentials."""
     highest = np.max(x, axis=over["axis"], keepdims=True, initial=-np.inf)
     highest = np.where(np.isfinite(highest), highest, 0)
     total = np.log(np.sum(np.exp(x - highest), **over))
@@ -183,7 +184,7 @@ _REDUCED: dict[str, Callable[..., Array]] = {
 
 
 def reduce(name: str) -> Callable[..., Array]:
-    """Return a reduction; its axes are an attribute, and an input in later opsets."""
+    """Return a reduction operator; its axes are an attribute, or an input in later opsets."""
 
     def call(
         x: Array,

@@ -31,7 +31,7 @@ class NodeError(Exception):
 
 
 def failure_of(error: BaseException) -> str:
-    """Return what went wrong, in one line: at which node, if that is known, and what it raised."""
+    """Return an error in one line, with its node if that is known."""
     at, cause = (f"{error.node}: ", error.error) if isinstance(error, NodeError) else ("", error)
     text = " ".join(str(cause).split())
     return f"{at}{type(cause).__name__}{': ' if text else ''}{text}"
@@ -39,8 +39,8 @@ def failure_of(error: BaseException) -> str:
 
 @contextmanager
 def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iterator[None]:
-    """Turn whatever an implementation of an operator raises into a BackendError: they are plain
-    NumPy code, of anybody.
+    """Turn any error of an operator's implementation, which is plain NumPy code from anywhere, into
+    a BackendError.
 
     Args:
         doing: what is done with the model meanwhile, as in ``run``.
@@ -78,11 +78,13 @@ class EvaluatedRunner(BaseRunner):
         self._evaluator: Any = None
 
     def deactivate_impl(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         self._evaluator = None
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the inputs of the graph; initialisers that older models list there are none."""
+        """Return names, data types and shapes of the inputs, without the initializers that older
+        models list there.
+        """
         metadata = TensorMetadata()
         for value in inputs_of(self._evaluator.proto_.graph):
             kind = (value.type.WhichOneof("value") or "").removesuffix("_type")
@@ -93,7 +95,7 @@ class EvaluatedRunner(BaseRunner):
         return metadata
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Evaluate the graph once.
+        """Return the outputs of one evaluation of the graph.
 
         Returns:
             One NumPy array per output; they belong to the caller.

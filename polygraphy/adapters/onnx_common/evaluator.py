@@ -76,7 +76,7 @@ def evaluator_of(
 
 
 def borrowed_operators(model: onnx.ModelProto) -> list[str]:
-    """Return the operators of a model that the onnx package computes in `Evaluator`, too."""
+    """Return the operators of a model that `Evaluator` computes with the onnx package."""
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     own = {(kind.op_domain, kind.__name__) for kind in _operators(model.graph.node, opsets)}
     used = {(node.domain, node.op_type) for node in model.graph.node}
@@ -107,8 +107,8 @@ def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
 def _in_float64(
     formula: Callable[..., Any], is_typed: bool, *inputs: Any, outputs: int, **attributes: Any
 ) -> tuple[Any, ...]:
-    """Return what a formula makes of inputs, in the type of those that are no whole numbers, or in
-    its own where it has one.
+    """Return the results of a formula in the type of its inputs that are not integers, or in its
+    own type if it has one.
 
     Raises:
         NotImplementedError: they are whole numbers, of which the standard makes another type; or
@@ -135,6 +135,9 @@ def _in_float64(
 
 
 def _cast_result(made: Any, floats: Sequence[Any], first: Any) -> Any:
+    """Return a float64 result in the type of the first floating-point input; raise
+    NotImplementedError if another type differs from that of the first input.
+    """
     if floats and made.dtype == np.float64:
         return made.astype(floats[0])
     if made.dtype.kind != "b" and made.dtype != first.dtype:
@@ -170,8 +173,8 @@ class Evaluator(ReferenceEvaluator):
         self.rt_nodes_ = _releasing(self.rt_nodes_, self.output_names)
 
     def run(self, output_names: Sequence[str] | None, *args: Any, **options: Any) -> Any:
-        """Return the outputs of these names, or all; see the onnx package. Other tensors are let go
-        when no node reads them any more.
+        """Return the named outputs, or all; see the onnx package. Other tensors are released after
+        their last reader.
         """
         if options.get("intermediate") or not set(self.output_names).issuperset(output_names or ()):
             raise ValueError(
@@ -189,7 +192,7 @@ class Evaluator(ReferenceEvaluator):
 
 
 def _log_nothing(pattern: str, *values: Any) -> None:
-    """What nodes log is only for those who develop them."""
+    """Ignore the log of a node, which is for its developers."""
 
 
 class _Release:
@@ -210,7 +213,7 @@ class _Release:
 
 
 def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
-    """Return nodes with releases behind the last ones that read what others make."""
+    """Return nodes with release nodes after the last reader of each tensor."""
     last = {}
     for index, node in enumerate(nodes):
         names = {*used_by(node.onnx_node), *node.onnx_node.output}
@@ -228,7 +231,7 @@ def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
 
 
 def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[type[OpRun]]:
-    """Return an operator for each kind of node that is computed here."""
+    """Return an operator class for each kind of node that is computed here."""
     made: dict[tuple[str, str], type[OpRun]] = {}
     for node in nodes:
         opset = opsets.get(node.domain)
@@ -241,7 +244,9 @@ def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[
 
 
 def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) -> type[OpRun]:
-    """Return a class of the evaluator's that calls a function; its name has to be the type."""
+    """Return an operator class of the evaluator that calls a function; its name must be the
+    operator.
+    """
     schema = onnx.defs.get_schema(op, opset, "")
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
@@ -257,7 +262,7 @@ def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) ->
 
 
 def _foreign(node: onnx.NodeProto, compute: Callable[..., Any]) -> type[OpRun]:
-    """Return a class of the evaluator's for an operator of which it has no schema."""
+    """Return an operator class of the evaluator for an operator without a schema."""
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         return tuple(compute(*inputs))
@@ -266,7 +271,7 @@ def _foreign(node: onnx.NodeProto, compute: Callable[..., Any]) -> type[OpRun]:
 
 
 def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
-    """Give a node the defaults of its version, and its errors its name."""
+    """Set the default attributes of a node's opset, and add its name to its errors."""
     proto = node.onnx_node
     schema = _schema(proto, opsets)
     if schema is not None and hasattr(node, "attributes_names_"):
@@ -283,7 +288,7 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
 
 
 def _warn(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
-    """Log, once for each operator, that its results are not those of other backends."""
+    """Log, once for each operator, that its results differ from other backends."""
     first, last, why = DEPARTING.get(node.op_type, (0, -1, ""))
     opset = opsets.get(node.domain, 0)
     is_inference = any(entry.name == "is_test" and entry.i for entry in node.attribute)
@@ -294,6 +299,7 @@ def _warn(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
 
 
 def _schema(node: onnx.NodeProto, opsets: dict[str, int]) -> OpSchema | None:
+    """Return the schema of a node's operator; None if there is none."""
     try:
         domain = "" if node.domain in _STANDARD else node.domain
         return onnx.defs.get_schema(node.op_type, opsets[node.domain], domain)
@@ -302,7 +308,7 @@ def _schema(node: onnx.NodeProto, opsets: dict[str, int]) -> OpSchema | None:
 
 
 def _value(attribute: onnx.AttributeProto) -> Any:
-    """Return a default as the evaluator keeps attributes."""
+    """Return a default value in the form in which the evaluator keeps attributes."""
     value = onnx.helper.get_attribute_value(attribute)
     if attribute.type == onnx.AttributeProto.FLOAT:
         return np.float32(value)
@@ -314,7 +320,9 @@ def _value(attribute: onnx.AttributeProto) -> Any:
 
 
 def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
-    """Return what runs a node; that a node keeps itself would keep the model that it is of."""
+    """Return a function that runs a node; it keeps no reference to the node, which would keep its
+    model alive.
+    """
     run: Callable[..., Any] = type(node).run
     proto, itself = node.onnx_node, ref(node)
 
@@ -330,7 +338,7 @@ def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
 
 
 def _cause(error: Exception) -> BaseException:
-    """Return what was wrong: the evaluator wraps it in a TypeError that lists types."""
+    """Return the original error: the evaluator wraps it in a TypeError that lists types."""
     wrapped = isinstance(error, TypeError) and str(error).startswith("Issues with types")
     return error.__cause__ if wrapped and error.__cause__ else error
 
@@ -338,7 +346,7 @@ def _cause(error: Exception) -> BaseException:
 def _node_label(
     node: onnx.NodeProto, opsets: dict[str, int], inputs: Sequence[Any] | None = None
 ) -> str:
-    """Return a node for a message: its name, operator and opset, and what it was given."""
+    """Return a node for a message: its name, operator, opset and inputs."""
     op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     name = repr(node.name) if node.name else f"that computes {', '.join(map(repr, node.output))}"
     said = one_line(f"node {name} ({op}, opset {opsets.get(node.domain, '?')})")
@@ -353,6 +361,7 @@ def _node_label(
 
 
 def _describe_value(value: Any) -> str:
+    """Return the data type and shape of an array as text."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     return "nothing" if value is None else type(value).__name__
@@ -466,7 +475,7 @@ They are reported when a model is loaded."""
 
 
 def implementation(op: str, opset: int) -> Callable[..., Any] | None:
-    """Return what computes an operator of the standard, or None where the onnx package does."""
+    """Return the function that computes a standard operator; None if the onnx package does."""
     for first, last, function in OPERATORS.get(op, ()):
         if first <= opset <= last:
             return function

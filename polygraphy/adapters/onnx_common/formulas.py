@@ -28,10 +28,13 @@ _BROADCASTS = 7
 
 
 def _unary(function: Callable[..., Any]) -> Formula:
+    """Return a formula that applies a function to one operand."""
     return lambda x, **_: np.asarray(function(x))
 
 
 def _binary(function: Callable[..., Any]) -> Formula:
+    """Return a formula that applies a function to two operands, with today's broadcasting."""
+
     def call(x: Array, y: Array, *, opset: int, **_: Any) -> Array:
         if opset < _BROADCASTS:
             raise NotImplementedError("the old way to broadcast")
@@ -41,6 +44,7 @@ def _binary(function: Callable[..., Any]) -> Formula:
 
 
 def _divide(x: Array, y: Array) -> Array:
+    """Return the quotient; integers are rounded towards zero."""
     if is_float(x):
         return np.asarray(x / y)
     if not y.all():
@@ -49,12 +53,15 @@ def _divide(x: Array, y: Array) -> Array:
 
 
 def _power(x: Array, y: Array) -> Array:
+    """Return x to the power of y, for floating-point x only."""
     if not is_float(x):
         raise NotImplementedError("powers of whole numbers")
     return np.asarray(np.power(x, y))
 
 
 def _many(function: Callable[[Array, Array], Array]) -> Formula:
+    """Return a formula that combines any number of operands, from the first on."""
+
     def call(*inputs: Array, **_: Any) -> Array:
         made = inputs[0]
         for each in inputs[1:]:
@@ -65,10 +72,14 @@ def _many(function: Callable[[Array, Array], Array]) -> Formula:
 
 
 def _mean(*inputs: Array, **_: Any) -> Array:
+    """Return the mean of all operands."""
     return np.asarray(sum(inputs) / len(inputs))
 
 
 def _gelu(x: Array, *, approximate: Any = "none", **_: Any) -> Array:
+    """Return x times the probability that a normal variable is below it, or its tanh
+    approximation.
+    """
     if approximate in ("tanh", b"tanh"):
         made = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
         return np.asarray(0.5 * x * (1 + made))
@@ -76,6 +87,7 @@ def _gelu(x: Array, *, approximate: Any = "none", **_: Any) -> Array:
 
 
 def _clip(x: Array, *bounds: Any, **attributes: Any) -> Array:
+    """Return the elements limited to a range."""
     low, high = [*bounds, None, None][:2]
     low = attributes.get("min") if low is None else low
     high = attributes.get("max") if high is None else high
@@ -84,6 +96,8 @@ def _clip(x: Array, *bounds: Any, **attributes: Any) -> Array:
 
 
 def _reduction(function: Callable[..., Any]) -> Formula:
+    """Return a formula that reduces axes by a function."""
+
     def call(x: Array, given: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
         chosen = axes if given is None else given
         if not x.size:
@@ -99,6 +113,7 @@ def _reduction(function: Callable[..., Any]) -> Formula:
 
 
 def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
+    """Return the logarithm of the sum of exponentials along an axis."""
     top = np.max(x, axis=axis, keepdims=True)
     top = np.where(np.isfinite(top), top, 0)
     total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
@@ -106,7 +121,7 @@ def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
 
 
 def _softmax_formula(function: Callable[[Array, int], Array]) -> Formula:
-    """Return a formula of the softmax kind; before opset 13 all axes from one on are one."""
+    """Return a formula of the softmax kind; before opset 13, all axes from one on count as one."""
 
     def call(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
         if opset >= _NEW_SOFTMAX:
@@ -119,17 +134,20 @@ def _softmax_formula(function: Callable[[Array, int], Array]) -> Formula:
 
 
 def _softmax(x: Array, axis: int) -> Array:
+    """Return exp(x) over its sum along an axis."""
     made = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return np.asarray(made / made.sum(axis=axis, keepdims=True))
 
 
 def _log_softmax(x: Array, axis: int) -> Array:
+    """Return the logarithm of the softmax along an axis."""
     return np.asarray(x - _log_sum_exp(x, axis, True))
 
 
 def _batch_normalization(
     x: Array, scale: Array, bias: Array, mean: Array, variance: Array, **attributes: Any
 ) -> Array:
+    """Return x normalized by the given statistics."""
     if attributes.get("training_mode") or not attributes.get("spatial", 1):
         raise NotImplementedError("a normalisation in training")
     held = [each.reshape(1, -1, *[1] * (x.ndim - 2)) for each in (scale, bias, mean, variance)]
@@ -138,6 +156,7 @@ def _batch_normalization(
 
 
 def _center_values(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    """Return x minus its mean, over its standard deviation."""
     apart = x - x.mean(axis=axes, keepdims=True)
     return np.asarray(apart / np.sqrt(np.mean(apart**2, axis=axes, keepdims=True) + epsilon))
 
@@ -145,6 +164,7 @@ def _center_values(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 def _instance_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float, **_: Any
 ) -> Array:
+    """Return each channel of each sample normalized by its own statistics."""
     wide = (1, -1, *[1] * (x.ndim - 2))
     made = _center_values(x, tuple(range(2, x.ndim)), epsilon)
     return made * scale.reshape(wide) + bias.reshape(wide)
@@ -153,6 +173,7 @@ def _instance_normalization(
 def _layer_normalization(
     x: Array, scale: Array, bias: Any = None, *, axis: int = -1, epsilon: float, **_: Any
 ) -> Array:
+    """Return x normalized over the last axes."""
     made = _center_values(x, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
     return np.asarray(made if bias is None else made + bias)
 
@@ -160,11 +181,13 @@ def _layer_normalization(
 def _rms_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float, **_: Any
 ) -> Array:
+    """Return x over its root mean square along the last axes."""
     axes = tuple(range(axis % x.ndim, x.ndim))
     return np.asarray(x / np.sqrt(np.mean(x**2, axis=axes, keepdims=True) + epsilon) * scale)
 
 
 def _lrn(x: Array, *, size: int, alpha: float, beta: float, bias: float, **_: Any) -> Array:
+    """Return x over a power of the sum of squares of the channels around each."""
     squares = np.zeros_like(x)
     before, after = (size - 1) // 2, math.ceil((size - 1) / 2)
     for channel in range(x.shape[1]):
@@ -176,6 +199,7 @@ def _lrn(x: Array, *, size: int, alpha: float, beta: float, bias: float, **_: An
 def _gemm(
     a: Array, b: Array, c: Any = None, *, alpha: float, beta: float, **attributes: Any
 ) -> Array:
+    """Return alpha A' B' + beta C."""
     left = a.T if attributes.get("transA") else a
     right = b.T if attributes.get("transB") else b
     made = alpha * (left @ right)
@@ -185,6 +209,7 @@ def _gemm(
 def _dequantize(
     x: Array, scale: Array, zero: Any = None, *, axis: int = 1, **attributes: Any
 ) -> Array:
+    """Return (x - zero point) times scale."""
     if attributes.get("block_size") or scale.ndim > 1:
         raise NotImplementedError("blocks with scales of their own")
     if is_float(x):
@@ -197,6 +222,8 @@ def _dequantize(
 
 
 def _global(function: Callable[..., Any]) -> Formula:
+    """Return a formula that reduces all spatial axes by a function."""
+
     def call(x: Array, **_: Any) -> Array:
         return np.asarray(function(x, axis=tuple(range(2, x.ndim)), keepdims=True))
 
@@ -204,6 +231,7 @@ def _global(function: Callable[..., Any]) -> Formula:
 
 
 def _global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
+    """Return the p-norm of each channel."""
     total = np.sum(abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True)
     return np.asarray(total ** (1 / p))
 
@@ -264,7 +292,7 @@ _CUBIC = -0.75
 
 
 def recurrent(op: str, known: Formulas) -> Callable[..., Any]:
-    """Return the formula of a recurrent operator, whose activations are formulas themselves."""
+    """Return the formula of a recurrent operator, whose activations are formulas too."""
 
     def call(
         x: Array, w: Array, r: Array, b: Any = None, lengths: Any = None, *first: Any, **given: Any
@@ -306,7 +334,7 @@ def recurrent(op: str, known: Formulas) -> Callable[..., Any]:
 
 
 def _functions(op: str, known: Formulas, ways: int, given: Mapping[str, Any]) -> list[_Functions]:
-    """Return the activations of each direction; constants go to those that take some, in order."""
+    """Return the activations of each direction; constants go to those that take any, in order."""
     names = given.get("activations") or [*_USUAL[op]] * ways
     alphas, betas = (iter(given.get(f"activation_{name}") or ()) for name in ("alpha", "beta"))
     clip = given.get("clip")
@@ -327,6 +355,8 @@ def _functions(op: str, known: Formulas, ways: int, given: Mapping[str, Any]) ->
 def _activation(
     known: Formulas, name: str, alpha: Any, beta: Any, clip: Any
 ) -> Callable[[Array], Array]:
+    """Return an activation as a function, with its constants and the clip limit."""
+
     def call(x: Array) -> Array:
         bounded = np.minimum(np.maximum(x, -clip), clip) if clip else x
         if name == "Affine":
@@ -340,12 +370,14 @@ def _activation(
 
 
 def _rnn(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
+    """Return the next state of an RNN cell, and its unused second state."""
     w, r, b, _ = cell
     size = len(now[0])
     return [functions[0](w @ x + r @ now[0] + b[:size] + b[size:]), now[1]]
 
 
 def _gru(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
+    """Return the next state of a GRU cell, and its unused second state."""
     w, r, b, _ = cell
     (f, g), (old, unused), size = functions, now, len(now[0])
     read, back = w @ x + b[: 3 * size], b[3 * size :]
@@ -360,6 +392,7 @@ def _gru(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> li
 
 
 def _lstm(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
+    """Return the next hidden and cell states of an LSTM cell."""
     w, r, b, p = cell
     (f, g, h), (old, kept), size = functions, now, len(now[0])
     gates = w @ x + r @ old + b[: 4 * size] + b[4 * size :]
@@ -382,7 +415,9 @@ def grid_sample(
     align_corners: int = 0,
     **_: Any,
 ) -> Array:
-    """Interpolate along one axis after the other, at points that are moved inside first."""
+    """Return the interpolation at the points of a grid, along one axis after the other; points
+    outside are moved inside first.
+    """
     how, padding = (
         each.decode() if isinstance(each, bytes) else each for each in (mode, padding_mode)
     )
@@ -409,7 +444,7 @@ def grid_sample(
 
 
 def _shares(at: Array, mode: str) -> list[tuple[Array, Array]]:
-    """Return the pixels that a point is made of, and the share of each."""
+    """Return the pixels around each point with their weights."""
     if mode == "nearest":
         return [(np.rint(at), np.ones_like(at))]
     below = np.floor(at)
@@ -427,12 +462,14 @@ def _shares(at: Array, mode: str) -> list[tuple[Array, Array]]:
 
 
 def _inside(at: Array, size: int, ends: tuple[float, float], padding: str) -> Array:
+    """Return points that are moved inside by the padding mode."""
     if padding == "border":
         return np.minimum(np.maximum(at, 0), size - 1)
     return _reflect_positions(at, ends) if padding == "reflection" else at
 
 
 def _reflect_positions(at: Array, ends: tuple[float, float]) -> Array:
+    """Return positions reflected at both ends."""
     low, high = ends
     if high <= low:
         return np.full_like(at, low)
@@ -441,7 +478,7 @@ def _reflect_positions(at: Array, ends: tuple[float, float]) -> Array:
 
 
 def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tuple[Array, Array]:
-    """Return which pixel stands for one that may lie outside, and whether there is one."""
+    """Return the pixel that represents one that may be outside, and whether it exists."""
     if not np.isfinite(at).all():
         raise NotImplementedError("points that are not numbers")
     if padding == "reflection":

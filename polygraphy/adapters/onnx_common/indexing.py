@@ -12,22 +12,23 @@ from polygraphy.adapters.onnx_common.elementwise import Array, Results, cut, pos
 
 
 def _integers(values: Any) -> list[int]:
+    """Return values as a flat list of integers."""
     return [int(value) for value in np.ravel(values)]
 
 
 def optional(x: Any = None, **_: Any) -> Any:
-    """Return what an optional value holds; the onnx package puts it into a list."""
+    """Return the content of an optional value, which the onnx package wraps in a list."""
     return [None] if x is None else x
 
 
 def has_element(x: Any = None, **_: Any) -> Array:
-    """Return whether there is a value."""
+    """Return whether an optional value has content."""
     return np.array(x is not None and not (isinstance(x, list) and x == [None]))
 
 
 def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
-    """Place the second of two values where an index says, which may count from the end, and the
-    first elsewhere; the depth may be a list of one number.
+    """Return the second of two values at each index, which may count from the end, and the first
+    elsewhere; the depth may be a list of one number.
     """
     (length,) = _integers(depth)
     places = np.asarray(indices)
@@ -50,8 +51,9 @@ def slices(
     axes: Sequence[int] | None = None,
     **_: Any,
 ) -> Array:
-    """Cut; starts, ends and axes are attributes in opset 1, and inputs later. Both are clamped to
-    what there is, so that a negative step from before the first element takes that element.
+    """Return a slice; starts, ends and axes are attributes in opset 1, and inputs later. Both are
+    clamped to the array, so that a negative step from before the first element returns that
+    element.
     """
     first = _integers(starts if starts_input is None else starts_input)
     last = _integers(ends if ends_input is None else ends_input)
@@ -71,17 +73,17 @@ def slices(
 
 
 def reshape(x: Array, *, shape: Sequence[int] = (), **_: Any) -> Array:
-    """Reshape by an attribute, as opset 1 does; 0 keeps the size of an axis."""
+    """Return x reshaped by an attribute, as in opset 1; 0 keeps the size of an axis."""
     return x.reshape([x.shape[axis] if size == 0 else size for axis, size in enumerate(shape)])
 
 
 def squeeze(x: Array, *, axes: Sequence[int] | None = None, **_: Any) -> Array:
-    """Drop axes of size 1 that an attribute names, or all."""
+    """Return x without the axes of size 1 in an attribute, or without all of them."""
     return np.squeeze(x, None if not axes else tuple(positive(axis, x.ndim) for axis in axes))
 
 
 def unsqueeze(x: Array, *, axes: Sequence[int], **_: Any) -> Array:
-    """Insert axes of size 1; the attribute counts them in the result."""
+    """Return x with axes of size 1 inserted; the attribute counts them in the result."""
     return np.expand_dims(x, tuple(positive(axis, x.ndim + len(axes)) for axis in axes))
 
 
@@ -94,7 +96,7 @@ def split(
     split: Sequence[int] | None = None,
     **_: Any,
 ) -> Results:
-    """Split as opset 1 does: by an attribute, an input, or into equal parts."""
+    """Return the parts of x, as in opset 1: by an attribute, an input, or equal."""
     along = positive(axis or 0, x.ndim)
     given = split if sizes is None else _integers(sizes)
     lengths = given or [x.shape[along] // outputs] * outputs
@@ -113,7 +115,7 @@ def pad(
     value: float = 0.0,
     **_: Any,
 ) -> Array:
-    """Pad, or cut where a width is negative; widths are attributes below opset 11."""
+    """Return x padded, or cut if a width is negative; widths are attributes below opset 11."""
     widths = _integers(pads_input if pads_input is not None else pads or paddings or ())
     filling = value if value_input is None else np.asarray(value_input).reshape(())
     along = list(range(x.ndim)) if axes is None else _integers(axes)
@@ -135,14 +137,14 @@ def pad(
 
 
 def _along(indices: Array, axis: int, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Return an index of the elements that `indices` names along an axis."""
+    """Return an index of the elements at `indices` along an axis."""
     grid: list[Array] = list(np.indices(indices.shape, sparse=True))
     grid[axis] = np.where(indices < 0, indices + shape[axis], indices)
     return tuple(grid)
 
 
 def gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
-    """Take one element for each index."""
+    """Return one element for each index."""
     made: Array = x[_along(indices, positive(axis, x.ndim), x.shape)]
     return made
 
@@ -156,7 +158,7 @@ _REDUCED: Mapping[str, np.ufunc] = {
 
 
 def _put(x: Array, index: tuple[Array, ...], updates: Array, reduction: str | None) -> Array:
-    """Return `x` with elements put in, or joined with those that are there, one after the other."""
+    """Return `x` with elements replaced, or combined with the old ones, one after the other."""
     made: Array = x.copy()
     if reduction in (None, "none"):
         made[index] = updates
@@ -174,14 +176,16 @@ def scatter(
     reduction: str | None = None,
     **_: Any,
 ) -> Array:
-    """Put one element for each index; ScatterElements, and Scatter as it was called first."""
+    """Return x with one element replaced for each index; for ScatterElements, and its old name
+    Scatter.
+    """
     return _put(x, _along(indices, positive(axis, x.ndim), x.shape), updates, reduction)
 
 
 def scatter_nd(
     x: Array, indices: Array, updates: Array, *, reduction: str | None = None, **_: Any
 ) -> Array:
-    """Put one slice for each index, the last axis of `indices`."""
+    """Return x with one slice replaced for each index in the last axis of `indices`."""
     return _put(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
 
 
@@ -194,7 +198,9 @@ def top_k(
     largest: int = 1,
     **_: Any,
 ) -> Results:
-    """Return the largest or smallest elements, and where they are; of equal ones the first."""
+    """Return the largest or smallest elements, and their indices; the first one of equal
+    elements.
+    """
     along, most = positive(axis, x.ndim), k if count is None else int(np.ravel(count)[0])
     if largest:  # Sorted backwards, twice, so that equal elements stay in their order.
         order = np.flip(x.shape[along] - 1 - np.argsort(np.flip(x, along), along, "stable"), along)
@@ -213,7 +219,9 @@ def unique(
     sorted: int = 1,
     **_: Any,
 ) -> Results:
-    """Return what is there once, where it was first, its place for each element, and how often."""
+    """Return the distinct elements, their first positions, the index of each element among them,
+    and their counts.
+    """
     made, first, inverse, counts = np.unique(
         x if axis is not None else x.ravel(),
         return_index=True,
@@ -244,7 +252,7 @@ def non_max_suppression(
     center_point_box: int = 0,
     **_: Any,
 ) -> Array:
-    """Return [batch, class, box] of the boxes that are kept, the best of each class first."""
+    """Return [batch, class, box] of the selected boxes, the best of each class first."""
     limit = 0 if most is None else int(np.ravel(most)[0])
     overlap = 0.0 if iou_threshold is None else float(np.ravel(iou_threshold)[0])
     lowest = -math.inf if score_threshold is None else float(np.ravel(score_threshold)[0])

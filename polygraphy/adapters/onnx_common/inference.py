@@ -31,8 +31,8 @@ _HIDDEN = "polygraphy.hidden/"
 def infer_shapes(
     model: ModelProto, *, strict_mode: bool = False, data_prop: bool = False
 ) -> ModelProto:
-    """Return a model with what `onnx.shape_inference.infer_shapes` finds out, and raise what it
-    raises.
+    """Return a model with the results of `onnx.shape_inference.infer_shapes`, or raise its
+    error.
     """
     seen = hide_crashing_nodes(model)
     made: ModelProto = onnx_shapes.infer_shapes(seen, strict_mode=strict_mode, data_prop=data_prop)
@@ -45,13 +45,13 @@ def infer_shapes(
 
 
 def crashes_without_types(node: NodeProto) -> bool:
-    """Return whether inference crashes at a node where nothing is known of an input."""
+    """Return whether inference crashes at a node if an input has no type."""
     return node.op_type in _CRASHING.get(node.domain, ())
 
 
 def hide_crashing_nodes(model: ModelProto) -> ModelProto:
-    """Return a model in which nodes at which inference may crash are of domains that it does not
-    know; the model itself where there are none. `restore` undoes it.
+    """Return a model in which nodes that may crash inference are in an unknown domain; the model
+    itself if there are none. `restore` reverts it.
     """
     if not any(map(crashes_without_types, _nodes_of(model))):
         return model
@@ -67,7 +67,7 @@ def hide_crashing_nodes(model: ModelProto) -> ModelProto:
 
 
 def restore(model: ModelProto) -> None:
-    """Give hidden nodes their domains again."""
+    """Restore the domains of hidden nodes."""
     for node in _nodes_of(model):
         if node.domain.startswith(_HIDDEN):
             _restore_domain(node)
@@ -80,6 +80,7 @@ def restore(model: ModelProto) -> None:
 
 
 def _restore_domain(node: NodeProto) -> None:
+    """Restore the domain of a node."""
     domain = node.domain.removeprefix(_HIDDEN)
     if domain:
         node.domain = domain
@@ -88,14 +89,14 @@ def _restore_domain(node: NodeProto) -> None:
 
 
 def _nodes_of(owner: Any) -> Iterator[NodeProto]:
-    """Yield the nodes of a model or a function, those of a model's functions among them."""
+    """Yield the nodes of a model or a function, including those in a model's functions."""
     yield from all_nodes(getattr(owner, "graph", owner))
     for function in getattr(owner, "functions", ()):
         yield from all_nodes(function)
 
 
 def _show(graph: Any, outer: frozenset[str]) -> bool:
-    """Restore nodes whose inputs have types by now, and return whether there were any."""
+    """Restore hidden nodes whose inputs have types now, and return whether there were any."""
     typed = outer.union(
         (
             value.name

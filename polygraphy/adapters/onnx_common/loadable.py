@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
-    """Yield what a backend loads: bytes, or a path; a model that is larger than the format allows
-    is in a temporary file, which has to be read or mapped before that is removed.
+    """Yield a model in a form that backends load: bytes, or a path. A model above the size limit of
+    the format is in a temporary file, which must be read or mapped before the block ends.
 
     Args:
         model: a model, a path, or what returns one, which is not held while the model is loaded.
@@ -53,15 +53,15 @@ _EXTERNAL = 1
 
 
 def _leaves_weights(graph: GraphProto) -> bool:
-    """Return whether weights of a graph, or of one inside its nodes, stay in a file."""
+    """Return whether weights of a graph or a subgraph remain in a file."""
     if any(tensor.data_location == _EXTERNAL for tensor in graph.initializer):
         return True
     return any(_leaves_weights(inner) for node in graph.node for inner in graphs_of(node))
 
 
 def _serialize_model(model: ModelProto) -> bytes | None:
-    """Return the bytes of a model; None where it is larger than the format allows, or weights of it
-    stay in a file.
+    """Return the bytes of a model; None if it is above the size limit of the format, or has weights
+    in a file.
     """
     try:
         made: bytes = model.SerializeToString()

@@ -15,7 +15,7 @@ _Message = TypeVar("_Message")
 
 
 def copy_of(message: _Message) -> _Message:
-    """Return a copy of a message of protobuf."""
+    """Return a copy of a protobuf message."""
     made: Any = type(message)()
     made.CopyFrom(message)
     return made  # type: ignore[no-any-return]
@@ -33,12 +33,12 @@ def graphs_of(node: Any) -> list[Any]:
 
 
 def attribute_named(node: Any, name: str) -> Any | None:
-    """Return the ``onnx.AttributeProto`` of a node that has a name; None where it is left out."""
+    """Return the ``onnx.AttributeProto`` of a node with a name; None if it is missing."""
     return next((each for each in node.attribute if name and each.name == name), None)
 
 
 def all_nodes(graph: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph or function, and of the graphs inside it."""
+    """Yield the nodes of a graph or function, and of its subgraphs."""
     for node in graph.node:
         yield node
         for inner in graphs_of(node):
@@ -46,8 +46,8 @@ def all_nodes(graph: Any) -> Iterator[Any]:
 
 
 def used_by(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
-    """Return the names of all tensors that a node takes, also in the graphs inside it, which need
-    not be looked for where they are given.
+    """Return the names of all tensors that a node reads, also in its subgraphs; `inner` are the
+    subgraphs if they are known.
     """
     names = [name for name in node.input[:] if name]
     for graph in graphs_of(node) if inner is None else inner:
@@ -56,7 +56,7 @@ def used_by(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
 
 
 def captured_names(graph: Any) -> Iterator[str]:
-    """Yield the names that a graph inside a node takes from the graphs around it."""
+    """Yield the names of outer tensors that a subgraph reads."""
     own = names_in(graph)
     for node in graph.node:
         yield from (name for name in used_by(node) if name not in own)
@@ -64,33 +64,33 @@ def captured_names(graph: Any) -> Iterator[str]:
 
 
 def names_in(graph: Any) -> set[str]:
-    """Return the names of the tensors of a graph, without those of the graphs inside it."""
+    """Return the names of the tensors of a graph, without those of its subgraphs."""
     names = {value.name for value in graph.input} | weight_names(graph)
     names.update(name for node in graph.node for name in node.output)
     return names
 
 
 def weight_names(graph: Any) -> set[str]:
-    """Return the names of the initialisers of a graph, sparse ones among them."""
+    """Return the names of the initializers of a graph, including sparse ones."""
     names = {tensor.name for tensor in graph.initializer}
     names.update(sparse.values.name for sparse in graph.sparse_initializer)
     return names
 
 
 def inputs_of(graph: Any) -> list[Any]:
-    """Return the inputs of a graph; initialisers that older models list among them are none."""
+    """Return the inputs of a graph, without the initializers that older models list there."""
     weights = weight_names(graph)
     return [value for value in graph.input if value.name not in weights]
 
 
 def identity_of(node: Any) -> str:
-    """Return the name of a node; of one without, that of the first tensor that it computes."""
+    """Return the name of a node, or else that of its first output."""
     return str(node.name or next(filter(None, node.output), ""))
 
 
 def shape_of(tensor_type: Any) -> list[Any] | None:
     """Return the shape in an ``onnx.TypeProto.Tensor``: a number, a name or None per dimension;
-    None where it has none.
+    None without a shape.
     """
     if not tensor_type.HasField("shape"):
         return None
@@ -105,15 +105,15 @@ NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
 
 
 def leaves_out_results(node: Any) -> bool:
-    """Return whether a node, or one in a graph inside it, leaves out a result that is numbered."""
+    """Return whether a node, or one in its subgraphs, omits a numbered result."""
     if node.op_type in NUMBERED and not all(node.output):
         return True
     return any(leaves_out_results(inner) for graph in graphs_of(node) for inner in graph.node)
 
 
 def with_all_results(model: Any) -> Any:
-    """Return an ``onnx.ModelProto`` in which all such results have names: itself, which stays as it
-    is, where they have.
+    """Return an ``onnx.ModelProto`` in which all omitted results have names: the model itself,
+    unchanged, if none are omitted.
     """
     owners = (model.graph, *model.functions)
     if not any(leaves_out_results(node) for owner in owners for node in owner.node):
@@ -131,8 +131,8 @@ def with_all_results(model: Any) -> Any:
 
 
 def refuse_inner_name(graph: Any, name: str, functions: Iterable[Any] = ()) -> None:
-    """Raise an error that says where a tensor or a node is, if it is inside a subgraph or one of
-    the functions of the model.
+    """Raise an error with the location of a tensor or node if it is inside a subgraph or a function
+    of the model.
 
     Raises:
         UsageError: it is.

@@ -34,6 +34,7 @@ def _all_indices(shape: Sequence[int]) -> Any:
 def _place(
     largest: bool, x: Array, axis: int, keepdims: int, select_last_index: int = 0, **_: Any
 ) -> Array:
+    """Return the index of the largest or smallest element along an axis."""
     best = np.max(x, axis=axis, keepdims=True) if largest else np.min(x, axis=axis, keepdims=True)
     if is_float(best) and np.isnan(best).any():
         raise NotImplementedError("an order of values that are not numbers")
@@ -49,6 +50,7 @@ def _place(
 
 
 def _cast_to(x: Array, kind: Any) -> Array:
+    """Return x in a data type; raise NotImplementedError if an integer type cannot hold it."""
     if kind.name not in _PLAIN or x.dtype.name not in _PLAIN:
         raise NotImplementedError("a cast of text, or to a type of few bits")
     if kind.kind in "iu" and is_float(x):
@@ -60,16 +62,19 @@ def _cast_to(x: Array, kind: Any) -> Array:
 
 
 def _cast(x: Array, *, to: int, **_: Any) -> Array:
+    """Return x in the data type with an ONNX number."""
     return _cast_to(x, DataType.from_dtype(to, "onnx").numpy())
 
 
 def _compress(x: Array, condition: Array, *, axis: int | None = None, **_: Any) -> Array:
+    """Return the slices whose condition is true."""
     flat = x.reshape(-1) if axis is None else x
     kept = [at for at, holds in enumerate(condition) if holds]
     return np.take(flat, np.array(kept, np.int64), axis=0 if axis is None else axis)
 
 
 def _cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
+    """Return the cumulative sum along an axis."""
     lines = np.moveaxis(x, int(np.asarray(axis).reshape(-1)[0]), 0)
     made, total = np.empty_like(lines), np.zeros_like(lines[0])
     for at in range(len(lines))[:: -1 if reverse else 1]:
@@ -80,6 +85,7 @@ def _cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_
 
 
 def _depth_to_space(x: Array, *, blocksize: int, mode: Any = "DCR", **_: Any) -> Array:
+    """Return x with blocks of channels moved to space."""
     samples, channels, height, width = x.shape
     inner, size = channels // blocksize**2, blocksize
     made = np.empty((samples, inner, height * size, width * size), x.dtype)
@@ -94,6 +100,7 @@ def _depth_to_space(x: Array, *, blocksize: int, mode: Any = "DCR", **_: Any) ->
 
 
 def _space_to_depth(x: Array, *, blocksize: int, mode: Any = None, **_: Any) -> Array:
+    """Return x with blocks of space moved to channels."""
     size = blocksize
     if mode not in (None, "DCR", b"DCR"):
         raise NotImplementedError(f"the order {mode}")
@@ -102,7 +109,9 @@ def _space_to_depth(x: Array, *, blocksize: int, mode: Any = None, **_: Any) -> 
 
 
 def _einsum(*inputs: Array, equation: Any, **_: Any) -> Array:
-    """Multiply all operands along all letters, and add up those that the result has not."""
+    """Return the product of all operands along all letters, summed over those that the result
+    lacks.
+    """
     text = equation.decode() if isinstance(equation, bytes) else equation
     terms, arrow, last = text.replace(" ", "").partition("->")
     names = terms.split(",")
@@ -124,15 +133,18 @@ def _einsum(*inputs: Array, equation: Any, **_: Any) -> Array:
 
 
 def _expand(x: Array, shape: Array, **_: Any) -> Array:
+    """Return x broadcast to a shape."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(size) for size in shape)))
 
 
 def _flatten(x: Array, *, axis: int = 1, **_: Any) -> Array:
+    """Return x as a matrix, split at an axis."""
     start = axis + x.ndim if axis < 0 else axis
     return x.reshape(int(np.prod(x.shape[:start])), int(np.prod(x.shape[start:])))
 
 
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
+    """Return one element for each index."""
     made = np.empty(indices.shape, x.dtype)
     for at in _all_indices(indices.shape):
         place = list(at)
@@ -142,6 +154,7 @@ def _gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Ar
 
 
 def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Array:
+    """Return one slice for each index in the last axis of `indices`."""
     shape = indices.shape[:-1]
     rest = x.shape[batch_dims + indices.shape[-1] :]
     made = np.empty((*shape, *rest), x.dtype)
@@ -152,6 +165,7 @@ def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Ar
 
 
 def _put(reduction: Any, held: Any, update: Any) -> Any:
+    """Return an element combined with its update."""
     name = reduction.decode() if isinstance(reduction, bytes) else reduction or "none"
     functions: Mapping[str, Callable[[], Any]] = {
         "none": lambda: update, "add": lambda: held + update, "mul": lambda: held * update,
@@ -163,6 +177,7 @@ def _put(reduction: Any, held: Any, update: Any) -> Any:
 def _scatter_elements(
     x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: Any = "none", **_: Any
 ) -> Array:
+    """Return x with one element replaced for each index."""
     made: Array = x.copy()
     for at in _all_indices(indices.shape):
         place = list(at)
@@ -174,6 +189,7 @@ def _scatter_elements(
 def _scatter_nd(
     x: Array, indices: Array, updates: Array, *, reduction: Any = "none", **_: Any
 ) -> Array:
+    """Return x with one slice replaced for each index."""
     made: Array = x.copy()
     for at in _all_indices(indices.shape[:-1]):
         place = tuple(int(each) for each in indices[at])
@@ -182,6 +198,7 @@ def _scatter_nd(
 
 
 def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
+    """Return 1 at the first of the largest elements, 0 elsewhere."""
     if opset < 13:
         raise NotImplementedError("the old axis")
     along = -1 if axis is None else axis
@@ -193,11 +210,13 @@ def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Arra
 
 
 def _non_zero(x: Array, **_: Any) -> Array:
+    """Return the indices of the elements that are not zero."""
     found = [at for at in _all_indices(x.shape) if x[at]]
     return np.asarray(np.array(found, np.int64).reshape(len(found), x.ndim).T)
 
 
 def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
+    """Return the second of two values at each index, and the first elsewhere."""
     if is_float(indices) or is_float(np.asarray(depth)):
         raise NotImplementedError("indices that are not integers")
     count = int(np.asarray(depth).reshape(-1)[0])
@@ -211,12 +230,14 @@ def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_
 
 
 def _range(start: Array, limit: Array, delta: Array, **_: Any) -> Array:
+    """Return the numbers from start to limit by delta."""
     first, last, step = (np.asarray(each).reshape(-1)[0] for each in (start, limit, delta))
     count = max(0, int(np.ceil((float(last) - float(first)) / float(step))))
     return np.array([first + number * step for number in range(count)], np.asarray(start).dtype)
 
 
 def _reshape(x: Array, shape: Any = None, *, allowzero: int = 0, **_: Any) -> Array:
+    """Return x reshaped; 0 keeps the size of an axis by default."""
     if shape is None:
         raise NotImplementedError("a shape that is an attribute")
     sizes = [int(size) for size in shape]
@@ -227,6 +248,7 @@ def _reshape(x: Array, shape: Any = None, *, allowzero: int = 0, **_: Any) -> Ar
 def _reverse_sequence(
     x: Array, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0, **_: Any
 ) -> Array:
+    """Return x with the start of each sequence reversed."""
     made: Array = x.copy()
     for sample, length in enumerate(lengths):
         for moment in range(int(length)):
@@ -241,6 +263,7 @@ def _reverse_sequence(
 def _slice(
     x: Array, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None, **_: Any
 ) -> Array:
+    """Return a slice of x."""
     if starts is None or ends is None:
         raise NotImplementedError("bounds that are attributes")
     made = x
@@ -259,6 +282,7 @@ def _slice(
 
 
 def _squeeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
+    """Return x without some axes of size 1, or without all of them."""
     given = attributes.get("axes") if axes is None else axes
     over = (
         {at for at, size in enumerate(x.shape) if size == 1}
@@ -269,6 +293,7 @@ def _squeeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
 
 
 def _unsqueeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
+    """Return x with axes of size 1 inserted."""
     given: Any = attributes.get("axes") if axes is None else axes
     rank = x.ndim + len(given)
     new, sizes = {int(axis) % rank for axis in given}, iter(x.shape)
@@ -276,6 +301,7 @@ def _unsqueeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
 
 
 def _tile(x: Array, repeats: Any = None, *rest: Any, **_: Any) -> Array:
+    """Return x repeated along each axis."""
     if rest or np.ndim(repeats) != 1:
         raise NotImplementedError("one axis that is repeated")
     made = x
@@ -285,6 +311,7 @@ def _tile(x: Array, repeats: Any = None, *rest: Any, **_: Any) -> Array:
 
 
 def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attributes: Any) -> Any:
+    """Return the largest or smallest elements, and their indices."""
     count = attributes.get("k") if k is None else int(np.asarray(k).reshape(-1)[0])
     if attributes.get("sorted") == 0 or (is_float(x) and np.isnan(x).any()):
         raise NotImplementedError("any order")
@@ -299,6 +326,7 @@ def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attri
 
 
 def _trilu(x: Array, k: Any = None, *, upper: int = 1, **_: Any) -> Array:
+    """Return the upper or lower triangle, zero elsewhere."""
     shift = 0 if k is None else int(np.asarray(k).reshape(-1)[0])
     rows, columns = np.indices(x.shape[-2:])
     kept = columns >= rows + shift if upper else columns <= rows + shift
@@ -306,6 +334,7 @@ def _trilu(x: Array, k: Any = None, *, upper: int = 1, **_: Any) -> Array:
 
 
 def _mod(x: Array, y: Array, *, fmod: int = 0, **_: Any) -> Array:
+    """Return the remainder of the division."""
     if not np.all(y != 0):
         raise NotImplementedError("a remainder of nothing")
     if not fmod and is_float(x):
@@ -316,6 +345,7 @@ def _mod(x: Array, y: Array, *, fmod: int = 0, **_: Any) -> Array:
 
 
 def _shift(x: Array, y: Array, *, direction: Any, **_: Any) -> Array:
+    """Return x with its bits shifted by y."""
     if np.any(y >= 8 * x.dtype.itemsize) or np.any(y < 0) or x.dtype.kind != "u":
         raise NotImplementedError("a shift of signs, or by more bits than there are")
     factors = np.power(np.array(2, x.dtype), y)
@@ -325,12 +355,14 @@ def _shift(x: Array, y: Array, *, direction: Any, **_: Any) -> Array:
 def _is_infinite(
     x: Array, *, detect_negative: int = 1, detect_positive: int = 1, **_: Any
 ) -> Array:
+    """Return whether each element is infinite, of the signs that are detected."""
     top = np.finfo(np.float64).max
     above, below = (x > top) & bool(detect_positive), (x < -top) & bool(detect_negative)
     return np.asarray(above | below)
 
 
 def _fill_shape(shape: Array, *, value: Any = None, **_: Any) -> Array:
+    """Return an array of a shape filled with a value."""
     held = np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(-1)
     made = np.empty([int(size) for size in shape], held.dtype)
     made[...] = held[0]
@@ -338,12 +370,14 @@ def _fill_shape(shape: Array, *, value: Any = None, **_: Any) -> Array:
 
 
 def _shape(x: Array, *, start: int | None = None, end: int | None = None, **_: Any) -> Array:
+    """Return the dimensions of x from start to end."""
     return np.array(x.shape[start or 0 : end], np.int64)
 
 
 def _quantize(
     x: Array, scale: Array, zero: Any = None, *, axis: int = 1, **attributes: Any
 ) -> Array:
+    """Return x over scale, rounded, plus zero point, within the limits of its type."""
     kind = np.dtype(np.uint8) if zero is None else np.asarray(zero).dtype
     if attributes.get("block_size") or attributes.get("output_dtype") or scale.ndim > 1:
         raise NotImplementedError("blocks with scales of their own, or another type")
@@ -362,6 +396,7 @@ def _quantize(
 
 
 def _matmul_integer(a: Array, b: Array, za: Any = None, zb: Any = None, **_: Any) -> Array:
+    """Return the int32 product of matrices without their zero points."""
     if any(zero is not None and np.size(zero) > 1 for zero in (za, zb)):
         raise NotImplementedError("zero points of their own")
     left, right = (
@@ -372,6 +407,7 @@ def _matmul_integer(a: Array, b: Array, za: Any = None, zb: Any = None, **_: Any
 
 
 def _eye(x: Array, *, k: int = 0, dtype: int | None = None, **_: Any) -> Array:
+    """Return ones on a diagonal, zeros elsewhere."""
     rows, columns = np.indices(x.shape)
     if dtype is None:
         raise NotImplementedError("the type of the input")
@@ -467,8 +503,8 @@ class _Windows:
             self.counts.append(count)
 
     def taps(self, x: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield for each place of the kernel the elements that all windows have there, which of
-        them lie in the image, and which in the image or its padding.
+        """Yield for each place of the kernel the elements of all windows there, a mask of those in
+        the image, and a mask of those in the image or its padding.
         """
         for tap in np.ndindex(*self._kernel):
             where, inside, padded = [], np.ones((), bool), np.ones((), bool)
@@ -519,7 +555,7 @@ def lp_pool(x: Array, *, kernel_shape: Sequence[int], p: float = 2, **attributes
 def average_pool(
     x: Array, *, kernel_shape: Sequence[int], count_include_pad: int = 0, **attributes: Any
 ) -> Array:
-    """Return the mean of each window; padding counts where it is to."""
+    """Return the mean of each window; padding counts if `count_include_pad` is set."""
     windows = _Windows(x.shape[2:], kernel_shape, attributes)
     made = np.zeros((*x.shape[:2], *windows.counts))
     counts = np.zeros(windows.counts)

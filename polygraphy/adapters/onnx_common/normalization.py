@@ -25,8 +25,8 @@ def batch_normalization(
     training_mode: int = 0,
     **_: Any,
 ) -> Results:
-    """Normalize by the statistics given, or by those of the batch in training: from opset 14 on
-    an attribute says which, before that the outputs beyond the first do.
+    """Return x normalized by given statistics, or in training by those of the batch: from opset 14
+    on an attribute selects training, before that the number of outputs does.
     """
     given = [wide(value) for value in (scale, bias, mean, var)]
     values = wide(x)
@@ -53,8 +53,8 @@ def batch_normalization(
 
 
 def _rows(x: Array, axis: int | None, opset: int) -> tuple[Array, int]:
-    """Return what softmax and its relatives normalize, and along which axis: before opset 13 the
-    axes from `axis` on are one.
+    """Return x in the form that softmax and its relatives normalize, and the axis: before opset 13
+    the axes from `axis` on are one.
     """
     if opset >= 13:
         return wide(x), -1 if axis is None else axis
@@ -105,7 +105,7 @@ def lrn(
     bias: float = 1.0,
     **_: Any,
 ) -> Array:
-    """Divide by the sum of squares of the channels around each."""
+    """Return x over the sum of squares of the channels around each."""
     values = wide(x)
     squares = np.zeros_like(values)
     channels = x.shape[1]
@@ -119,7 +119,7 @@ def lrn(
 def instance_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, **_: Any
 ) -> Array:
-    """Normalize each channel of each sample by its own statistics."""
+    """Return each channel of each sample normalized by its own statistics."""
     values = wide(x)
     over = tuple(range(2, x.ndim))
     shape = (-1, *(1,) * (x.ndim - 2))
@@ -129,7 +129,7 @@ def instance_normalization(
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2, **_: Any) -> Array:
-    """Divide by the norm along an axis; zeros stay zeros."""
+    """Return x over its norm along an axis; zeros remain zeros."""
     values = wide(x)
     norm = (np.abs(values) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
     return round_like(values / np.where(norm == 0, 1, norm), x)
@@ -145,7 +145,7 @@ def layer_normalization(
     epsilon: float = 1e-5,
     **_: Any,
 ) -> Results:
-    """Normalize over the last axes; the statistics, where asked for, are float32."""
+    """Return x normalized over the last axes; the statistics, if requested, are float32."""
     values = wide(x)
     over = tuple(range(positive(axis, x.ndim), x.ndim))
     center = values.mean(over, keepdims=True)
@@ -167,7 +167,9 @@ def group_normalization(
     epsilon: float = 1e-5,
     **_: Any,
 ) -> Array:
-    """Normalize each group of channels; below opset 21 it has one scale for all its channels."""
+    """Return each group of channels normalized; below opset 21 a group has one scale for all its
+    channels.
+    """
     groups = wide(x).reshape(x.shape[0], num_groups, -1)
     center, spread = groups.mean(-1, keepdims=True), groups.var(-1, keepdims=True)
     normalized = ((groups - center) / np.sqrt(spread + epsilon)).reshape(x.shape)
@@ -179,7 +181,7 @@ def group_normalization(
 
 
 def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3), **_: Any) -> Array:
-    """Subtract the mean and divide by the standard deviation."""
+    """Return x minus the mean, over the standard deviation."""
     values, over = wide(x), tuple(positive(axis, x.ndim) for axis in axes)
     centered = values - values.mean(over, keepdims=True)
     return round_like(centered / (values.std(over, keepdims=True) + 1e-9), x)

@@ -12,7 +12,7 @@ from polygraphy.adapters.onnx_common.elementwise import Array, positive, wide
 
 
 def _align_to_axis(values: Array, x: Array, axis: int) -> Array:
-    """Return one value for all elements, or one for each place along an axis."""
+    """Return one value for all elements, or one for each position along an axis."""
     if values.size == 1:
         return values.reshape(())
     along = positive(axis, x.ndim)
@@ -46,7 +46,7 @@ def quantize(
 
 
 def _to_small_floats(quotient: Array, kind: np.dtype[Any]) -> Array:
-    """Return numbers in a type of 8 or 4 bits with an exponent, within the limits of its range."""
+    """Return numbers in a floating-point type of 8 or 4 bits, within the limits of its range."""
     import ml_dtypes
 
     most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
@@ -55,11 +55,12 @@ def _to_small_floats(quotient: Array, kind: np.dtype[Any]) -> Array:
 
 
 def _subtract_zero_point(x: Array, zero_point: Array | None, axis: int) -> Array:
+    """Return x minus the zero point, in float64."""
     return wide(x) if zero_point is None else wide(x) - wide(_align_to_axis(zero_point, x, axis))
 
 
 def _requantize_product(product: Array, scale: Array, zero_point: Array) -> Array:
-    """Return a product of integers in units of `scale`, as its zero point is stored."""
+    """Return a product of integers in units of `scale`, quantized to the type of its zero point."""
     quotient = wide(np.rint(product.astype(np.float32) * scale.astype(np.float32)))
     limits = np.iinfo(zero_point.dtype)
     made: Array = np.clip(quotient + wide(zero_point.reshape(())), limits.min, limits.max)
@@ -69,7 +70,7 @@ def _requantize_product(product: Array, scale: Array, zero_point: Array) -> Arra
 def conv_integer(
     x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None, **attributes: Any
 ) -> Array:
-    """Convolve integers; the result is an int32."""
+    """Return the convolution of integers as int32."""
     return conv(
         _subtract_zero_point(x, x_zero, 1), _subtract_zero_point(w, w_zero, 0), **attributes
     ).astype(np.int32)
@@ -87,7 +88,9 @@ def qlinear_conv(
     b: Array | None = None,
     **attributes: Any,
 ) -> Array:
-    """Convolve quantized values; scale and zero point of the weights may be one for each output."""
+    """Return the convolution of quantized values; scale and zero point of the weights may be one
+    for each output.
+    """
     product = conv(
         _subtract_zero_point(x, x_zero, 1), _subtract_zero_point(w, w_zero, 0), b, **attributes
     )
@@ -106,7 +109,7 @@ def qlinear_matmul(
     y_zero: Array,
     **_: Any,
 ) -> Array:
-    """Multiply quantized matrices; those of `a` may be quantized by row, those of `b` by column."""
+    """Return the product of quantized matrices; `a` may be quantized by row, `b` by column."""
     rows, columns = (
         values if values.ndim > 1 else _align_to_axis(values, matrix, axis)
         for values, matrix, axis in ((a_scale, a, -2), (b_scale, b, -1))
@@ -125,7 +128,7 @@ _BFLOAT16 = 16
 
 
 def cast(x: Array, *, to: int, opset: int, outputs: int, saturate: int = 1, **others: Any) -> Array:
-    """Convert to another data type; to bfloat16 it is rounded to the nearest."""
+    """Return x in another data type; bfloat16 is rounded to the nearest."""
     from onnx.reference.ops.op_cast import cast_to
 
     if to == _BFLOAT16 and x.dtype.kind == "f":

@@ -53,6 +53,8 @@ def _activations(
 def _clip_input(
     function: Callable[..., Array], constants: Sequence[float], clip: float | None
 ) -> _Function:
+    """Return a function that clips its input, and passes constants."""
+
     def call(x: Array) -> Array:
         return function(np.clip(x, -clip, clip) if clip else x, *constants)
 
@@ -125,12 +127,13 @@ def _unroll(
 
 
 def _gates(matrix: Array | None, count: int, shape: tuple[int, ...]) -> list[Array]:
-    """Cut weights or biases [D, count * H, ...] into those of each gate."""
+    """Return weights or biases [D, count * H, ...] split by gate."""
     whole = np.zeros(shape) if matrix is None else wide(matrix)
     return np.split(whole, count, axis=1)
 
 
 def _round_outputs(made: Sequence[Array], x: Array, outputs: int) -> Results:
+    """Return the first outputs in the data type of x."""
     return tuple(round_like(value, x) for value in made[:outputs])
 
 
@@ -151,6 +154,7 @@ def rnn(
     biases = np.add(*_gates(b, 2, (len(w), 2 * hidden)))
 
     def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
+        """Return the next states of one direction."""
         return [functions[0](now @ weights[way].T + states[0] @ back[way].T + biases[way])]
 
     made = _unroll(x, r, sequence_lens, [initial_h], step, ["Tanh"], **attributes)
@@ -176,6 +180,7 @@ def gru(
     bz, br, bh, cz, cr, ch = _gates(b, 6, (len(w), 6 * hidden))
 
     def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
+        """Return the next states of one direction."""
         (old,), (f, g) = states, functions
         update = f(now @ wz[way].T + old @ rz[way].T + bz[way] + cz[way])
         reset = f(now @ wr[way].T + old @ rr[way].T + br[way] + cr[way])
@@ -213,6 +218,7 @@ def lstm(
     pi, po, pf = _gates(p, 3, (len(w), 3 * hidden))
 
     def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
+        """Return the next states of one direction."""
         (old, cell), (f, g, h) = states, functions
         taken = f(now @ wi[way].T + old @ ri[way].T + pi[way] * cell + bi[way])
         kept = f(now @ wf[way].T + old @ rf[way].T + pf[way] * cell + bf[way])

@@ -29,7 +29,9 @@ def upsample(
     width_scale: float | None = None,
     **_: Any,
 ) -> Array:
-    """Enlarge; the factors are two attributes in opset 1, one in opset 7, and an input in 9."""
+    """Return x enlarged; the factors are two attributes in opset 1, one in opset 7, and an input in
+    9.
+    """
     if scales_input is not None:
         factors = [float(scale) for scale in scales_input]
     elif scales is not None:
@@ -40,8 +42,8 @@ def upsample(
 
 
 def resize_10(x: Array, scales: Array, *, mode: str = "nearest", **_: Any) -> Array:
-    """Resize as opset 10 does: coordinates are divided by the factors. How they are rounded it does
-    not say; ONNX Runtime takes the next element where the input is reduced.
+    """Return x resized as in opset 10: coordinates are divided by the factors. It does not define
+    rounding; ONNX Runtime takes the next element if the input shrinks.
     """
     return resize(
         x,
@@ -70,7 +72,7 @@ def resize(
     nearest_mode: str = "round_prefer_floor",
     **_: Any,
 ) -> Array:
-    """Resize one axis after the other, as interpolation is separable."""
+    """Return x resized, one axis after the other, as interpolation is separable."""
     chosen = [positive(axis, x.ndim) for axis in (axes if axes else range(x.ndim))]
     factors, lengths = _factors(x, chosen, scales, sizes, keep_aspect_ratio_policy)
     made = wide(x)
@@ -144,8 +146,8 @@ def _factors(
 def _origins(
     how: str, length: int, size: int, factor: np.floating[Any], region: tuple[float, float]
 ) -> Array:
-    """Return where in the input the elements of the output lie, by the table of the standard, in
-    the data type of the factor.
+    """Return the positions in the input of the elements of the output, by the table of the
+    standard, in the data type of the factor.
     """
     at: Array = np.arange(length).astype(factor.dtype)
     resized = factor * size
@@ -178,8 +180,8 @@ def _cubic(distance: Array, a: float) -> Array:
 
 
 def _weights(mode: str, at: Array, scale: float, a: float) -> tuple[Array, Array]:
-    """Return the indices that each element of an output is made of, and their weights: two arrays
-    [taps, length]. The kernel is as much wider as the input is reduced, where `scale` is below 1.
+    """Return the indices of the input elements of each output element, and their weights: two
+    arrays [taps, length]. If `scale` is below 1, the kernel is wider by that factor.
     """
     reach = 2 if mode == "cubic" else 1
     if mode not in ("cubic", "linear"):
@@ -199,8 +201,8 @@ def grid_sample(
     padding_mode: str = "zeros",
     **_: Any,
 ) -> Array:
-    """Interpolate at the points of a grid; `x` is [N, C, ...], the coordinates of a point, last
-    axis first, are the last axis of `grid`. Opset 16 says bilinear and bicubic.
+    """Return the interpolation at the points of a grid; `x` is [N, C, ...], the last axis of `grid`
+    has the coordinates of a point, last axis first. Opset 16 names the modes bilinear and bicubic.
     """
     values, rank = wide(x), x.ndim - 2
     choices = []
@@ -230,7 +232,7 @@ def grid_sample(
 def _pad_indices(
     indices: Array, weights: Array, size: int, padding_mode: str, align_corners: int
 ) -> tuple[Array, Array]:
-    """Return indices that are there, and their weights."""
+    """Return indices that exist, and their weights."""
     if padding_mode == "zeros":
         weights = np.where((indices < 0) | (indices > size - 1), 0, weights)
     elif padding_mode == "reflection":

@@ -347,8 +347,8 @@ def _inner_ports(model: Any) -> list[Any]:
 
 
 def _in_float32(core: Any, model: Any, tensors: Sequence[str], folder: str) -> Any:
-    """Return a model some tensors of which are computed in float32. What says so of an operator can
-    only be written in a file of OpenVINO.
+    """Return a model with some tensors computed in float32. The setting of an operator can only be
+    written in an OpenVINO file.
     """
     ports = {name: port for op in model.get_ops() for port in op.outputs() for name in port.names}
     for name in tensors:

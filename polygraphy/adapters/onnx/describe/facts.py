@@ -84,9 +84,9 @@ _TYPE_OF_INPUT = {"CastLike": 1, "DequantizeLinear": 1}
 def compute_dtypes(
     model: ModelProto, lowered: ComputePrecision | None = None
 ) -> tuple[dict[str, str], ComputePrecision | None]:
-    """Return for each output the coarsest data type of what nodes compute on the way to it, and how
-    operators on float32 tensors are computed, with those that the model has. Outputs of which
-    nothing is known are left out.
+    """Return the coarsest data type of the computations on the way to each output, and the
+    precision of operators on float32 tensors, with those that the model has. Outputs without known
+    types are left out.
 
     Args:
         model: the model.
@@ -286,9 +286,9 @@ class _Known:
                 yield hint
 
     def comparison_hint(self, name: str) -> InputHint | None:
-        """Return the values of the constants that a tensor is only compared with: all of a range of
-        whole numbers, or the one number that a single value is compared with; None where it has
-        other uses, or zero and one, which any data hold, are among few.
+        """Return the values of the constants that a tensor is only compared with: all integers of a
+        range, or the single number it is compared with; None if it has other uses, or for a few
+        numbers that include zero and one, which any data contain.
         """
         constants: list[int] = []
         for node, at in self._users(name):

@@ -95,8 +95,8 @@ def _training_tensors(model: ModelProto) -> set[str]:
 
 
 def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
-    """Remove what no output depends on: nodes, weights, and what is said about tensors that are
-    gone; in sub-graphs, too. Inputs stay.
+    """Remove everything that no output depends on: nodes, weights, and declarations of removed
+    tensors, also in subgraphs. Inputs are kept.
 
     Args:
         graph: the graph.

@@ -195,6 +195,7 @@ class CreateNetwork(BaseLoader):
         return builder, network
 
     def _flags(self) -> int:
+        """Return the creation flags of the network as a bit mask."""
         caps = capabilities()
         names = []
         if caps.has("implicit_batch") and self._explicit_batch is not False:

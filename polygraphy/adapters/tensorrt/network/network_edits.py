@@ -52,7 +52,7 @@ class EditingLoader(BaseLoader):
         self._edit = edit
 
     def call_impl(self) -> NetworkParts:
-        """Return the builder, the network and, where there is one, the parser."""
+        """Return the builder, the network and, if there is one, the parser."""
         parts = parts_of(self._network)
         remember_edit(parts[1], self._edit)
         return parts
@@ -109,6 +109,7 @@ class SetDecomposableAttentions(EditingLoader):
 
 
 def _set_decomposable(network: Any) -> None:
+    """Allow TensorRT to decompose the attention layers of a network."""
     require("attention", "SetDecomposableAttentions (--decomposable-attentions)")
     count = 0
     for layer in layers_of(network):
@@ -165,6 +166,7 @@ class SetTensorFormats(EditingLoader):
 
 
 def _set_formats(network: Any, formats: Mapping[str, Sequence[Any]] | Sequence[Any]) -> None:
+    """Set the allowed formats of inputs and outputs."""
     tensors = _io_tensors(network)
     for name, wanted in _per_tensor(formats, tensors).items():
         mask = 0
@@ -196,6 +198,7 @@ class SetTensorDatatypes(EditingLoader):
 
 
 def _set_dtypes(network: Any, dtypes: Mapping[str, Any] | Any) -> None:
+    """Set the data types of inputs and outputs."""
     tensors = _io_tensors(network)
     for name, wanted in _per_tensor(dtypes, tensors).items():
         tensor, dtype = tensors[name], as_trt_dtype(wanted)
@@ -213,7 +216,7 @@ def _set_dtypes(network: Any, dtypes: Mapping[str, Any] | Any) -> None:
 
 
 def _cast_output(network: Any, tensor: Any, dtype: Any) -> None:
-    """Append a cast to an output; the result of the cast takes the name of the output."""
+    """Append a cast to an output; its result takes the name of the output."""
     name = tensor.name
     network.unmark_output(tensor)
     tensor.name = f"{name}_before_cast"
@@ -223,13 +226,14 @@ def _cast_output(network: Any, tensor: Any, dtype: Any) -> None:
 
 
 def _io_tensors(network: Any) -> dict[str, Any]:
+    """Return the inputs and outputs of a network, by name."""
     inputs = [network.get_input(index) for index in range(network.num_inputs)]
     outputs = [network.get_output(index) for index in range(network.num_outputs)]
     return {tensor.name: tensor for tensor in (*inputs, *outputs)}
 
 
 def _per_tensor(values: Any, known: Collection[str]) -> dict[str, Any]:
-    """Return one value per input or output: a value alone is for all."""
+    """Return one value per input or output; a single value applies to all."""
     if not isinstance(values, Mapping):
         return dict.fromkeys(known, values)
     for name in values:
@@ -289,7 +293,7 @@ class _Choice:
         self._types = [types] if isinstance(types, str) else types
 
     def apply(self, network: Any) -> None:
-        """Mark them, in the order in which the network computes them.
+        """Mark the selected outputs, in the order in which the network computes them.
 
         Raises:
             UnknownNameError: a name, a pattern or a type matches nothing in the network.
@@ -317,6 +321,7 @@ class _Choice:
     def _selected_outputs(
         self, network: Any, tensors: dict[str, Any], present: set[str]
     ) -> set[str]:
+        """Return the names of the tensors to mark."""
         if self._outputs is None and self._types is None:
             return present
         by_type = tensors_of_types(network, self._types or ())
@@ -329,7 +334,7 @@ class _Choice:
 
 
 def tensors_of_types(network: Any, types: Iterable[str]) -> set[str]:
-    """Return what layers of some types compute; UnknownNameError for a type that there is not."""
+    """Return the outputs of layers of some types; raise UnknownNameError for an unknown type."""
     known = trt.LayerType.__members__
     wanted = {name.upper() for name in types}
     for name in sorted(wanted):
@@ -347,7 +352,7 @@ def tensors_of_types(network: Any, types: Iterable[str]) -> set[str]:
 
 
 def comparable_tensors(network: Any) -> set[str]:
-    """Return all tensors that hold values worth comparing."""
+    """Return the names of all tensors with values worth comparing."""
     found: set[str] = set()
     is_in_loop = False
     for layer in layers_of(network):
@@ -362,7 +367,7 @@ def comparable_tensors(network: Any) -> set[str]:
 
 
 def _names(layer: Any) -> list[str]:
-    """Return the tensors that a layer computes, without shapes and truth values."""
+    """Return the names of the outputs of a layer, without shapes and booleans."""
     outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
     return [
         tensor.name
@@ -409,7 +414,7 @@ class SetLayerPrecisions(BaseLoader):
         self._calibrator = calibrator
 
     def call_impl(self) -> NetworkParts:
-        """Return the builder, the network and, where there is one, the parser.
+        """Return the builder, the network and, if there is one, the parser.
 
         Raises:
             BackendError: networks are strongly typed, and a cast cannot give what is asked for.
@@ -421,6 +426,7 @@ class SetLayerPrecisions(BaseLoader):
         return self._cast()
 
     def _set(self, network: Any) -> None:
+        """Set the precisions of the layers of a network."""
         layers = list(layers_of(network))
         precisions = _for_existing_layers(self._precisions, [layer.name for layer in layers])
         for layer in layers:  # Several may have the same name.
@@ -438,7 +444,7 @@ class SetLayerPrecisions(BaseLoader):
                 _set_output_types(layer, dtype)
 
     def _cast(self) -> NetworkParts:
-        """Make the network from a model in which those layers have those types."""
+        """Return a network from a model in which those layers have those types."""
         wanted = {name: _narrow(name, dtype) for name, dtype in self._precisions.items()}
         job = current_casting()
         if job is not None:
@@ -467,8 +473,8 @@ class SetLayerPrecisions(BaseLoader):
 
 
 def _add(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
-    """Have a cast that is under way respect what is asked for of layers; it can cast to one type,
-    and quantise to one.
+    """Add requested layer precisions to a cast that is in progress; it can cast to one type, and
+    quantize to one.
     """
     job.layer_precisions.update(wanted)
     for whole, is_float in ((job.request.floats, True), (job.request.quantized, False)):
@@ -481,6 +487,7 @@ def _add(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
 
 
 def _set_output_types(layer: Any, dtype: Any) -> None:
+    """Set the type of the floating-point outputs of a layer."""
     floating = (trt.DataType.FLOAT, trt.DataType.HALF, getattr(trt.DataType, "BF16", None))
     for index in range(layer.num_outputs):
         tensor = layer.get_output(index)
@@ -490,6 +497,7 @@ def _set_output_types(layer: Any, dtype: Any) -> None:
 
 
 def _narrow(name: str, dtype: Any) -> DataTypeEntry:
+    """Return a requested type of a layer; raise BackendError if a model cannot have it."""
     entry = DataType.from_dtype(as_trt_dtype(dtype), "tensorrt")
     if not isinstance(entry, DataTypeEntry) or not (entry.is_floating or entry in QUANTIZED_TYPES):
         raise _impossible({entry}, f"for the layer {name!r}")
@@ -497,6 +505,7 @@ def _narrow(name: str, dtype: Any) -> DataTypeEntry:
 
 
 def _impossible(dtypes: set[Any], where: str) -> BackendError:
+    """Return the error for data types that TensorRT can only read from the model."""
     caps = capabilities()
     listed = ", ".join(sorted(str(dtype) for dtype in dtypes))
     return BackendError(
@@ -508,7 +517,7 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
 
 
 def _for_existing_layers(precisions: Mapping[str, T], known: Iterable[str]) -> dict[str, T]:
-    """Return what is asked for of the layers that there are, and warn of the others."""
+    """Return the values for layers that exist, and warn about the others."""
     there = dict.fromkeys(known)
     for name in precisions:
         if name not in there:

@@ -74,7 +74,7 @@ _origins: WeakKeyDictionary[Any, NetworkSource] = WeakKeyDictionary()
 
 
 def remember_source(network: Any, origin: NetworkSource) -> None:
-    """Keep how a network was made, as long as it lives."""
+    """Keep the source of a network as long as the network lives."""
     if capabilities().has("weak_typing"):
         origin.parse = None
     else:
@@ -83,7 +83,7 @@ def remember_source(network: Any, origin: NetworkSource) -> None:
 
 
 def source_of(network: Any) -> NetworkSource | None:
-    """Return how a network was made; None if no loader of ours made it."""
+    """Return the source of a network; None if none of our loaders created it."""
     return _origins.get(network)
 
 
@@ -101,7 +101,7 @@ def remember_edit(network: Any, edit: NetworkEdit) -> None:
 
 
 def fingerprint(network: Any) -> int:
-    """Return a number that changes when layers, tensors, inputs or outputs of a network do."""
+    """Return a number that changes with the layers, tensors, inputs or outputs of a network."""
     inputs = [network.get_input(index) for index in range(network.num_inputs)]
     outputs = [network.get_output(index) for index in range(network.num_outputs)]
     layers = [network.get_layer(index) for index in range(network.num_layers)]
@@ -115,10 +115,12 @@ def fingerprint(network: Any) -> int:
 
 
 def _tensor(tensor: Any) -> tuple[Any, ...]:
+    """Return the properties of a tensor that a fingerprint covers."""
     return (tensor.name, tensor.dtype.name, repr(tensor.shape), tensor.allowed_formats)
 
 
 def _layer(layer: Any) -> tuple[Any, ...]:
+    """Return the properties of a layer that a fingerprint covers."""
     inputs = (layer.get_input(index) for index in range(layer.num_inputs))
     outputs = (layer.get_output(index) for index in range(layer.num_outputs))
     return (
@@ -138,7 +140,7 @@ _MISSING_FILE = re.compile(r"Failed to open file: ([^|]*[^|\s])")
 def parsing_failed(
     parser: Any, source: str, reasons: Reasons, model: Callable[[], Any] | None = None
 ) -> PolygraphyException:
-    """Return the error for a model that the parser refused.
+    """Return the error for a model that the parser rejected.
 
     Args:
         parser: the `tensorrt.OnnxParser`.
@@ -173,7 +175,7 @@ def parsing_failed(
 
 
 def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
-    """Return the inputs of the node of an error, in parentheses; empty where they are not known."""
+    """Return the inputs of the node of an error, in parentheses; empty if they are unknown."""
     if model is None or error.node() < 0:
         return ""
     try:
@@ -186,7 +188,7 @@ def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
 
 
 def _hint(errors: Sequence[Any]) -> str:
-    """Return what can be done about errors, on a line of its own; empty where nothing is known."""
+    """Return advice about errors, on a line of its own; empty if there is none."""
     texts = [str(error.desc()) for error in errors]
     if any(_DLA in text for text in texts):
         return (
@@ -205,13 +207,13 @@ def _hint(errors: Sequence[Any]) -> str:
 
 
 def warn_about_errors(parser: Any) -> None:
-    """Log what the parser reports about a model that it took all the same."""
+    """Log the parser's errors about a model that it accepted."""
     for index in range(parser.num_errors):
         G_LOGGER.warning(f"ONNX parser: {describe_error(parser.get_error(index))}")
 
 
 def describe_error(error: Any) -> str:
-    """Return one error of the parser as a line: the node, the operator, what is wrong."""
+    """Return one error of the parser as a line: the node, the operator, and the problem."""
     name = error.node_name() if hasattr(error, "node_name") else ""
     operator = error.node_operator() if hasattr(error, "node_operator") else ""
     where = f"node {error.node()}" if error.node() >= 0 else ""
@@ -222,6 +224,7 @@ def describe_error(error: Any) -> str:
 
 
 def _code(error: Any) -> str:
+    """Return the name of the code of an error."""
     return str(error.code()).rpartition(".")[2]
 
 
@@ -256,7 +259,7 @@ class _Model:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Return the name of the model for messages."""
         return self.path or "the ONNX model"
 
 
@@ -321,12 +324,12 @@ class _NetworkFromOnnx(BaseLoader):
         return parts
 
     def _source(self) -> _Model:
-        """Return what is parsed."""
+        """Return the model to parse."""
         raise NotImplementedError
 
     def _parse(self, model: _Model, job: Casting | None) -> tuple[Any, Any, Any]:
-        """Make a network of a model, which is cast first where that is asked for, and return it
-        with its builder and its parser.
+        """Return the builder, the network and the parser of a model, which is cast first if
+        requested.
         """
         if job is not None and self._cast is not None:
             require("strongly_typed", "cast")
@@ -350,6 +353,7 @@ class _NetworkFromOnnx(BaseLoader):
         return builder, network, parser
 
     def _set_flags(self, parser: Any) -> None:
+        """Set the flags of the parser."""
         has_flags = capabilities().has("parser_flags")
         if self._flags:
             require("parser_flags", setting_of("flags", self._flags))
@@ -367,6 +371,7 @@ class _NetworkFromOnnx(BaseLoader):
             parser.clear_flag(trt.OnnxParserFlag.NATIVE_INSTANCENORM)
 
     def _set_config(self, builder: Any, parser: Any) -> None:
+        """Give the parser the builder configuration; raise UsageError if it is rejected."""
         if self._config is None:
             return
         require("parser_builder_config", "config")
@@ -376,8 +381,8 @@ class _NetworkFromOnnx(BaseLoader):
 
 
 def _parse_model(parser: Any, model: Any, stack: ExitStack) -> bool:
-    """Parse an `onnx.ModelProto` of any size; above the format's limit through a file, which
-    `stack` removes.
+    """Parse an `onnx.ModelProto` of any size, and return whether that succeeded; above the format's
+    limit through a file, which `stack` removes.
     """
     try:
         content = model.SerializeToString()

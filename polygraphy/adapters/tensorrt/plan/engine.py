@@ -113,7 +113,7 @@ _runtimes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def new_runtime() -> Any:
-    """Make a `tensorrt.Runtime`, which knows the plugins that come with TensorRT.
+    """Return a new `tensorrt.Runtime`, which knows TensorRT's own plugins.
 
     Raises:
         MissingDependencyError: TensorRT is not installed.
@@ -185,7 +185,7 @@ def deserialize_plan(plan: Any, runtime: Any = None, dla_strategy: Any = None) -
 
 
 def _allow_host_code(runtime: Any) -> None:
-    """Let a plan bring its own code, as version-compatible ones do."""
+    """Allow plans to contain host code, as version-compatible ones do."""
     if hasattr(runtime, "engine_host_code_allowed"):
         runtime.engine_host_code_allowed = True
 
@@ -235,7 +235,7 @@ _IS: tuple[tuple[str, Callable[[bytes], object], str], ...] = (
 
 
 def check_plan(head: bytes, size: int, path: str | Path | None = None) -> None:
-    """Do nothing for what may be a plan; whether it is one, TensorRT knows.
+    """Raise if a file is certainly not a plan; TensorRT checks the rest.
 
     Args:
         head: the first `HEADER_SIZE` bytes.
@@ -378,7 +378,7 @@ class BufferFromEngine(BaseLoader):
         self._engine = engine
 
     def call_impl(self) -> Any:
-        """Return the plan, a `tensorrt.IHostMemory`; BackendError when TensorRT cannot."""
+        """Return the plan, a `tensorrt.IHostMemory`; raise BackendError if TensorRT fails."""
         return _serialize_engine(evaluate(self._engine))
 
 
@@ -391,7 +391,7 @@ class BytesFromEngine(BaseLoader):
         self._engine = engine
 
     def call_impl(self) -> bytes:
-        """Return the plan; BackendError when TensorRT cannot serialise the engine."""
+        """Return the plan; raise BackendError if TensorRT cannot serialize the engine."""
         return bytes(_serialize_engine(evaluate(self._engine)))
 
 
@@ -409,7 +409,7 @@ class SaveEngine(BaseLoader):
         self._path = path
 
     def call_impl(self) -> Any:
-        """Write the file, whole or not at all, and return the engine.
+        """Write the file atomically, and return the engine.
 
         Raises:
             BackendError: TensorRT cannot serialise the engine.
@@ -433,6 +433,7 @@ class SaveEngine(BaseLoader):
 
 
 def _serialize_engine(engine: Any) -> Any:
+    """Return the plan of an engine; raise BackendError if TensorRT fails."""
     if not hasattr(engine, "serialize"):  # It is a plan already.
         return engine
     with capture_log() as reasons:

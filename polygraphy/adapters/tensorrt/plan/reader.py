@@ -23,7 +23,7 @@ _NETWORK_FUNCTION = "load_network"
 
 
 def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | NetworkDescription:
-    """Describe an engine or a network.
+    """Return a description of an engine or a network.
 
     Raises:
         BackendError: TensorRT is not installed, or cannot load it.
@@ -48,6 +48,7 @@ def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | Ne
 
 
 def _load_source(source: ModelSource) -> Any:
+    """Return the engine or network that a file or script provides."""
     if source.kind == "engine":
         return EngineFromPath(source.path)()
     if source.kind == "onnx":
@@ -65,7 +66,7 @@ def _load_source(source: ModelSource) -> Any:
 
 
 def notes_of(path: str | None) -> dict[str, str]:
-    """Return a note about each tensor whose values were saved: of the first iteration of the first
+    """Return a note about each tensor with saved values, from the first iteration of the first
     runner.
     """
     if path is None:

@@ -95,7 +95,7 @@ class _Calibrating:
         quantile: float,
         regression_cutoff: float,
     ) -> None:
-        """Take what a base class of TensorRT has no arguments for."""
+        """Set the arguments that a base class of TensorRT lacks."""
         self._feed, self._cache, self._batch_size = feed, cache, batch_size
         self._quantile, self._regression_cutoff = quantile, regression_cutoff
         self._found: bytes | None = None
@@ -112,32 +112,30 @@ class _Calibrating:
 
     @property
     def input_metadata(self) -> TensorMetadata | None:
-        """What the network asks for, where that is known."""
+        """Return names, data types and shapes of the network's inputs; None if they are unknown."""
         return self._feed.metadata
 
     @property
     def num_batches(self) -> int:
-        """How many batches TensorRT was given since it began with the data."""
+        """Return the number of batches that TensorRT received since the data started."""
         return self._feed.fed
 
     def set_input_metadata(self, input_metadata: TensorMetadata | None) -> None:
-        """Set what the network asks for: data are then checked, and cast where nothing is
-        lost.
-        """
+        """Set the inputs of the network: data are then checked, and cast if that loses nothing."""
         self._feed.set_metadata(input_metadata)
         self._found = None  # What was found out may be of another network.
 
     def set_model_facts(self, facts: Facts) -> None:
-        """Set what else is known of the model, for a data loader that wants to know."""
+        """Set other facts about the model, for a data loader that uses them."""
         self._feed.set_facts(facts)
 
     def reset(self) -> None:
-        """Begin with the data again, and forget what was found out."""
+        """Start with the first data again, and forget the results."""
         self._feed.reset()
         self._found = None
 
     def free(self) -> None:
-        """Give back the memory on the GPU."""
+        """Free the memory on the GPU."""
         self._feed.free()
 
     def __enter__(self) -> Any:
@@ -148,7 +146,7 @@ class _Calibrating:
 
     @guard_callback(None)
     def get_batch(self, names: Any) -> list[int] | None:
-        """Return the addresses of the next data on the GPU; None when there are no more."""
+        """Return the addresses of the next data on the GPU; None at the end."""
         return self._feed.next_batch(list(names))
 
     def get_batch_size(self) -> int:
@@ -157,13 +155,13 @@ class _Calibrating:
 
     @guard_callback(None)
     def read_calibration_cache(self) -> bytes | None:
-        """Return what an earlier calibration found out; None if there is none."""
+        """Return the result of an earlier calibration; None if there is none."""
         self._feed.rewind()  # TensorRT asks for the cache first, 8.6 once more at the end.
         return self._found if self._cache is None else _read(self._cache)
 
     @guard_callback(None)
     def write_calibration_cache(self, content: Any) -> None:
-        """Keep what calibration found out."""
+        """Keep the result of the calibration."""
         self._found = bytes(content)
         if self._cache is not None:
             _write(self._cache, self._found)
@@ -177,7 +175,7 @@ class _Calibrating:
         return self._regression_cutoff
 
     def read_histogram_cache(self, length: int) -> None:
-        """Return nothing: histograms are not kept."""
+        """Return None: histograms are not kept."""
 
     def write_histogram_cache(self, content: Any, length: int) -> None:
         """Do nothing: histograms are not kept."""
@@ -199,6 +197,9 @@ class CalibrationData:
 
 
 def _base_class(wanted: Any) -> Any:
+    """Return a base class of calibrators, given as such or by name; raise UnknownNameError for
+    others.
+    """
     if not isinstance(wanted, str):
         return trt.IInt8EntropyCalibrator2 if wanted is None else wanted
     if wanted not in _METHODS or not hasattr(trt, wanted):
@@ -207,7 +208,7 @@ def _base_class(wanted: Any) -> Any:
 
 
 def _method(base: Any, algo: Any) -> str:
-    """Return the method that is nearest to that of a class of calibrators, or of an algorithm."""
+    """Return the calibration method that is nearest to a class of calibrators, or an algorithm."""
     name = base if isinstance(base, str) else getattr(base, "__name__", "IInt8Calibrator")
     if name not in _METHODS:
         raise UnknownNameError("Base class of calibrators", name, _METHODS)
@@ -241,7 +242,7 @@ class _Feed:
         self._describe(self.loader)
 
     def _describe(self, loader: Any) -> None:
-        """Tell a loader that wants to know what the network asks for."""
+        """Pass the inputs of the network to a loader that uses them."""
         if self.metadata is not None and hasattr(loader, "input_metadata"):
             loader.input_metadata = self.metadata
         if self._facts is not None and hasattr(loader, "model_facts"):
@@ -252,7 +253,7 @@ class _Feed:
         self.fed = 0
 
     def rewind(self) -> None:
-        """Begin with the data again, at the next batch."""
+        """Start with the first data again, at the next batch."""
         self._data = None
 
     def free(self) -> None:
@@ -264,6 +265,7 @@ class _Feed:
             self._stream = None
 
     def next_batch(self, names: list[str]) -> list[int] | None:
+        """Return the addresses of the next data on the GPU; None at the end."""
         if self._data is None:
             self.fed = 0
             loader = _iterable(self.loader)
@@ -284,7 +286,9 @@ class _Feed:
         return self._addresses((name, fitted[name]) for name in names)
 
     def _fit_feed(self, feed_dict: Mapping[str, Any], names: list[str]) -> Mapping[str, Any]:
-        """Return data that fit what the network asks for; data on the GPU are taken as they are."""
+        """Return data that fit the inputs of the network; data on the GPU are returned
+        unchanged.
+        """
         missing = [name for name in names if name not in feed_dict]
         if missing:
             raise InputError(
@@ -307,7 +311,7 @@ class _Feed:
         return fitted
 
     def _addresses(self, values: Iterable[tuple[str, Any]]) -> list[int]:
-        """Return where values are on the GPU; they stay there until the next are asked for."""
+        """Return the GPU addresses of values, which are valid until the next call."""
         self._held = []
         return [
             value if isinstance(value, int) else self._address(name, value)
@@ -315,6 +319,7 @@ class _Feed:
         ]
 
     def _address(self, name: str, value: Any) -> int:
+        """Return the GPU address of a value, which is copied if it is on the host."""
         if not isinstance(value, np.ndarray):
             found = device_buffer(value, self._order())
             if found is not None:
@@ -334,15 +339,15 @@ class _Feed:
         return address
 
     def _order(self) -> DeviceStream:
-        """Return a stream that waits for those on which data are made."""
+        """Return a stream that waits for those on which data are computed."""
         if self._stream is None:
             self._stream = resolve(Device).create_stream()
         return self._stream
 
 
 def _in_full_precision(metadata: TensorMetadata) -> TensorMetadata:
-    """Return what is asked for while calibrating: TensorRT then computes in float32, whatever the
-    inputs of the engine will be; only indices stay integers.
+    """Return the inputs during calibration: TensorRT computes in float32 for any types of the
+    engine's inputs; only indices remain integers.
     """
     full = TensorMetadata()
     for name, (dtype, shape) in metadata.items():
@@ -351,12 +356,14 @@ def _in_full_precision(metadata: TensorMetadata) -> TensorMetadata:
 
 
 def _iterable(loader: Any) -> Iterable[Mapping[str, Any]]:
+    """Return the data of a loader, which may be a function."""
     is_iterable = hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
     made: Iterable[Mapping[str, Any]] = loader if is_iterable or not callable(loader) else loader()
     return made
 
 
 def _read(cache: CalibrationCache) -> bytes | None:
+    """Return the content of a calibration cache; None if there is none."""
     if cache is None:
         return None
     if not isinstance(cache, (str, Path)):
@@ -377,6 +384,7 @@ def _read(cache: CalibrationCache) -> bytes | None:
 
 
 def _write(cache: Any, content: bytes) -> None:
+    """Write the content of a calibration cache."""
     if isinstance(cache, (str, Path)):
         G_LOGGER.info(f"Writing calibration cache to {cache}")
         with atomic_file(cache) as stream:

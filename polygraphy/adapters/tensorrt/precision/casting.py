@@ -43,8 +43,8 @@ class NodeSelection:
 
 
 def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
-    """Find nodes of an `onnx.ModelProto`, also in the bodies of loops and conditions, by the names
-    of their layers, or of what they compute.
+    """Return the nodes of an `onnx.ModelProto` and its subgraphs, split into those with one of
+    these layer or result names, and the others.
     """
     wanted = list(names)
     chosen: set[str] = set()
@@ -80,6 +80,7 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
 
 
 def _aliases(node: Any) -> list[str]:
+    """Return the names of a node: its own, or one from its first output, and its outputs."""
     outputs: Collection[str] = [name for name in node.output if name]
     first = [node.name] if node.name else [f"node_of_{name}" for name in outputs][:1]
     return [*first, *outputs]
@@ -137,7 +138,7 @@ class Casting:
     is_done: bool = False
 
     def narrow_types(self, *, floats: bool) -> set[DataTypeEntry]:
-        """Return the narrow types that layers name: those of casts, or those of quantisation."""
+        """Return the narrow types of layers: those of casts, or those of quantization."""
         named = {*self.layer_precisions.values()} - {DataType.FLOAT32}
         return {dtype for dtype in named if (dtype in QUANTIZED_TYPES) != floats}
 
@@ -146,13 +147,13 @@ _current: ContextVar[Casting | None] = ContextVar("casting", default=None)
 
 
 def current_casting() -> Casting | None:
-    """Return the cast that is under way; None if there is none."""
+    """Return the cast that is in progress; None if there is none."""
     return _current.get()
 
 
 @contextmanager
 def casting(job: Casting) -> Iterator[Casting]:
-    """Have every model that is parsed inside the block cast first."""
+    """Cast every model that is parsed inside the block."""
     token = _current.set(job)
     try:
         yield job
@@ -161,7 +162,7 @@ def casting(job: Casting) -> Iterator[Casting]:
 
 
 def request_named(name: str) -> PrecisionRequest:
-    """Return what ``cast='fp16'`` means; UsageError for a name that means nothing."""
+    """Return the request for ``cast='fp16'``; raise UsageError for an unknown name."""
     if name.lower() not in _FLOAT_TYPES:
         raise UsageError(
             f"cast={name!r} is unknown.", hint=f"Available: {', '.join(sorted(_FLOAT_TYPES))}."
@@ -170,7 +171,7 @@ def request_named(name: str) -> PrecisionRequest:
 
 
 def cast_model(model: Any, job: Casting) -> Any:
-    """Return another `onnx.ModelProto`, which computes as was asked for.
+    """Return a copy of an `onnx.ModelProto`, cast as requested.
 
     Raises:
         BackendError: nothing installed here can cast or quantise models.
@@ -198,12 +199,14 @@ def cast_model(model: Any, job: Casting) -> Any:
 
 
 def warn_of_unknown_layer(name: str, known: Iterable[str]) -> None:
-    """Log that a precision was asked for of a layer that there is not; see `SetLayerPrecisions`."""
+    """Log that a precision was requested for a layer that does not exist; see
+    `SetLayerPrecisions`.
+    """
     G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known)}")
 
 
 def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:
-    """Return which nodes stay as they are.
+    """Return the names of the nodes that are not changed.
 
     Args:
         model: whose nodes.
@@ -217,7 +220,7 @@ def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collec
 def _quantize_once(
     model: Any, job: Casting, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
-    """Quantise a model unless it is quantised already."""
+    """Return a quantized model; a model that is quantized already is returned unchanged."""
     if not _is_quantized(model):
         given = job.calibration if job.request.calibration is None else job.request.calibration
         made = _quantize_model(model, given, dtype, keep_nodes)
@@ -234,7 +237,7 @@ def _quantize_once(
 
 
 def _warn_about_others(model: Any, layers: set[str]) -> None:
-    """Log which layers should have been quantised, and are not of a kind that is."""
+    """Log the layers that should be quantized, but whose kind is not supported."""
     made = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
     for name in sorted(layers):
         chosen = select_nodes(model, [name]).chosen
@@ -245,10 +248,12 @@ def _warn_about_others(model: Any, layers: set[str]) -> None:
 
 
 def _is_quantized(model: Any) -> bool:
+    """Return whether a model has quantization nodes."""
     return any(node.op_type in _Q_OPS for node in model.graph.node)
 
 
 def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
+    """Return a model cast to a data type, and log that."""
     G_LOGGER.info(
         f"Casting the ONNX model to {dtype}: this TensorRT takes data types from the model."
     )
@@ -258,6 +263,7 @@ def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
 def _quantize_model(
     model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
+    """Return a quantized model, and log that."""
     if not isinstance(given, CalibrationData):
         given = CalibrationData(getattr(given, "data_loader", given))
     if given.data_loader is None and given.cache is None:

@@ -43,7 +43,7 @@ class GraphPolicy:
         self.is_possible = mode != "off"
 
     def was_done(self, work: Callable[[DeviceStream], None]) -> None:
-        """Take note that work was done step by step, and capture it if it is time to."""
+        """Record that work was done step by step, and capture it if it is time."""
         if not self.is_possible:
             return
         self._runs += 1
@@ -55,7 +55,7 @@ class GraphPolicy:
             self.refuse(str(error))
 
     def refuse(self, reason: str) -> None:
-        """Never capture, because of a reason; BackendError where graphs were insisted on."""
+        """Disable capturing for a reason; raise BackendError if graphs are required."""
         if not self.is_possible:
             return
         self.drop()
@@ -70,7 +70,7 @@ class GraphPolicy:
         G_LOGGER.verbose(f"Running without a CUDA graph: {reason}")
 
     def drop(self) -> None:
-        """Forget what was captured: the work is going to be different."""
+        """Drop the captured graph, because the work is about to change."""
         self._runs = 0
         graph, self.graph = self.graph, None
         if graph is not None:
@@ -101,7 +101,7 @@ class BoundContext:
         self.forget()
 
     def forget(self) -> None:
-        """Set everything again the next time."""
+        """Forget all settings, so that the next run sets them again."""
         self._set_shapes: dict[str, Shape] = {}
         self._set_addresses: dict[str, int] = {}
         self._know_nothing()
@@ -131,7 +131,7 @@ class BoundContext:
         self._set_shapes[name] = shape
 
     def tell_address(self, name: str, address: int) -> None:
-        """Set where an input or output is; BackendError when TensorRT refuses."""
+        """Set the address of an input or output; raise BackendError if TensorRT refuses it."""
         if self._set_addresses.get(name) == address:
             return
         with capture_log() as reasons:
@@ -141,7 +141,7 @@ class BoundContext:
         self._set_addresses[name] = address
 
     def require_shapes(self) -> None:
-        """Do nothing if the shapes of all inputs are known.
+        """Raise unless the shapes of all inputs are known.
 
         Raises:
             InputError: some are not.
@@ -160,7 +160,7 @@ class BoundContext:
         self._is_complete = True
 
     def shape_of(self, name: str) -> Shape:
-        """Return the shape of a tensor; negative where it depends on the data."""
+        """Return the shape of a tensor; negative dimensions depend on the data."""
         shape = self._shapes.get(name)
         if shape is None:
             shape = self._shapes[name] = tuple(self.native.get_tensor_shape(name))
@@ -174,13 +174,13 @@ class BoundContext:
         return strides
 
     def note_arrangement(self, arrangement: Any) -> None:
-        """Take note of everything that a graph depends on, and drop the graph of another state."""
+        """Record the state that a graph depends on, and drop the graph of another state."""
         if arrangement != self._arrangement:
             self.graphs.drop()
             self._arrangement = arrangement
 
     def free(self) -> None:
-        """Let go of the context and of its graph."""
+        """Release the context and its graph."""
         self.graphs.drop()
         self.native = None
 
@@ -208,7 +208,7 @@ class ShapeCache:
         self._until_halved = _PERIOD
 
     def admits(self, key: Hashable) -> bool:
-        """Count a use; return whether the key is held now."""
+        """Count a use; return whether the key is in the cache now."""
         self._age()
         uses = self._uses[key] = self._uses.get(key, 0) + 1
         if key in self._held:
@@ -221,6 +221,7 @@ class ShapeCache:
         return True
 
     def _make_room(self, uses: int) -> bool:
+        """Evict the rarest key if it is used much less; return whether there is room."""
         rarest = min(self._held, key=lambda one: self._uses.get(one, 0))
         if uses <= 2 * self._uses.get(rarest, 0) + 1:
             return False
@@ -229,6 +230,7 @@ class ShapeCache:
         return True
 
     def _age(self) -> None:
+        """Halve all counts after some uses."""
         self._until_halved -= 1
         if not self._until_halved:
             self._until_halved = _PERIOD
@@ -273,6 +275,7 @@ class Contexts:
             self._cache = ShapeCache(PLACES, self._leave)
 
     def _bind_context(self, native: Any) -> BoundContext:
+        """Return a bound context for an execution context."""
         policy = GraphPolicy(self._cuda_graph, self._device, self._stream)
         return BoundContext(native, self._profile, policy)
 
@@ -293,6 +296,7 @@ class Contexts:
         return found
 
     def _another(self) -> Any:
+        """Return one more execution context; None if there can be no more."""
         assert self._scratch is not None
         try:
             made = self._scratch.create_another(self._profile, self._stream)
@@ -305,7 +309,7 @@ class Contexts:
 
     @contextmanager
     def trying(self, bound: BoundContext) -> Iterator[None]:
-        """Log errors as details inside the block where there is a context to fall back on."""
+        """Log errors inside the block as details if there is a context to fall back on."""
         if bound is self.main:
             yield
             return
@@ -313,29 +317,30 @@ class Contexts:
             yield
 
     def share_no_more(self, reason: str = "a second context cannot run") -> None:
-        """Do with the main context alone from now on."""
+        """Use the main context alone from now on."""
         if self._cache is not None:
             G_LOGGER.verbose(f"Alternating shapes do not keep their CUDA graphs: {reason}")
         self._cache = None
         self.keep_main_only()
 
     def refuse(self, reason: str) -> None:
-        """Never capture, because of a reason; see `GraphPolicy.refuse`."""
+        """Disable capturing for a reason; see `GraphPolicy.refuse`."""
         self._cache = None
         self.main.graphs.refuse(reason)
 
     def keep_main_only(self) -> None:
-        """Let go of the other contexts, and of what was captured."""
+        """Release the other contexts, and captured graphs."""
         for shapes in list(self._others):
             self._leave(shapes)
         self.main.graphs.drop()
 
     def _leave(self, shapes: Hashable) -> None:
+        """Release the context for some shapes, if there is one."""
         left = self._others.pop(shapes, None)
         if left is not None:
             left.free()
 
     def free(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self.keep_main_only()
         self.main.free()

@@ -22,7 +22,7 @@ from polygraphy.ports.machine import Device, DeviceStream
 
 
 def wrong_dtype(tensor: IoTensor, found: object) -> InputError:
-    """Return the error for data of another data type."""
+    """Return the error for data with a wrong data type."""
     return InputError(
         f"Input {tensor.name!r} must have data type {tensor.entry}, but the data have the"
         f" unexpected dtype {found}."
@@ -30,7 +30,7 @@ def wrong_dtype(tensor: IoTensor, found: object) -> InputError:
 
 
 def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
-    """Do nothing if an input may have a shape.
+    """Raise if an input cannot have a shape.
 
     Raises:
         InputError: it may not; the message says what the optimisation profile takes, and which
@@ -57,7 +57,7 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
 
 
 def refusal_error(what: str, reason: object, *, hint: str = "") -> BackendError:
-    """Return the error for a call that TensorRT answers with no; `reason` is what it logged."""
+    """Return the error for a call that TensorRT refuses; `reason` is from its log."""
     why = f": {reason}" if str(reason) else "; it gave no reason."
     return BackendError(f"TensorRT rejected {what}{why}", backend="tensorrt", hint=hint)
 
@@ -101,7 +101,7 @@ class DeviceInput:
         self._kept: Any = None
 
     def feed(self, array: Any) -> bool:
-        """Take the data of an inference.
+        """Accept the data of an inference; return whether their shape or place changed.
 
         Returns:
             Whether the shape, the address or the way of the data is another than last time.
@@ -130,7 +130,9 @@ class DeviceInput:
         return self._read_in_place(address or self._block.reserve(0), shape)
 
     def _feed_formatted(self, array: FormattedArray) -> bool:
-        """Take an array whose memory is as the engine wants it, whatever shape it has itself."""
+        """Accept an array in the memory layout of the engine, of any shape; return whether the
+        place changed.
+        """
         where = device_buffer(array.array, self._stream)
         if where is None:
             return self._feed_host(host_array(array.array).reshape(array.shape))
@@ -172,23 +174,24 @@ class DeviceInput:
         return changed
 
     def _is_other(self, shape: Shape, address: int, *, is_staged: bool) -> bool:
+        """Record the shape and the address; return whether they changed."""
         before = (self.shape, self.address, self.is_staged)
         self.shape, self.address, self.is_staged = shape, address, is_staged
         return before != (shape, address, is_staged)
 
     @property
     def identity(self) -> object:
-        """What tells these data from others: their shape and way, and where the caller has them."""
+        """Return a value that differs for other shapes, ways of copying and addresses."""
         is_own = self.address == self._block.address
         return self.shape, self.is_staged, 0 if is_own else self.address
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """All memory that `enqueue` and the engine use."""
+        """Return all memory addresses that `enqueue` and the engine use."""
         return (self.address, self._pinned.address if self.is_staged else 0)
 
     def enqueue(self, stream: DeviceStream) -> None:
-        """Copy what is staged to the device."""
+        """Copy the staged data to the device."""
         if self._nbytes:
             stream.to_device(self.address, self._pinned.address, self._nbytes)
 
@@ -214,7 +217,7 @@ class HostInput:
         self._values: Array | None = None
 
     def feed(self, array: Any) -> bool:
-        """Take the values; see `DeviceInput.feed`. Other values may mean other shapes."""
+        """Accept the values; see `DeviceInput.feed`. Other values may lead to other shapes."""
         values = host_copy(self.tensor.name, array)
         if values.dtype != self.tensor.dtype:
             raise wrong_dtype(self.tensor, values.dtype)
@@ -230,12 +233,12 @@ class HostInput:
 
     @property
     def identity(self) -> object:
-        """What tells these data from others."""
+        """Return the shape."""
         return self.shape
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """All memory that the engine uses."""
+        """Return all memory addresses that the engine uses."""
         return (self.address,)
 
     def enqueue(self, stream: DeviceStream) -> None:

@@ -48,12 +48,12 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Size of the tensor in memory, padding included."""
+        """Return the size of the tensor in memory, including padding."""
         return ceil(self._scalars * self.bits / 8)
 
     @property
     def _vectors(self) -> list[int]:
-        """The shape in vectors."""
+        """Return the shape in vectors."""
         return [
             ceil(dim / self.components) if axis == self.vectorized_dim else dim
             for axis, dim in enumerate(self.shape)
@@ -61,6 +61,7 @@ class Layout:
 
     @property
     def _scalars(self) -> int:
+        """Return the number of scalars in memory, including padding."""
         if not prod(self.shape):
             return 0
         last = sum((dim - 1) * stride for dim, stride in zip(self._vectors, self.strides))
@@ -74,7 +75,7 @@ class Layout:
         return pack_bits(scalars, self.bits) if self.bits < 8 else scalars.view(np.uint8)
 
     def unpack(self, memory: Array) -> Array:
-        """Return the array whose bytes (uint8) these are; a copy."""
+        """Return a copy of the array with these bytes (uint8)."""
         if self.bits < 8:
             scalars = unpack_bits(memory, self.bits, self.dtype, self._scalars)
         else:
@@ -95,12 +96,15 @@ class Layout:
         return found
 
     def _in_place(self, scalars: Array) -> Array:
-        """Return a view of memory in the shape in vectors, with their components last."""
+        """Return a view of memory in the shape in vectors, with the components as the last axis."""
         size = self.dtype.itemsize
         steps = [stride * self.components * size for stride in self.strides]
         return as_strided(scalars, (*self._vectors, self.components), (*steps, size))
 
     def _in_vectors(self, array: Array) -> Array:
+        """Return an array padded and reshaped into vectors, with the components as the last
+        axis.
+        """
         if self.vectorized_dim < 0:
             return array[..., np.newaxis]
         axis = self.vectorized_dim
@@ -113,7 +117,7 @@ class Layout:
 
 
 def _plain(array: Array) -> str:
-    """Return an integer type of the same size: NumPy pads those whatever the array's own type."""
+    """Return an integer type of the same size: NumPy pads those for any type of array."""
     return f"u{array.dtype.itemsize}"
 
 
@@ -136,7 +140,7 @@ class DeviceBlock:
         self.address = 0
 
     def reserve(self, nbytes: int) -> int:
-        """Make room for `nbytes` and return the address. What was there is lost where it grows.
+        """Return the address of at least `nbytes` of memory. Its contents are lost if it grows.
 
         Raises:
             BackendError: there is not enough memory.
@@ -196,7 +200,7 @@ class ReusedArrays:
         self._pinned: dict[tuple[int, int], weakref.finalize[Any, Any]] = {}
 
     def notice(self, array: Array) -> None:
-        """Take note of a contiguous array that is about to be copied to the device."""
+        """Count a contiguous array that is about to be copied to the device."""
         key = (array.__array_interface__["data"][0], array.nbytes)
         if key in self._pinned:
             return
@@ -210,11 +214,12 @@ class ReusedArrays:
             self._pinned[key] = undo
 
     def _forget(self, key: tuple[int, int]) -> None:
+        """Unpin an array."""
         if self._pinned.pop(key, None) is not None:
             self._device.unregister(key[0])
 
     def free(self) -> None:
-        """Undo everything."""
+        """Unpin all arrays."""
         for key, undo in list(self._pinned.items()):
             undo.detach()
             self._forget(key)
@@ -222,7 +227,7 @@ class ReusedArrays:
 
 
 def _owner(array: Array) -> Array | None:
-    """Return the array that owns the memory; None where something else does."""
+    """Return the array that owns the memory; None if another object does."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array if array.base is None and array.flags.owndata else None
@@ -265,7 +270,7 @@ class Scratch:
         self.follows_shapes = self._strategy == "runtime"
 
     def create_context(self) -> Any:
-        """Return a new execution context; BackendError when it cannot be made, with the reason."""
+        """Return a new execution context; raise BackendError with the reason if that fails."""
         with capture_log() as reasons:
             if self._strategy == "static":
                 context = self._engine.create_execution_context()
@@ -276,15 +281,15 @@ class Scratch:
         return context
 
     def _without_memory(self) -> Any:
-        """Return a context that is going to be given its memory; None where there is none."""
+        """Return a context whose memory is set later; None if that is not possible."""
         if not hasattr(trt, "ExecutionContextAllocationStrategy"):
             return self._engine.create_execution_context_without_device_memory()
         strategy = trt.ExecutionContextAllocationStrategy.USER_MANAGED
         return self._engine.create_execution_context(strategy)
 
     def create_another(self, profile: int, stream: DeviceStream) -> Any:
-        """Return one more context, for a profile that another one uses; None where there can be no
-        two. All that are made here use the same memory, one after another.
+        """Return one more context, for a profile that is already in use; None if there can be no
+        second one. All contexts share the same memory, one after another.
 
         Raises:
             BackendError: there is not enough memory.
@@ -307,18 +312,19 @@ class Scratch:
         return context
 
     def _shares_first_profile(self) -> bool:
-        """Return whether one more context has the profile that others have, too: each begins with
-        the first one, if it may.
+        """Return whether one more context has the profile of the others: each starts with the first
+        one, if possible.
         """
         context = self._without_memory()
         return context is not None and context.active_optimization_profile >= 0
 
     @property
     def address(self) -> int:
-        """Where the memory is that is ours; 0 for none."""
+        """Return the address of our own memory; 0 if there is none."""
         return self._block.address
 
     def _no_context(self, reasons: Reasons) -> BackendError:
+        """Return the error that no context can be created."""
         needed, free = self._size_at_most(), self._device.free_memory()
         hint = ""
         if needed > free:
@@ -326,6 +332,7 @@ class Scratch:
         return reasons.error_for("create an execution context", hint=hint)
 
     def _size_at_most(self) -> int:
+        """Return the number of bytes for the largest profile; 0 if unknown."""
         with mute_log():  # A plan of an older version knows only the older one.
             for name in ("device_memory_size_v2", "device_memory_size"):
                 size = int(getattr(self._engine, name, 0) or 0)
@@ -334,17 +341,18 @@ class Scratch:
         return 0
 
     def profile_changed(self, context: Any, profile: int) -> None:
-        """Give the context what the profile needs, where that is up to us."""
+        """Give the context the memory that the profile needs, if we manage it."""
         if self._strategy == "profile":
             self._give(context, self._size_for(profile))
 
     def shapes_changed(self, context: Any) -> None:
-        """Give the context what the shapes of its inputs need, where that is up to us."""
+        """Give the context the memory that its input shapes need, if we manage it."""
         if not self.follows_shapes:
             return
         self._give(context, int(context.update_device_memory_size_for_shapes()))
 
     def _size_for(self, profile: int) -> int:
+        """Return the number of bytes for a profile."""
         for name in (
             "get_device_memory_size_for_profile_v2",
             "get_device_memory_size_for_profile",
@@ -354,6 +362,7 @@ class Scratch:
         return self._size_at_most()
 
     def _give(self, context: Any, size: int) -> None:
+        """Set the memory of a context."""
         address = self._block.reserve(size)
         with capture_log() as reasons:
             if hasattr(context, "set_device_memory"):
@@ -364,12 +373,13 @@ class Scratch:
             raise reasons.error_for("set the memory of the context")
 
     def free(self) -> None:
-        """Give the memory back; the context is gone by then."""
+        """Free the memory, after the context is released."""
         self._block.free()
 
 
 def is_of_older_version(engine: Any) -> bool:
-    """Return whether a later TensorRT runs a version-compatible plan of TensorRT 8.
+    """Return whether the engine is from a version-compatible plan of TensorRT 8, run by a later
+    TensorRT.
 
     Much of what is new then answers with an error, and some of it ends the process, so that it is
     not even tried; debug tensors are what both are safe to be asked about.
@@ -382,7 +392,7 @@ def is_of_older_version(engine: Any) -> bool:
 
 
 def require_output_allocators(engine: Any, name: str) -> None:
-    """Do nothing if the engine can be given an allocator for an output.
+    """Raise if the engine does not support an allocator for an output.
 
     Raises:
         BackendError: it cannot; TensorRT would end the process.

@@ -43,7 +43,7 @@ class PinnedArrays:
         self._shelf = _Shelf(-1)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an array, which holds whatever was in its memory before."""
+        """Return an uninitialized array."""
         nbytes = prod(shape) * dtype.itemsize
         if nbytes != self._shelf.nbytes:  # The first one of its size.
             self.free()
@@ -55,13 +55,13 @@ class PinnedArrays:
     def _lend_block(
         self, block: PinnedBlock, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Array:
-        """Return the array; its views all refer to one object, with which the memory is back."""
+        """Return the array; its memory is returned when the last view of it is gone."""
         memory = (ctypes.c_uint8 * self._shelf.nbytes).from_address(block.address)
         weakref.finalize(memory, self._shelf.put_back, block).atexit = False
         return np.ctypeslib.as_array(memory).view(dtype).reshape(shape)
 
     def free(self) -> None:
-        """Give back what is not lent out now, and the rest when it returns."""
+        """Free the memory that is not lent now, and the rest when it returns."""
         self._shelf.close()
         self._shelf = _Shelf(-1)
 
@@ -81,7 +81,7 @@ class _Shelf:
         self._is_closed = False
 
     def take(self, device: Device) -> PinnedBlock | None:
-        """Return a block; None when there are enough of them already, or no more can be had."""
+        """Return a block; None if there are enough of them already, or no memory is left."""
         with suppress(IndexError):
             return self._unused.pop()
         if self._count >= min(_BLOCKS, _BYTES // self.nbytes):
@@ -101,7 +101,7 @@ class _Shelf:
             self.close()
 
     def close(self) -> None:
-        """Free what is here, and from now on what comes back."""
+        """Free all blocks, and those that return later."""
         self._is_closed = True
         while self._unused:
             with suppress(IndexError):  # Another thread was quicker.
@@ -132,12 +132,12 @@ class Allocator:
 
     @property
     def address(self) -> int:
-        """Where the output is."""
+        """Return the address of the output."""
         return self._block.address
 
     def reallocate(self, nbytes: int) -> int:
-        """Return the address of enough memory; 0 where there is not enough. TensorRT asks before it
-        writes, so what was there before is not needed.
+        """Return the address of enough memory; 0 if there is not enough. TensorRT calls this before
+        it writes, so old contents are not kept.
         """
         try:
             return self._block.reserve(nbytes)
@@ -150,7 +150,7 @@ class Allocator:
 
 
 def _native_class() -> type:
-    """Return the subclass of the `IOutputAllocator` of the TensorRT in use."""
+    """Return the subclass of `IOutputAllocator` for the TensorRT in use."""
     module = tensorrt_module()
     found = _classes.get(id(module))
     if found is None or found[0] is not module:
@@ -167,17 +167,17 @@ def _make_native_class(module: Any) -> type:
             self._owner = owner
 
         def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
-            """Return enough memory."""
+            """Return the address of enough memory."""
             return self._owner.reallocate(size)
 
         def reallocate_output_async(
             self, name: str, memory: int, size: int, alignment: int, stream: int
         ) -> int:
-            """Return enough memory; what TensorRT 10 calls instead."""
+            """Return the address of enough memory; TensorRT 10 calls this instead."""
             return self._owner.reallocate(size)
 
         def notify_shape(self, name: str, shape: Any) -> None:
-            """Take note of the shape."""
+            """Record the shape."""
             self._owner.shape = tuple(shape)
 
     return OutputAllocator
@@ -216,7 +216,7 @@ class FixedOutput:
         self._target: Array | None = None
 
     def arrange(self, shape: Shape, layout: Layout | None, aliased: int) -> None:
-        """Make room.
+        """Allocate memory for a shape.
 
         Args:
             shape: of the output.
@@ -235,7 +235,7 @@ class FixedOutput:
         self.view = view if layout is None else FormattedArray(view, shape)
 
     def _view(self, shape: Shape, dtype: np.dtype[Any]) -> Any:
-        """Return the view of a shape, which is made once for shapes that come in turn."""
+        """Return the view of a shape, which is kept for shapes that alternate."""
         key = (self.address, shape)
         view = self._views.get(key)
         if view is None:
@@ -246,23 +246,21 @@ class FixedOutput:
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """All memory that the engine and `enqueue` use."""
+        """Return all memory addresses that the engine and `enqueue` use."""
         return (self.address, self._pinned.address if self.is_staged else 0)
 
     def enqueue(self, stream: DeviceStream) -> None:
-        """Copy it to pinned memory."""
+        """Queue a copy of the output to pinned memory."""
         if self._nbytes:
             stream.to_host(self._pinned.address, self.address, self._nbytes)
 
     def begin(self, stream: DeviceStream) -> None:
-        """Start to copy what is too large for that, straight to where it goes; see
-        `PinnedArrays`.
-        """
+        """Start to copy a large output directly to its destination; see `PinnedArrays`."""
         target = self._target = self._arrays.array(self._stored, self._kind)
         stream.to_host(target.__array_interface__["data"][0], self.address, self._nbytes)
 
     def take(self) -> Array:
-        """Return it as an array that belongs to the caller; the copies are done."""
+        """Return the output as an array that the caller owns; the copies are done."""
         if self._layout is None and self._staged is not None:
             staged: Array = self._staged.copy()
             return staged
@@ -270,7 +268,7 @@ class FixedOutput:
         return raw if self._layout is None else self._layout.unpack(raw)
 
     def take_raw(self) -> Array:
-        """Return it as it lies in memory."""
+        """Return the output in its memory layout."""
         target, self._target = self._target, None
         if target is None:
             assert self._staged is not None
@@ -279,7 +277,7 @@ class FixedOutput:
 
     @property
     def shape(self) -> Shape:
-        """Its shape."""
+        """Return the shape."""
         return self._shape
 
     def free(self) -> None:
@@ -310,12 +308,12 @@ class DataDependentOutput:
 
     @property
     def view(self) -> Any:
-        """What the engine wrote, as an array on the device."""
+        """Return the output as an array on the device."""
         return self._device.view(self.allocator.address, self.shape, self.tensor.dtype)
 
     @property
     def shape(self) -> Shape:
-        """Its shape in the last inference."""
+        """Return the shape in the last inference."""
         return self.allocator.shape
 
     def begin(self, stream: DeviceStream) -> None:
@@ -329,7 +327,7 @@ class DataDependentOutput:
             stream.to_host(address, self.allocator.address, target.nbytes)
 
     def take(self) -> Array:
-        """Return it as an array that belongs to the caller; the copy is done."""
+        """Return the output as an array that the caller owns; the copy is done."""
         target, self._target = self._target, None
         assert target is not None
         return target
@@ -359,31 +357,31 @@ class HostOutput:
         self._values: Array | None = None
 
     def arrange(self, shape: Shape) -> None:
-        """Make room."""
+        """Allocate memory for a shape."""
         if self._values is None or self._values.shape != shape:
             self._values = addressable(shape, self.tensor.dtype)
             self.address = self._values.__array_interface__["data"][0]
 
     @property
     def view(self) -> Any:
-        """The values, on the host."""
+        """Return the values on the host."""
         return self.take()
 
     @property
     def shape(self) -> Shape:
-        """Its shape."""
+        """Return the shape."""
         return () if self._values is None else self._values.shape
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """All memory that the engine uses."""
+        """Return all memory addresses that the engine uses."""
         return (self.address,)
 
     def begin(self, stream: DeviceStream) -> None:
         """Do nothing: the values are on the host."""
 
     def take(self) -> Array:
-        """Return the values as an array that belongs to the caller."""
+        """Return the values as an array that the caller owns."""
         assert self._values is not None
         return np.array(self._values)
 

@@ -72,6 +72,7 @@ class EngineProfiler:
 
 @lru_cache(maxsize=8)
 def _recorder_class(key: ModuleKey) -> Any:
+    """Return the class of profilers, derived from that of the TensorRT module in use."""
     base: Any = key.module.IProfiler
 
     class Recorder(base):  # type: ignore[misc]

@@ -35,7 +35,8 @@ _ALL = -2
 
 
 def set_weight_budget(engine: Any, budget: int | None, percent: float | None) -> None:
-    """Limit the device memory for streamable weights. An engine takes that before it has contexts.
+    """Limit the device memory for streamable weights; an engine accepts that only before it has
+    contexts.
 
     Args:
         engine: an `ICudaEngine`.
@@ -73,6 +74,7 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
 
 
 def _check(budget: int | None, percent: float | None) -> None:
+    """Raise if a budget is invalid."""
     if budget is not None and percent is not None:
         raise UsageError("Set the weight streaming budget in bytes or in percent, not both.")
     if percent is not None and not 0 <= percent <= 100:
@@ -87,6 +89,7 @@ def _check(budget: int | None, percent: float | None) -> None:
 
 
 def _bytes(engine: Any, size: int, budget: int | None, percent: float | None) -> int:
+    """Return a budget in bytes."""
     if percent is not None:
         return int(size * percent / 100)
     assert budget is not None
@@ -100,8 +103,8 @@ def _bytes(engine: Any, size: int, budget: int | None, percent: float | None) ->
 
 
 def _for_first_version(engine: Any, wanted: int, size: int) -> int:
-    """Translate for TensorRT 10.0, where 0 means that nothing is streamed, and some memory is
-    needed where something is.
+    """Return a budget in the form of TensorRT 10.0, where 0 means no streaming, and streaming needs
+    some memory.
     """
     if wanted == _AUTOMATIC:
         return wanted
@@ -224,12 +227,12 @@ class TrtRunner(BaseRunner):
         self._use_profile(self._profile if self._first_profile is None else self._first_profile)
 
     def open_profiler(self) -> NodeProfiler:
-        """Return what runs the engine with TensorRT's profiler; only while active."""
+        """Return an object that runs the engine with TensorRT's profiler; only while active."""
         return EngineProfiler(self)
 
     @contextmanager
     def profiled_by(self, profiler: Any) -> Iterator[None]:
-        """Run with a profiler (an `IProfiler`), and without CUDA graphs, inside the block."""
+        """Use a profiler (an `IProfiler`), and no CUDA graphs, inside the block."""
         before = self._cuda_graph, self._device_times
         self._cuda_graph, self._device_times = "off", True
         try:
@@ -246,7 +249,7 @@ class TrtRunner(BaseRunner):
             self._session = self._new_session()
 
     def deactivate_impl(self) -> None:
-        """Let go of everything that was made here."""
+        """Release everything that was created by the runner."""
         with resolve(Device).use(self._gpu):
             self._release()
 
@@ -270,7 +273,7 @@ class TrtRunner(BaseRunner):
     # Profiles.
 
     def set_profile(self, index: int) -> None:
-        """Use another optimisation profile.
+        """Use another optimization profile.
 
         Args:
             index: of the profile, from 0.
@@ -328,8 +331,8 @@ class TrtRunner(BaseRunner):
     # Inference.
 
     def pinned_input(self, name: str, shape: Sequence[int] | None = None) -> Any:
-        """Return an array for the data of an input, in memory that the GPU reads by itself. To
-        fill it for each inference is the fastest way to get large data to the GPU.
+        """Return an array for the data of an input, in memory that the GPU reads directly. Filling
+        it for each inference is the fastest way to pass large data to the GPU.
 
         Args:
             name: of the input.
@@ -353,7 +356,7 @@ class TrtRunner(BaseRunner):
             return device.pinned_array(wanted, inputs[name].dtype)
 
     def set_debug_listener(self, listener: Any) -> None:
-        """Show debug tensors to an `IDebugListener` from now on; None to add them to the outputs.
+        """Pass debug tensors to an `IDebugListener` from now on; None adds them to the outputs.
 
         Raises:
             UsageError: the runner is not active.
@@ -364,7 +367,9 @@ class TrtRunner(BaseRunner):
             self._session.show_debug_tensors(listener)
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the inputs, with the bounds of the optimisation profile in use."""
+        """Return names, data types and shapes of the inputs, with the bounds of the current
+        optimization profile.
+        """
         metadata = TensorMetadata()
         for tensor in self._tensors:
             if tensor.is_input:
@@ -379,8 +384,8 @@ class TrtRunner(BaseRunner):
         return metadata
 
     def get_model_facts(self) -> Facts:
-        """Return in which data types the engine computes, as far as it was built here, has its
-        build record beside it, or tells its inspector; and which values inputs may take.
+        """Return the data types in which the engine computes, if it was built here, has a build
+        record, or its inspector reports them; and the values that inputs may take.
         """
         self._require_active("its model can be described")
         return engine_facts(self.engine)
@@ -391,7 +396,7 @@ class TrtRunner(BaseRunner):
         copy_outputs_to_host: bool | None = None,
         return_raw_buffers: bool | None = None,
     ) -> dict[str, Any]:
-        """Run the engine once.
+        """Return the outputs of one run of the engine.
 
         Args:
             feed_dict: one array per input. An integer is the address of device memory.
@@ -423,7 +428,7 @@ class TrtRunner(BaseRunner):
         return outputs
 
     def device_memory(self) -> int:
-        """Return how many bytes of device memory the engine needs for activations.
+        """Return the bytes of device memory that the engine needs for activations.
 
         Raises:
             UsageError: the runner is not active.
@@ -432,12 +437,13 @@ class TrtRunner(BaseRunner):
         return device_memory(self.engine)
 
     def last_device_times(self) -> DeviceTimes | None:
-        """Return how long copies and computation of the last inference took, as the GPU measured
-        it; None before the first one, and without ``device_times=True``.
+        """Return the times of copies and computation in the last inference, measured by the GPU;
+        None before the first one, and without ``device_times=True``.
         """
         return None if self._session is None else self._session.device_times
 
 
 def _check_choice(what: str, choice: str | None, known: tuple[str, ...]) -> None:
+    """Raise if a choice is unknown."""
     if choice is not None and choice not in known:
         raise UnknownNameError(what, choice, known)

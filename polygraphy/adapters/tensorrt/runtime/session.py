@@ -79,8 +79,8 @@ class FormattedInput:
         self._data: Array | FormattedArray | None = None
 
     def feed(self, array: Any) -> bool:
-        """Take an array of the shape of the input, or a `FormattedArray` of the bytes as the engine
-        wants them; see `inputs.DeviceInput.feed`.
+        """Accept an array in the shape of the input, or a `FormattedArray` of bytes in the layout
+        of the engine; see `inputs.DeviceInput.feed`.
         """
         if isinstance(array, int):
             raise InputError(
@@ -109,13 +109,13 @@ class FormattedInput:
         return made
 
     def arrange(self, layout: Layout) -> None:
-        """Make room, now that the engine knows the shape and tells the places of elements."""
+        """Allocate memory, now that the engine knows the shape and the layout."""
         self._layout = layout
         self.address = self._block.reserve(layout.nbytes)
         self._staged = self._pinned.array((layout.nbytes,), np.dtype(np.uint8))
 
     def pack(self) -> None:
-        """Bring the data at hand into the format; InputError for bytes that are too many or few."""
+        """Convert the data to the format; raise InputError for too many or too few bytes."""
         assert self._layout is not None
         assert self._staged is not None
         data, self._data = self._data, None
@@ -131,16 +131,16 @@ class FormattedInput:
 
     @property
     def identity(self) -> object:
-        """What tells these data from others: their shape."""
+        """Return a value that differs for other shapes."""
         return self.shape
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """All memory that `enqueue` and the engine use."""
+        """Return all memory addresses that `enqueue` and the engine use."""
         return (self.address, self._pinned.address)
 
     def enqueue(self, stream: DeviceStream) -> None:
-        """Copy what is staged to the device."""
+        """Copy the staged data to the device."""
         if self._layout is not None and self._layout.nbytes:
             stream.to_device(self.address, self._pinned.address, self._layout.nbytes)
 
@@ -151,7 +151,7 @@ class FormattedInput:
 
 
 def _dtype(array: Any, tensor: IoTensor) -> np.dtype[Any]:
-    """Return the data type of an array on the device, so that bytes are copied as they are."""
+    """Return the data type of an array on the device with which bytes are copied unchanged."""
     dtype = getattr(array, "dtype", None)
     return dtype if isinstance(dtype, np.dtype) else tensor.dtype
 
@@ -189,7 +189,7 @@ class DebugTensors:
         return True
 
     def taken(self) -> dict[str, Array]:
-        """Return what was kept, and keep it no longer; raises what went wrong."""
+        """Return the collected tensors and clear them; raise the error of the listener."""
         arrays, self.arrays = self.arrays, {}
         error, self.error = self.error, None
         if error is not None:
@@ -198,7 +198,7 @@ class DebugTensors:
 
 
 def listen(context: Any, listener: Any) -> bool:
-    """Have the debug tensors of a context shown to an `IDebugListener`.
+    """Pass the debug tensors of a context to an `IDebugListener`.
 
     Returns:
         False where this TensorRT, or this engine, has no debug tensors.
@@ -229,7 +229,7 @@ def _make_listener(module: Any, owner: DebugTensors) -> Any:
 
 
 def _pointer(address: Any) -> int:
-    """Return an address that comes as a number, or in a capsule without a name."""
+    """Return an address from a number, or from a capsule without a name."""
     if isinstance(address, int):
         return address
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -325,7 +325,7 @@ class Session:
     def run(
         self, feed_dict: Mapping[str, Any], to_host: bool = True, raw: bool = False
     ) -> dict[str, Any]:
-        """Run the engine once.
+        """Return the outputs of one run of the engine.
 
         Args:
             feed_dict: one array per input.
@@ -415,6 +415,7 @@ class Session:
             raise self._not_run(reasons)
 
     def _not_run(self, reasons: Reasons) -> BaseException:
+        """Return the error that explains why the engine did not run."""
         for output in self._late:
             error, output.allocator.error = output.allocator.error, None
             if error is not None:
@@ -422,6 +423,7 @@ class Session:
         return reasons.error_for("run the engine")
 
     def _collect(self, raw: bool) -> dict[str, Any]:
+        """Return the outputs of the last run."""
         if self._late and self._to_host:
             for late in self._late:
                 late.begin(self._stream)
@@ -446,7 +448,7 @@ class Session:
     # When something is different.
 
     def _arrange(self, to_host: bool) -> None:
-        """Choose a context, and tell it the shapes and addresses of the data at hand."""
+        """Choose a context, and set the shapes and addresses of the current data."""
         self._to_host = to_host
         visitor = (to_host, *(item.identity for item in self._inputs))
         bound = self._bound = self._contexts.context_for(visitor)
@@ -470,7 +472,7 @@ class Session:
         bound.note_arrangement(self._arrangement(visitor))
 
     def _arrangement(self, visitor: Any) -> Any:
-        """Return everything that a graph of an inference depends on."""
+        """Return everything that the graph of an inference depends on."""
         items = (*self._inputs, *self._outputs.values())
         scratch = 0 if self._scratch is None else self._scratch.address
         return visitor, scratch, tuple(item.addresses for item in items)
@@ -495,7 +497,7 @@ class Session:
         self._bound.tell_address(tensor.name, output.address)
 
     def _address_of(self, name: str) -> int:
-        """Return where an input is; 0 for no name."""
+        """Return the address of an input; 0 for an empty name."""
         return next((item.address for item in self._inputs if item.tensor.name == name), 0)
 
     def _output(self, tensor: IoTensor, shape: tuple[int, ...]) -> Output:
@@ -525,7 +527,7 @@ class Session:
         return Layout(shape, tensor.dtype, strides, tensor.components, tensor.vectorized_dim, bits)
 
     def _sort_out(self) -> None:
-        """Find out which copies every inference makes, and at which point."""
+        """Determine which copies every inference needs, and when."""
         items = (*self._inputs, *self._outputs.values())
         order = (self._to_host, *(item.is_staged for item in items))
         if order == self._order:
@@ -546,7 +548,7 @@ class Session:
         self._order = order
 
     def free(self) -> None:
-        """Give everything back; the context must not run any more."""
+        """Release everything; the context must not run any more."""
         self._contexts.free()
         for item in (*self._inputs, *self._outputs.values()):
             item.free()
@@ -561,6 +563,7 @@ def _raw(output: Output, to_host: bool) -> FormattedArray:
 
 
 def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
+    """Return the error for a missing input."""
     given = ", ".join(map(repr, feed_dict)) or "none"
     return InputError(f"The data lack input {name!r}; they contain: {given}.")
 
@@ -575,11 +578,11 @@ class Stopwatch:
         self._events = [device.create_event() for _ in range(4)]
 
     def mark(self, moment: int, stream: DeviceStream) -> None:
-        """Mark one of the moments, from 0 to 3."""
+        """Record one of the moments 0 to 3."""
         stream.record(self._events[moment])
 
     def times(self) -> DeviceTimes:
-        """Return the times between the moments; the stream is synchronised."""
+        """Return the times between the moments; the stream must be synchronized."""
         first, second, third, last = self._events
         return DeviceTimes(
             second.seconds_since(first), third.seconds_since(second), last.seconds_since(third)

@@ -26,7 +26,7 @@ class ShapeRange:
     max: Shape
 
     def holds(self, shape: Sequence[int]) -> bool:
-        """Return whether a shape of the right rank is within."""
+        """Return whether a shape of the right rank is in the range."""
         return all(low <= dim <= high for low, dim, high in zip(self.min, shape, self.max))
 
 
@@ -64,18 +64,18 @@ class IoTensor:
 
     @property
     def is_plain(self) -> bool:
-        """Whether an array of NumPy has the bytes that the engine wants."""
+        """Return whether a NumPy array has the memory layout of the engine."""
         return self.is_linear and self.entry.itemsize >= 1
 
     def takes(self, shape: Sequence[int], profile: int) -> bool:
-        """Return whether the input may have a shape in an optimisation profile."""
+        """Return whether the input may have a shape in an optimization profile."""
         if not fits(shape, self.shape):
             return False
         return not self.ranges or self.ranges[profile].holds(shape)
 
 
 def read_tensors(engine: Any, profile: int) -> list[IoTensor]:
-    """Describe all inputs and outputs of an `ICudaEngine`, in its order.
+    """Return a description of all inputs and outputs of an `ICudaEngine`, in its order.
 
     Args:
         engine: the engine.
@@ -89,6 +89,7 @@ def read_tensors(engine: Any, profile: int) -> list[IoTensor]:
 
 
 def _read(engine: Any, name: str, profile: int) -> IoTensor:
+    """Return a description of an input or output."""
     is_input = engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
     is_on_host = engine.get_tensor_location(name) == trt.TensorLocation.HOST
     shape = tuple(engine.get_tensor_shape(name))
@@ -122,6 +123,7 @@ def format_of(engine: Any, name: str, profile: int) -> Any:
 
 
 def _entry(engine: Any, name: str) -> DataTypeEntry:
+    """Return our data type of a tensor; raise BackendError if it is unknown."""
     native = engine.get_tensor_dtype(name)
     entry = TensorrtDataTypes().from_native(native)
     if entry is None:
@@ -133,7 +135,9 @@ def _entry(engine: Any, name: str) -> DataTypeEntry:
 
 
 def _ask_profile(ask: Callable[..., Any], name: str, profile: int) -> Any:
-    """Ask about a tensor in one profile, or in all where this version makes no difference."""
+    """Return a property of a tensor in one profile, or in all if this version does not distinguish
+    them.
+    """
     try:
         return ask(name, profile)
     except TypeError:
@@ -141,6 +145,7 @@ def _ask_profile(ask: Callable[..., Any], name: str, profile: int) -> Any:
 
 
 def _ranges(engine: Any, name: str) -> tuple[ShapeRange, ...]:
+    """Return the range of shapes of an input in each profile."""
     return tuple(
         ShapeRange(*(tuple(shape) for shape in engine.get_tensor_profile_shape(name, profile)))
         for profile in range(engine.num_optimization_profiles)
@@ -148,6 +153,7 @@ def _ranges(engine: Any, name: str) -> tuple[ShapeRange, ...]:
 
 
 def _aliased_input(engine: Any, name: str) -> str:
+    """Return the input that shares memory with an output; empty if there is none."""
     if not hasattr(engine, "get_aliased_input_tensor"):
         return ""
     with mute_log():
