@@ -19,7 +19,8 @@ def deferred_names(
     submodules: Collection[str] = (),
     gone: Mapping[str, str] | None = None,
 ) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module, and have `dir` list the names, too.
+    """Return the ``__getattr__`` of a module with names that are imported at the first use; `dir`
+    lists them too.
 
     Args:
         namespace: the module's `globals()`, in which a name is kept once it was asked for.

@@ -100,10 +100,11 @@ class Dependency:
 
     @property
     def _top(self) -> str:
+        """The name of the top-level package."""
         return self.name.partition(".")[0]
 
     def load(self) -> ModuleType:
-        """Return the module, after importing it, and installing it if that is on and needed.
+        """Return the imported module; install it first if that is on and needed.
 
         Warns if the version is not one that will do.
 
@@ -130,7 +131,7 @@ class Dependency:
         return module
 
     def is_installed(self) -> bool:
-        """Return whether the module is installed, in whatever version, without importing it."""
+        """Return whether any version of the module is installed, without importing it."""
         if self.module is not None:
             return True
         if time.monotonic() < self._next_search:
@@ -149,7 +150,8 @@ class Dependency:
         return True
 
     def install_if_needed(self) -> bool:
-        """Install the module if it is missing or will not do, and automatic installation is on.
+        """Install the module if it is missing or its version is not accepted, and automatic
+        installation is on.
 
         Returns:
             Whether it was installed.
@@ -167,10 +169,12 @@ class Dependency:
         return False
 
     def _install(self) -> None:
+        """Install the module and its requirements."""
         install(self.name, [*self._requires, self._own_package()], self._flags)
         self._next_search = 0.0
 
     def _own_package(self) -> str:
+        """Return the requirement for the installer."""
         return self._requirement.package(self._package)
 
     def install_command(self) -> str:
@@ -182,6 +186,7 @@ class Dependency:
         return install_command([*self._requires, own, *self._companions], self._flags)
 
     def _import(self) -> ModuleType:
+        """Return the imported module; raise ImportError if it is missing or only a folder."""
         from polygraphy.termination import defer_signals
 
         try:
@@ -201,6 +206,9 @@ class Dependency:
         return module
 
     def _missing(self) -> ImportError:
+        """Return the error for a module that is not installed, with the command that installs
+        it.
+        """
         command = self.install_command()
         return missing_dependency(
             f"{self.name} is required but not installed. Install it with: {command}",
@@ -209,6 +217,9 @@ class Dependency:
         )
 
     def _import_error(self, error: Exception) -> ImportError:
+        """Return the error for a module that cannot be imported, with the command that
+        reinstalls it.
+        """
         command = self.install_command()
         return missing_dependency(
             f"{self.name} is installed but cannot be imported: {type(error).__name__}: {error}\n"
@@ -218,12 +229,13 @@ class Dependency:
         )
 
     def _forget(self) -> None:
+        """Remove the package and its submodules from `sys.modules`."""
         for name in list(sys.modules):
             if f"{name}.".startswith(f"{self._top}."):
                 del sys.modules[name]
 
     def _will_do(self) -> bool:
-        """Return whether the version will do; one that cannot be found out does."""
+        """Return whether the version is accepted; an unknown one is."""
         if not self._requirement.has_conditions:
             return True
         found = self._version()
@@ -246,7 +258,7 @@ class Dependency:
 
 
 def _is_there(name: str) -> bool:
-    """Return whether a module is loaded or can be found, without importing it or its parents."""
+    """Return whether a module is loaded or can be imported, without importing it or its parents."""
     qualified = ""
     path: Sequence[str] | None = None
     location: str | None = None
@@ -266,6 +278,7 @@ def _is_there(name: str) -> bool:
 
 
 def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """Return the spec of a module from the first finder that has it; None if there is none."""
     if path is None and "." in name:
         return None
     for finder in sys.meta_path:
@@ -279,11 +292,12 @@ def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
 def _is_mere_folder(location: str | None, path: object) -> bool:
     # A folder named `onnx` beside the user's models counts as a package for Python, if nothing
     # better is installed.
+    """Return whether a module is a folder without ``__init__.py``."""
     return location is None and path is not None
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Return whether an error came of a KeyboardInterrupt."""
+    """Return whether a KeyboardInterrupt caused an error."""
     seen = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, KeyboardInterrupt):
@@ -301,7 +315,7 @@ _LAST_LINES = 5
 
 
 def missing_dependency(message: str, *, module: str, install: str) -> ImportError:
-    """Return the MissingDependencyError for a module that is needed and cannot be had.
+    """Return the MissingDependencyError for a required module that is not available.
 
     Args:
         message: What is wrong and what to do, in full.
@@ -323,6 +337,7 @@ def install_command(packages: Sequence[str], flags: Sequence[str] = ()) -> str:
 
 def _quote(argument: str) -> str:
     # `shlex.quote` imports `re`, and Windows takes double quotes only.
+    """Return an argument in quotes if it needs them."""
     plain = all(char.isalnum() or char in "-_./=:@%+," for char in argument)
     quote = '"' if os.name == "nt" else "'"
     return argument if plain else f"{quote}{argument}{quote}"
@@ -359,7 +374,7 @@ def install(module: str, packages: Sequence[str], flags: Sequence[str] = ()) -> 
 
 
 def _ask_to_install(module: str, command: str) -> bool:
-    """Ask whether to install; no answer (standard input is at its end) is a no."""
+    """Ask whether to install and return the answer; False at the end of standard input."""
     try:
         answer = input(f"{module} is required. Install it with `{command}`? [Y/n] ")
     except EOFError:
@@ -406,7 +421,7 @@ def lazy_import(
     install_flags: Sequence[str] | None = None,
     requires: Sequence[str] | None = None,
 ) -> LazyModule:
-    """Return a stand-in for a module, which imports it when one of its attributes is used.
+    """Return a stand-in for a module, which imports it when an attribute is first used.
 
     Args:
         name: The module, and the versions that will do: `onnx.helper`, `numpy>=1.20,<3`. With
@@ -435,7 +450,7 @@ def lazy_import(
 
 
 def has_mod(name: str) -> bool:
-    """Return whether a module is installed, in whatever version, without importing it."""
+    """Return whether any version of a module is installed, without importing it."""
     return lazy_import(name).is_installed()
 
 

@@ -55,6 +55,7 @@ def warn_deprecated(
 
 
 def _is_ours(namespace: dict[str, Any]) -> bool:
+    """Return whether a namespace is that of a module of this package."""
     module = str(namespace.get("__name__"))
     return f"{module}.".startswith(f"{_PACKAGE}.")
 
@@ -65,7 +66,7 @@ def deprecate(
     module_name: str | None = None,
     name: str | None = None,
 ) -> Callable[[T], T]:
-    """Return a decorator that warns when the function is called, or the class instantiated.
+    """Return a decorator that warns if the function is called, or the class instantiated.
 
     Args:
         remove_in: The version of this package that will not have it.
@@ -75,7 +76,10 @@ def deprecate(
     """
 
     def decorator(target: T) -> T:
+        """Return the function or class with the warning."""
+
         def warn() -> None:
+            """Warn that the name is deprecated."""
             warn_deprecated(name or target.__name__, use_instead, remove_in, module_name)
 
         if isinstance(target, type):
@@ -90,7 +94,7 @@ def deprecate(
 def export_deprecated_alias(
     name: str, remove_in: str, use_instead: str | None = None
 ) -> Callable[[T], T]:
-    """Return a decorator that exports a function or a class by a second name, which is deprecated.
+    """Return a decorator that exports a function or a class under a second, deprecated name.
 
     Args:
         name: The second name, which is added to the namespace and to the `__all__` of the module.
@@ -99,9 +103,11 @@ def export_deprecated_alias(
     """
 
     def decorator(target: T) -> T:
+        """Return the function or class; its alias is exported."""
         module = sys.modules[target.__module__]
 
         def warn() -> None:
+            """Warn that the alias is deprecated."""
             warn_deprecated(name, use_instead or target.__name__, remove_in, module.__name__)
 
         is_class = isinstance(target, type)
@@ -141,7 +147,9 @@ def _warn_in_init(deprecated: Any, warn: Callable[[], None]) -> None:
 
 
 def _alias(original: Any, name: str, warn: Callable[[], None]) -> type:
-    """Return a class that stands for `original`: it makes its instances, and they pass for its."""
+    """Return a class that stands for `original`: it creates instances of it, and they are instances
+    of the alias too.
+    """
 
     class DeprecatedAlias(type(original)):  # type: ignore[misc]
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:

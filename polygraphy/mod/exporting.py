@@ -40,6 +40,7 @@ def export(funcify: bool = False, func_name: str | None = None) -> Callable[[T],
     """
 
     def decorator(target: T) -> T:
+        """Return the function or class; its name is exported."""
         module = sys.modules[target.__module__]
         add_to_all(module, target.__name__)
         if funcify:
@@ -52,7 +53,7 @@ def export(funcify: bool = False, func_name: str | None = None) -> Callable[[T],
 
 
 def add_to_all(module: ModuleType, name: str) -> None:
-    """Add a name to the `__all__` of a module, which is created if there is none."""
+    """Add a name to the `__all__` of a module; create the list if there is none."""
     names = vars(module).setdefault("__all__", [])
     if name not in names:
         names.append(name)
@@ -65,7 +66,7 @@ def _snake_case(name: str) -> str:
 
 
 def immediate_function(loader: Any, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-    """Return a function that makes a `loader` and returns what calling it returns.
+    """Return a function that creates a `loader`, calls it and returns the result.
 
     Its parameters are the required ones of `__init__`, the required ones of `call_impl` (or of
     `__call__` for a class that has none), then the optional ones in the same order, then `*args`
@@ -119,15 +120,17 @@ def immediate_function(loader: Any, name: str, namespace: dict[str, Any]) -> Cal
 
 
 def _takes_rest(each: Parameter) -> bool:
+    """Return whether a parameter takes all other arguments."""
     return each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
 
 
 def _place(each: Parameter) -> tuple[int, bool]:
-    """Return where a parameter goes: behind those that are required, and before the rest."""
+    """Return the sort key of a parameter: required ones first, those for other arguments last."""
     return each.kind if _takes_rest(each) else 0, each.default is not each.empty
 
 
 def _declare_parameter(each: Parameter) -> str:
+    """Return a parameter with its default as source text."""
     if _takes_rest(each):
         return str(each.replace(annotation=each.empty))
     required = each.default is each.empty

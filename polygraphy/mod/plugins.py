@@ -38,14 +38,14 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def are_installed(group: str) -> bool:
-    """Return whether any package says that it has entry points of a group."""
+    """Return whether an installed package has entry points of a group."""
     section = f"[{group}]".encode()
     return any(section in text for text in _declarations())
 
 
 def entry_points_of(group: str) -> list[EntryPoint]:
-    """Return the entry points of a group, by name; where several packages have the same name, the
-    one that Python would import first counts.
+    """Return the entry points of a group, by name; if several packages have the same name, the one
+    that Python imports first counts.
     """
     if not are_installed(group):  # The usual case goes without a costly import.
         return []
@@ -63,7 +63,7 @@ def package_of(entry: EntryPoint) -> str:
 
 
 def _declarations() -> Iterator[bytes]:
-    """Yield what the installed packages declare; what cannot be read declares nothing."""
+    """Yield the entry point files of the installed packages; unreadable ones are empty."""
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")  # noqa: PTH208 - pathlib costs more than the look
@@ -75,6 +75,7 @@ def _declarations() -> Iterator[bytes]:
 
 
 def _read(path: str) -> bytes:
+    """Return the contents of a file; empty if it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read()

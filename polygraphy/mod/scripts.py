@@ -74,7 +74,7 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
 
 
 def run_script(path: str | os.PathLike[str]) -> ModuleType:
-    """Run a Python script for what it does, as `import_from_script` would, and return its module.
+    """Return the module of a Python script after running it, as `import_from_script` does.
 
     Raises:
         FileError: There is no such script.
@@ -91,6 +91,7 @@ def run_script(path: str | os.PathLike[str]) -> ModuleType:
 def _run(script: Path, failed: str) -> ModuleType:
     # Data classes and type hints look up the module of a class by its name, so it has to have one
     # of its own, and for as long as the objects may live.
+    """Return the module of a script after running it; raise an error with the line if it fails."""
     qualified = f"polygraphy_script_{script.stem}_{crc32(os.fsencode(script)):08x}"
     loader = SourceFileLoader(qualified, str(script))
     spec = spec_from_loader(qualified, loader)
@@ -108,7 +109,7 @@ def _run(script: Path, failed: str) -> ModuleType:
 
 
 def _where(error: BaseException, script: str) -> str:
-    """Return `line 3: ` for the innermost line of `script` that the error came through."""
+    """Return `line 3: ` for the innermost line of `script` in the traceback of an error."""
     line: int | None = None
     trace = error.__traceback__
     while trace is not None:
@@ -152,7 +153,7 @@ class _OwnFolder:
         sys.modules.update(self._displaced)
 
     def _may_displace(self, name: str) -> bool:
-        """Return whether a module in the folder goes before a loaded one that has the same name.
+        """Return whether a module in the folder has priority over a loaded one of the same name.
 
         An installed package stays: libraries rely on it, and few stand being loaded twice.
         """
@@ -174,7 +175,7 @@ class _FolderFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where the module lies, None if not in the folder, or not to be found by this."""
+        """Return the spec of a module in the folder; None for other modules."""
         is_mine = _thread.get_ident() == self._thread and self is _finders[-1]
         if not is_mine or path is not None or name in sys.builtin_module_names:
             return None
@@ -187,7 +188,7 @@ class _FolderFinder:
 
 
 def _names_in(folder: Path) -> set[str]:
-    """Return the names of the modules in `folder` that a loaded one may be mistaken for."""
+    """Return the names of the modules in `folder` that may conflict with loaded ones."""
     modules = {path.stem for path in folder.glob("*.py")}
     packages = {path.parent.name for path in folder.glob("*/__init__.py")}
     return (modules | packages) - sys.stdlib_module_names - {"__main__", "polygraphy"}

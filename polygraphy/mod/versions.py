@@ -38,9 +38,12 @@ _NOT_A_VERSION = -1
 
 
 def _comparing(compare: Callable[[_Key, _Key], bool]) -> Callable[[Version, object], bool]:
-    """Return the method of `Version` that compares it with whatever stands for one."""
+    """Return a method of `Version` that compares it with another version, or an equivalent
+    object.
+    """
 
     def method(self: Version, other: object) -> bool:
+        """Return the result of the comparison; NotImplemented for other objects."""
         key = _key_of(other)
         return NotImplemented if key is None else compare(self._key, key)
 
@@ -75,7 +78,7 @@ class Version(tuple[int, ...]):
 
 
 def version(version_str: str) -> Version:
-    """Return the version that `version_str` starts with.
+    """Return the version at the start of `version_str`.
 
     A local part, and whatever else follows, is ignored. A text that does not start with a version
     gives the empty tuple, which is lower than every version.
@@ -87,6 +90,7 @@ def version(version_str: str) -> Version:
         return Version((), (_NOT_A_VERSION, (), _AFTER_EVERY_PHASE, _NO_POST_RELEASE, 0))
 
     def number(group: str) -> int:
+        """Return a group of the match as a number; 0 if it is missing."""
         return int(match[group] or 0)
 
     phase, dev = match["phase"], match["dev"]
@@ -113,6 +117,7 @@ def _key_of_release(
     post: int = _NO_POST_RELEASE,
     dev: float = _NO_DEVELOPMENT_RELEASE,
 ) -> _Key:
+    """Return the sort key of a release; trailing zeros do not count."""
     significant = len(release)
     while significant and release[significant - 1] == 0:
         significant -= 1
@@ -120,6 +125,7 @@ def _key_of_release(
 
 
 def _key_of(other: object) -> _Key | None:
+    """Return the sort key of a version, its text or a tuple of integers; None for other objects."""
     if isinstance(other, Version):
         return other._key
     if isinstance(other, str):
@@ -177,17 +183,20 @@ class Requirement:
         return bool(self._conditions)
 
     def accepts(self, installed: str) -> bool:
-        """Return whether an installed version will do."""
+        """Return whether an installed version is accepted."""
         found = version(installed)
         return all(test(found, wanted) for test, wanted in self._conditions)
 
     def package(self, name: str | None = None) -> str:
-        """Return what to tell the installer; the package is called like the module, or `name`."""
+        """Return the requirement for the installer; the package has the name of the module, or
+        `name`.
+        """
         package = name or self.module.partition(".")[0]
         return package if self.wants_latest else package + self.specifier
 
 
 def _condition(part: str, text: str) -> tuple[Callable[[Any, Any], bool], Version]:
+    """Return the comparison and the version of a specifier; raise an error if it is invalid."""
     sign = part[: len(part) - len(part.lstrip("<>=!~"))]
     wanted = version(part[len(sign) :])
     if sign not in _TESTS or not wanted or part.endswith("*"):

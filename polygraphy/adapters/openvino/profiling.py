@@ -22,6 +22,8 @@ openvino = mod.lazy_import("openvino")
 
 _COUNTS = {"PERF_COUNT": "YES"}
 _AVERAGING = "CPU"
+_ACCURACY = 10
+"""How many times as long as its inaccuracy a time should be."""
 _STORED = frozenset({"Const", "Input", "Output"})
 _EXECUTED = "EXECUTED"
 _FUSED = "undef"
@@ -125,27 +127,44 @@ def times_of_runs(
 ) -> list[list[NodeEvent]]:
     """Return the events of some runs with the times of these runs. What OpenVINO counts on a CPU is
     the average of all runs since the model was compiled, with the slow first one, in whole
-    microseconds. So only the mean of successive runs is known to about a microsecond.
+    microseconds. So the time of run number n is known to n microseconds, and each time is the mean
+    of as many successive runs as it takes to know it to a tenth.
 
     Args:
         runs: the events of all runs, with these averages.
         group: the numbers of the runs to return.
     """
-    totals = [
-        {(event.name, event.op): event.microseconds * (number + 1) for event in events}
-        for number, events in enumerate(runs)
-    ]
+    totals: list[Mapping[tuple[str, str], float]] = [{}]
+    for number, events in enumerate(runs, 1):
+        totals.append({(one.name, one.op): one.microseconds * number for one in events})
     found: list[list[NodeEvent]] = []
     for first, last in _successive(group):
-        before = totals[first - 1] if first else {}
-        for number in range(first, last + 1):
-            events = []
-            for event in runs[number]:
-                key = (event.name, event.op)
-                added = totals[last].get(key, 0.0) - before.get(key, 0.0)
-                events.append(evolve(event, microseconds=max(added, 0.0) / (last - first + 1)))
-            found.append(events)
+        times = {
+            key: _block_times([total.get(key, 0.0) for total in totals[first : last + 2]], last + 1)
+            for key in totals[last + 1]
+        }
+        found += [
+            [
+                evolve(event, microseconds=times[event.name, event.op][number - first])
+                for event in runs[number]
+                if (event.name, event.op) in times
+            ]
+            for number in range(first, last + 1)
+        ]
     return found
+
+
+def _block_times(totals: Sequence[float], inaccuracy: float) -> list[float]:
+    """Return the times between successive totals, each the mean of a block of them."""
+    count = len(totals) - 1
+    mean = max(totals[-1] - totals[0], 0.0) / count
+    blocks = max(int(count * mean / (_ACCURACY * inaccuracy)), 1)
+    blocks = min(blocks, count)
+    times: list[float] = []
+    for block in range(blocks):
+        start, end = (count * at // blocks for at in (block, block + 1))
+        times += [max(totals[end] - totals[start], 0.0) / (end - start)] * (end - start)
+    return times
 
 
 def _successive(numbers: Sequence[int]) -> list[tuple[int, int]]:

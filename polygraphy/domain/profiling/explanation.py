@@ -24,7 +24,9 @@ _ENOUGH = 0.8
 """Share of the difference that is explained before the sentence ends."""
 _MOST_CAUSES = 3
 _NOTABLE = 0.2
-"""Share of the difference above which a cause in the other direction is named."""
+"""Share of the difference above which a cause in the other direction is named, and below which
+causes explain nothing.
+"""
 _OP_COUNT = 3
 _SIGMAS = 3.0
 _ERROR_OF_MEDIAN = 1.86
@@ -86,8 +88,10 @@ def explain_difference(table: ProfileTable) -> str:
     )
     against = [each for each in causes if each.microseconds * sign < 0]
     total = sum(abs(each.microseconds) for each in same)
-    if not same or sign * (last.profiled - first.profiled) <= 0:
+    if sign * (last.profiled - first.profiled) <= 0:
         return f"{start}, but not while it is measured node by node: no node explains it."
+    if total < _NOTABLE * abs(last.profiled - first.profiled):
+        return f"{start}, but the times of nodes vary too much to explain it."
     chosen: list[Cause] = []
     for each in same:
         if len(chosen) == _MOST_CAUSES or sum(abs(c.microseconds) for c in chosen) >= (

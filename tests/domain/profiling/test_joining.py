@@ -149,6 +149,23 @@ def test_the_sentence_names_the_ratio_and_the_largest_cause() -> None:
     assert "equally long" in compare_profiles([FUSED, FUSED]).sentence
 
 
+def test_rows_within_their_spread_explain_nothing() -> None:
+    model = ModelNodes([GraphNode("n", "LSTM", ["x"], ["y"])], ["x"], ["y"])
+    one, two = (
+        ExecutionProfile(
+            name,
+            [ExecutedNode("n", "LSTM", times, origins=["n"])],
+            run_times=[total] * 3,
+            plain_times=[total] * 3,
+        )
+        for name, times, total in (("a", [1.0, 2.0, 3.0], 3.0), ("b", [10.0, 99.0, 300.0], 103.0))
+    )
+    sentence = compare_profiles([one, two], model).sentence
+    assert sentence.startswith(
+        "b is 34.33 times as slow as a, but the times of nodes vary too much"
+    )
+
+
 def test_a_node_that_two_groups_share_does_not_join_rows() -> None:
     model = ModelNodes(
         [
