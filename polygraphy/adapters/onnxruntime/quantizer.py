@@ -265,7 +265,7 @@ def is_quantized(node: NodeProto, kept: Collection[str]) -> bool:
 def with_qdq(
     model: ModelProto, ranges: Ranges, dtype: DataTypeEntry, kept: Collection[str]
 ) -> ModelProto:
-    """Quantise what a model computes with.
+    """Return a model in which operators read their operands through Q/DQ pairs.
 
     Args:
         model: each node has a name, and each weight is an initialiser; may be changed.

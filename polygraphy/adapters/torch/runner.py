@@ -183,7 +183,7 @@ class PytRunner(BaseRunner):
             torch.cuda.synchronize(self._place)
 
     def _name_outputs(self, result: Any) -> dict[str, Any]:
-        """Give names to what the model returned."""
+        """Return the tensors that the model returned, by name."""
         if isinstance(result, Mapping):
             return {str(name): value for name, value in tensors_in(result)}
         assert self._program is not None

@@ -63,9 +63,7 @@ def _named_nodes(case: Case, error: BackendError) -> list[str]:
 
 
 def _fixed_length(case: Case, plan: StatePlan, error: BackendError) -> Culprit | None:
-    """Return the fault of a model that runs with other numbers of positions than it was given; None
-    where it runs with none, or with all of them.
-    """
+    """Return the culprit if the model runs with some numbers of positions, but not with all."""
     if plan.roles.chunk is not None or not plan.is_decoder or plan.first is not None:
         return None
     compute, able = case.loaded(case.parties[0]), []
