@@ -97,7 +97,7 @@ env-docs:
 	$(DOCS_VENV)/bin/python $(PIP) install --no-compile --editable '.[docs]' || echo "$@: Sphinx cannot be installed here: skipped"
 site:
 	@[ ! -x $(DOCS_VENV)/bin/sphinx-build ] || \
-	{ $(DOCS_VENV)/bin/sphinx-build -W --keep-going -q -b html docs docs/_build/html && echo "docs/_build/html/index.html"; }
+	{ $(DOCS_VENV)/bin/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html && echo "docs/_build/html/index.html"; }
 
 # Write the golden files, and what pages say that their commands print, anew, after a change that is meant. Pages that use PyTorch
 # are written where that is.
