@@ -304,6 +304,19 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
         raise
 
 
+def try_in_subprocess(function: Callable[[], T], who: str | SuspectedParty) -> T | None:
+    """Return the result of a function, called in a subprocess; None if it crashes a backend, or
+    takes too long.
+    """
+    try:
+        if not isinstance(who, WarmParty):
+            return run_in_subprocess(function, who, timeout=_LONGEST, is_silent=True)
+        with who.limited(_LONGEST):
+            return function()
+    except BackendError:
+        return None
+
+
 def filter_in_subprocess(
     guesses: Iterator[T], is_right: Callable[[T], bool], who: str | SuspectedParty
 ) -> Iterator[T]:
@@ -312,12 +325,7 @@ def filter_in_subprocess(
     """
     if isinstance(who, WarmParty):
         for guess in guesses:
-            with who.limited(_LONGEST):
-                try:
-                    found = is_right(guess)
-                except BackendError:
-                    found = False
-            if found:
+            if try_in_subprocess(partial(is_right, guess), who):
                 yield guess
         return
     while made := list(islice(guesses, _AT_ONCE)):
