@@ -233,22 +233,36 @@ class TrtRunner(BaseRunner):
         """Return an object that runs the engine with TensorRT's profiler; only while active."""
         return EngineProfiler(self)
 
-    @contextmanager
-    def profiled_by(self, profiler: Any) -> Iterator[None]:
-        """Use a profiler (an `IProfiler`), and no CUDA graphs, inside the block."""
-        before = self._cuda_graph, self._device_times
-        self._cuda_graph, self._device_times = "off", True
-        try:
-            self._renew_session(profiler)
-            yield
-        finally:
-            self._cuda_graph, self._device_times = before
-            self._renew_session(None)
+    def time_on_device(self, is_timed: bool) -> bool:
+        """Choose whether the device measures inferences; return whether it did before."""
+        before, self._device_times = self._device_times, is_timed
+        if before is not is_timed:
+            self._renew_session()
+        return before
 
-    def _renew_session(self, profiler: Any) -> None:
+    @contextmanager
+    def profiled_by(self, profiler: Any) -> Iterator[Any]:
+        """Use a profiler (an `IProfiler`), and no CUDA graphs, inside the block.
+
+        Returns:
+            The context, whose method `report_to_profiler` reports the layers of an inference.
+        """
+        before, self._cuda_graph = self._cuda_graph, "off"
+        context = self.context
+        try:
+            self._renew_session()
+            context.profiler = profiler
+            context.enqueue_emits_profile = False
+            yield context
+        finally:
+            context.enqueue_emits_profile = True
+            context.profiler = None
+            self._cuda_graph = before
+            self._renew_session()
+
+    def _renew_session(self) -> None:
         with resolve(Device).use(self._gpu):
             self._end_session()
-            self.context.profiler = profiler
             self._session = self._new_session()
 
     def deactivate_impl(self) -> None:
