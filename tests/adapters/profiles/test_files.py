@@ -74,6 +74,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         ('{"format": "polygraphy execution profile", "version": 1, "models": [', "damaged"),
         ('{"format": "polygraphy execution profile", "version": 7}', "version 7"),
         ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": [3]}', "damaged"),
+        ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": []}', "damaged"),
         ("{}", "not an execution profile"),
         ('[{"cat": "Session", "ph": "X", "name": "x"}]', "no complete run"),
         ('[{"count": 3}]', "no times of layers"),
@@ -85,6 +86,25 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, text: str, said:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(PolygraphyException, match=said):
         load_profiles(str(path))
+
+
+def test_what_is_read_as_a_whole_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polygraphy.adapters.files.small.profiles._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.describe.layer_times._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("polygraphy.adapters.openvino.profiling._MOST_NODES", 3)
+    own = '{"format": "polygraphy execution profile", "version": 1}'
+    for start in (own, '[{"count": 3}]'):
+        path = tmp_path / "large.json"
+        path.write_text(start + " " * (1 << 21), encoding="utf-8")
+        with pytest.raises(PolygraphyException, match="large.json has 2 MiB; at most 1 MiB"):
+            load_profiles(str(path))
+    report = tmp_path / "report.csv"
+    row = "n{};Status.EXECUTED;Relu;jit;0.010;0.010\n"
+    report.write_text("layerName;execStatus\n" + "".join(map(row.format, range(9))))
+    (profile,) = load_profiles(str(report))
+    assert len(profile.nodes) == 3 and "Only the first 3 nodes" in " ".join(profile.notes)
 
 
 def test_bodies_are_inside_their_node_and_counted_once() -> None:
