@@ -55,11 +55,8 @@ def pair_profiles(
     """
     pairs = []
     for one in first:
-        matches = [
-            two
-            for two in second
-            if not one.shapes or not two.shapes or _shapes(one) == _shapes(two)
-        ]
+        is_only = len(first) == len(second) == 1
+        matches = [two for two in second if _have_equal_shapes(one, two, is_only=is_only)]
         twins = [two for two in matches if two.runner == one.runner]
         for two in (twins or matches)[:1]:
             names = [one.runner, two.runner] if not twins else _file_names(path, other, one.runner)
@@ -73,6 +70,16 @@ def pair_profiles(
             hint="Profile both with the same input shapes.",
         )
     return pairs
+
+
+def _have_equal_shapes(one: ExecutionProfile, two: ExecutionProfile, *, is_only: bool) -> bool:
+    """Return whether two profiles have equal input shapes. If their inputs have different names,
+    shapes are compared without them; those of the only profiles are not.
+    """
+    if not one.shapes or not two.shapes or one.shapes.keys() & two.shapes.keys():
+        names = one.shapes.keys() & two.shapes.keys()
+        return all(list(one.shapes[name]) == list(two.shapes[name]) for name in names)
+    return is_only or sorted(_shapes(one).values()) == sorted(_shapes(two).values())
 
 
 def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:

@@ -98,7 +98,7 @@ def test_what_is_read_as_a_whole_is_limited(
     for start in (own, '[{"count": 3}]'):
         path = tmp_path / "large.json"
         path.write_text(start + " " * (1 << 21), encoding="utf-8")
-        with pytest.raises(PolygraphyException, match="large.json has 2 MiB; at most 1 MiB"):
+        with pytest.raises(PolygraphyException, match=r"large\.json has 2 MiB; at most 1 MiB"):
             load_profiles(str(path))
     report = tmp_path / "report.csv"
     row = "n{};Status.EXECUTED;Relu;jit;0.010;0.010\n"
@@ -145,13 +145,18 @@ def test_the_time_of_a_node_on_a_device_is_that_of_its_kernels() -> None:
 
 def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Path) -> None:
     runs = []
-    for size in (1, 1, 1, 9, 9):
+    for size, time in ((1, 99), (1, 10), (1, 10), (9, 999), (9, 90)):  # First runs initialize.
         shapes = [{"float": [size, 3]}]
-        runs += [event("a", "Relu", 0, 10 * size, input_type_shape=shapes), end(0, 12 * size)]
+        runs += [event("a", "Relu", 0, time, input_type_shape=shapes), end(0, time + 2)]
     path = tmp_path / "t.json"
     write_trace(path, runs)
     whole = path.read_text(encoding="utf-8")
-    assert [each.node_time for each in load_profiles(str(path))] == [10, 90]
+    profiles = load_profiles(str(path))
+    assert [each.node_time for each in profiles] == [10, 90]
+    assert [each.shapes for each in profiles] == [{"operand 1 of a": [size, 3]} for size in (1, 9)]
+    # Without the executed graph, names are all that there is.
+    rows = compare_profiles(profiles[:1], ModelNodes([GraphNode("a", "Relu", ["x"], ["y"])])).rows
+    assert [(row.label, row.time) for row in rows] == [("a", 10), ("(outside nodes)", 2)]
     path.write_text(whole[: len(whole) - 60], encoding="utf-8")
     trace = read_trace(path)
     assert len(trace.runs) == 4
