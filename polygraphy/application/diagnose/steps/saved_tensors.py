@@ -17,6 +17,7 @@ from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.application.diagnose.rounding import rounding_accumulates
+from polygraphy.application.diagnose.steps.node_weights import find_lost_input, find_other_weight
 from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import compare_isolated_nodes, describe_first_error
@@ -34,13 +35,12 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
-from polygraphy.domain.diagnosis.solving import solve_weights
+from polygraphy.domain.diagnosis.solving import resize_variants, solve_weights
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     guess_cause,
     integers,
     matches_expected,
-    resize_variants,
     unknowns,
     variants,
     with_number,
@@ -322,6 +322,9 @@ class _SavedTensors:
         except PolygraphyException:
             return None
         goal = known.values[name]
+        variant = find_lost_input(part, name, side, index, goal, self._load)
+        if variant is not None:
+            return variant
         for variant in solve_weights(side, index, part.feed, made, goal):
             try:
                 values = self._load(part.change(name, variant))(part.feed)
@@ -329,7 +332,7 @@ class _SavedTensors:
                 continue
             if matches_expected(values.get(name), goal):
                 return variant
-        return None
+        return find_other_weight(part, name, side, index, goal, self._load)
 
     def _find_variant(
         self,
