@@ -4,13 +4,16 @@ expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.subprocesses import try_in_subprocess
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTISING
 from polygraphy.domain.diagnosis.variants import Variant, matches_expected
@@ -21,9 +24,6 @@ from polygraphy.domain.search.arrays import nearest_array
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute
 
-Load = Callable[[Part], Compute]
-"""Loads a part of a model on a backend that supports it."""
-
 _WORK = 1 << 30
 """Bytes that all tried runs of a node compute together; the fewest may compute more."""
 _TRIES = (64, 6000)
@@ -32,94 +32,97 @@ _LARGEST = float(np.finfo(np.float32).max)
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def find_lost_input(
-    part: Part, name: str, side: Side, index: int, expected: Any, load: Load
-) -> Variant | None:
-    """Return the variant of a node with an optional weight that it lacks; None if that does not
-    explain the expected result.
+def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+    """Yield the variant of a node with an optional weight that it lacks, if that explains what is
+    expected.
 
     Args:
-        part: the node with its inputs.
-        name: the tensor that it computes.
-        side: the model.
-        index: the position of the node.
-        expected: what that tensor should be.
-        load: how parts are run.
+        search: tries changes of the node alone.
+        position: the node.
+        goal: what its part should compute.
     """
-    node = side.nodes[index]
-    tried = {f"input {at}": (at, start) for at, start in _lost_inputs(side, node, expected).items()}
+    node = search.graph.nodes[position]
+    lost = _lost_inputs(search.graph, node, goal)
+    names = {f"input {at}": at for at in lost}
     is_bias = node.op in ("Conv", "ConvTranspose", "Gemm", "LayerNormalization", *_GATES)
 
-    def variant(key: str, values: Any) -> Variant:
-        at, _ = tried[key]
+    def variant(name: str, values: Any) -> Variant:
+        at = names[name]
         read = [*node.inputs, *("" for _ in range(at + 1 - len(node.inputs)))]
-        read[at] = key
+        read[at] = name
         change = changes.lost_bias(node.op) if is_bias else changes.lost_input(node.op)
-        other = evolve(node, inputs=tuple(read))
-        return Variant("structure", change, other, {key: values})
+        return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
 
-    starts = {key: start for key, (_, start) in tried.items()}
-    return _search(part, name, expected, load, starts, variant)
+    yield from _fit(search, goal, {name: lost[at] for name, at in names.items()}, variant)
 
 
-def find_other_weight(
-    part: Part, name: str, side: Side, index: int, expected: Any, load: Load
-) -> Variant | None:
-    """Return the variant of a node with other elements of one of its weights; None if none of them
-    explains the expected result. See `find_lost_input` for the arguments.
+def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+    """Yield the variant of a node with other elements of one of its weights, if that explains what
+    is expected, whatever the operator is; see `find_lost_inputs`.
     """
-    node = side.nodes[index]
+    node, weights = search.graph.nodes[position], search.graph.weights
     if node.op in QUANTISING:  # Its rounding hides which scale it is; others solve for it.
-        return None
+        return
     starts = {
-        weight: np.asarray(side.weights[weight].values)
-        for weight in dict.fromkeys(node.inputs)
-        if weight in side.weights and side.weights[weight].values is not None
+        name: np.asarray(weights[name].values)
+        for name in dict.fromkeys(node.inputs)
+        if name in weights and weights[name].values is not None
     }
-    starts = {key: start for key, start in starts.items() if is_float(start) and start.size}
+    starts = {name: start for name, start in starts.items() if is_float(start) and start.size}
 
-    def variant(key: str, values: Any) -> Variant:
-        if starts[key].size == 1:
-            change = changes.is_value(starts[key].reshape(-1)[0], values.reshape(-1)[0])
+    def variant(name: str, values: Any) -> Variant:
+        if starts[name].size == 1:
+            change = changes.is_value(starts[name].reshape(-1)[0], values.reshape(-1)[0])
         else:
             change = changes.differs()
-        said = changes.other_weight("weight", key, change, node.op)
-        return Variant("weight", said, node, {key: values})
+        said = changes.other_weight("weight", name, change, node.op)
+        return Variant("weight", said, node, {name: values})
 
-    return _search(part, name, expected, load, starts, variant)
+    yield from _fit(search, goal, starts, variant)
 
 
-def _search(
-    part: Part,
-    name: str,
+def _fit(
+    search: ChangeSearch,
     expected: Any,
-    load: Load,
     starts: Mapping[str, Any],
     variant: Callable[[str, Any], Variant],
-) -> Variant | None:
-    """Return the variant with the one weight that explains the expected result."""
+) -> Iterator[Variant]:
+    """Yield the variant with the one weight that explains what is expected."""
     goal = np.asarray(expected)
     if not starts or not is_float(goal) or goal.size < 2 or not np.isfinite(goal).all():
-        return None
+        return
+    fit = partial(_nearest, search, goal, starts, variant)
+    match = try_in_subprocess(fit, search.runners[-1])
+    if match is not None:
+        name, values = match
+        start = np.asarray(starts[name])
+        array = np.asarray(values).reshape(start.shape).astype(start.dtype)
+        yield from search.matching([variant(name, array)])
+
+
+def _nearest(
+    search: ChangeSearch,
+    goal: Any,
+    starts: Mapping[str, Any],
+    variant: Callable[[str, Any], Variant],
+) -> tuple[str, Any] | None:
+    """Return the name and elements of the weight that gives the goal; None if there is none."""
+    part, [output] = search.part, search.goals
     read = sum(int(getattr(value, "nbytes", 0)) for value in part.feed.values())
     tries = int(np.clip(_WORK // max(read + goal.nbytes, 1), *_TRIES))
     functions = {}
-    for key, start in starts.items():
+    for name, start in starts.items():
         try:
-            asked = part.change(name, variant(key, start), asks=True)
-            compute = load(asked)
+            other = variant(name, start)
+            asked = part.change(output_name(other), other, asks=True)
+            compute = asked.load_first(search.runners)
         except PolygraphyException:
             continue
-        functions[key] = _function(asked, compute, name)
-    known = {key: starts[key] for key in functions}
-    match = nearest_array(
+        functions[name] = _function(asked, compute, output)
+    known = {name: starts[name] for name in functions}
+    return nearest_array(
         functions, known, goal, lambda result: matches_expected(result, goal), tries
     )
-    if match is None:
-        return None
-    key, values = match
-    start = starts[key]
-    return variant(key, np.asarray(values).reshape(start.shape).astype(start.dtype))
 
 
 def _function(asked: Part, compute: Compute, name: str) -> Callable[[Any], Any]:
