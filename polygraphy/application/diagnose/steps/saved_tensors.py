@@ -10,7 +10,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.change_search import (
+from polygraphy.application.diagnose.changes.change_search import (
     Budget,
     ChangeSearch,
     OtherTensor,
