@@ -316,7 +316,7 @@ class Iterations:
             self._command.hold_to_first_failure()
 
     def finish(self) -> None:
-        """Log a summary, stop checks that run ahead, and remove a replay that no option asked for."""
+        """Log a summary, stop checks that run ahead, and remove the replay at the default path."""
         self.close()
         if self._save == DEFAULT_PATH:
             remove_path(DEFAULT_PATH)
