@@ -364,13 +364,10 @@ class QuantizedModel(Protocol):
     producer: str
 
     @property
-    def between(self) -> Mapping[int, tuple[int, ...]]:
-        """Return the weights that a backend may quantize again, each with the first sites around
-        their nodes.
+    def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
+        """Return the weights that a backend may quantize again if they are switched off, while the
+        site that their node reads is on, and one of those behind the node.
         """
-
-    def requantized_weights(self, on: Collection[int]) -> list[int]:
-        """Return the weights that are switched off and that a backend may quantize again."""
 
     def add_switches(self, *, requantizes: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.

@@ -190,7 +190,7 @@ def _compare(case: Case, states: ModelWithStates, right: Party) -> StepCompariso
         judge = Judge.between(case, own, right)
         oracle = titles.REFERENCE_MODEL if is_reference else titles.ANOTHER_BACKEND
         program = states.request.program
-        case.evidence.compared(oracle if program is None else program.name)
+        case.record_comparison(oracle if program is None else program.name)
         with case.attempt(titles.OWN_STATES) as notes:
             beside = run_side_by_side(judge)
             notes.append(_describe_steps(own, beside))
