@@ -160,10 +160,12 @@ class SuspectedParty(Protocol):
             program.
         options: its options on the command line, by the names of their rows.
 
-    It may have three more: `survives_fork`, whether a forked process can use its library if this
+    It may have four more: `survives_fork`, whether a forked process can use its library if this
     process has (default: True); `uses_device`, whether its library holds memory of a device
-    (default: False); and a method `on_host` without arguments, which returns the same backend on
-    the CPU, or None if it is that already (default: there is no such party).
+    (default: False); a method `on_host` without arguments, which returns the same backend on
+    the CPU, or None if it is that already (default: there is no such party); and a method `start`
+    without arguments, which loads libraries and starts the device, so that the first model finds
+    them ready. It is called while other work goes on, and may fail.
     """
 
     name: str
@@ -378,13 +380,10 @@ class QuantizedModel(Protocol):
     producer: str
 
     @property
-    def between(self) -> Mapping[int, tuple[int, ...]]:
-        """Return the weights that a backend may quantize again, each with the first sites around
-        their nodes.
+    def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
+        """Return the weights that a backend may quantize again if they are switched off, while the
+        site that their node reads is on, and one of those behind the node.
         """
-
-    def requantized_weights(self, on: Collection[int]) -> list[int]:
-        """Return the weights that are switched off and that a backend may quantize again."""
 
     def add_switches(self, *, requantizes: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.

@@ -74,6 +74,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         ('{"format": "polygraphy execution profile", "version": 1, "models": [', "damaged"),
         ('{"format": "polygraphy execution profile", "version": 7}', "version 7"),
         ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": [3]}', "damaged"),
+        ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": []}', "damaged"),
         ("{}", "not an execution profile"),
         ('[{"cat": "Session", "ph": "X", "name": "x"}]', "no complete run"),
         ('[{"count": 3}]', "no times of layers"),
@@ -85,6 +86,25 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, text: str, said:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(PolygraphyException, match=said):
         load_profiles(str(path))
+
+
+def test_what_is_read_as_a_whole_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polygraphy.adapters.files.small.profiles._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.describe.layer_times._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("polygraphy.adapters.openvino.profiling._MOST_NODES", 3)
+    own = '{"format": "polygraphy execution profile", "version": 1}'
+    for start in (own, '[{"count": 3}]'):
+        path = tmp_path / "large.json"
+        path.write_text(start + " " * (1 << 21), encoding="utf-8")
+        with pytest.raises(PolygraphyException, match=r"large\.json has 2 MiB; at most 1 MiB"):
+            load_profiles(str(path))
+    report = tmp_path / "report.csv"
+    row = "n{};Status.EXECUTED;Relu;jit;0.010;0.010\n"
+    report.write_text("layerName;execStatus\n" + "".join(map(row.format, range(9))))
+    (profile,) = load_profiles(str(report))
+    assert len(profile.nodes) == 3 and "Only the first 3 nodes" in " ".join(profile.notes)
 
 
 def test_bodies_are_inside_their_node_and_counted_once() -> None:
@@ -125,13 +145,18 @@ def test_the_time_of_a_node_on_a_device_is_that_of_its_kernels() -> None:
 
 def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Path) -> None:
     runs = []
-    for size in (1, 1, 1, 9, 9):
+    for size, time in ((1, 99), (1, 10), (1, 10), (9, 999), (9, 90)):  # First runs initialize.
         shapes = [{"float": [size, 3]}]
-        runs += [event("a", "Relu", 0, 10 * size, input_type_shape=shapes), end(0, 12 * size)]
+        runs += [event("a", "Relu", 0, time, input_type_shape=shapes), end(0, time + 2)]
     path = tmp_path / "t.json"
     write_trace(path, runs)
     whole = path.read_text(encoding="utf-8")
-    assert [each.node_time for each in load_profiles(str(path))] == [10, 90]
+    profiles = load_profiles(str(path))
+    assert [each.node_time for each in profiles] == [10, 90]
+    assert [each.shapes for each in profiles] == [{"operand 1 of a": [size, 3]} for size in (1, 9)]
+    # Without the executed graph, names are all that there is.
+    rows = compare_profiles(profiles[:1], ModelNodes([GraphNode("a", "Relu", ["x"], ["y"])])).rows
+    assert [(row.label, row.time) for row in rows] == [("a", 10), ("(outside nodes)", 2)]
     path.write_text(whole[: len(whole) - 60], encoding="utf-8")
     trace = read_trace(path)
     assert len(trace.runs) == 4
@@ -200,6 +225,60 @@ def test_a_profile_of_trtexec_is_joined_with_or_without_its_layers(
     ]  # fmt: skip
 
 
+KERNELS = [
+    ("Reformatting CopyNode for Input Tensor 0 to /conv/Conv + /relu/Relu", "Reformat", "x",
+     "Reformatted Input Tensor 0 to /conv/Conv + /relu/Relu", "[ONNX Layer: /conv/Conv]", 5),
+    ("/conv/Conv + /relu/Relu", "CaskConvolution",
+     "Reformatted Input Tensor 0 to /conv/Conv + /relu/Relu", "r",
+     "[ONNX Layer: /conv/Conv]\x1e[ONNX Layer: /relu/Relu]", 20),
+    ("__myl_MeanSubMul_myl0_0", "kgen", "r", "__mye101", "[ONNX Layer: /ln/Norm]", 7),
+    ("__myl_DivMulAdd_myl0_1", "kgen", "__mye101", "__mye102", "[ONNX Layer: /ln/Norm]", 3),
+    ("__myl_Fc_myl0_2", "gemm", "__mye102", "__mye103", "[ONNX Layer: /fc/MatMul]", 40),
+    ("__myl_AddMaxSub_myl0_3", "kgen", "__mye103", "y",
+     "[ONNX Layer: /fc/Add]\x1f[ONNX Layer: /sm[0]/Softmax]", 6),
+]  # fmt: skip
+"""Layers as TensorRT 10 describes them in detail, with microseconds."""
+
+
+def test_the_kernels_of_tensorrt_10_are_joined_by_their_metadata(tmp_path: Path) -> None:
+    names = ["/conv/Conv", "/relu/Relu", "/ln/Norm", "/fc/MatMul", "/fc/Add", "/sm[0]/Softmax"]
+    tensors = ["x", "c", "r", "n", "m", "a", "y"]
+    ops = [name.rpartition("/")[2] for name in names]
+    nodes = [GraphNode(*each) for each in zip(names, ops, zip(tensors), zip(tensors[1:]))]
+    profile, layers = tmp_path / "p.json", tmp_path / "l.json"
+    rows: list[Any] = [{"count": 2}]
+    rows += [{"name": name, "timeMs": time / 500} for name, *_, time in KERNELS]
+    described = [
+        {"Name": name, "LayerType": kind, "Inputs": [{"Name": read}], "Outputs": [{"Name": made}],
+         "Metadata": metadata}
+        for name, kind, read, made, metadata, _ in KERNELS
+    ]  # fmt: skip
+
+    def labels(found: list[Any]) -> dict[str, float]:
+        profile.write_text(json.dumps(rows), encoding="utf-8")
+        layers.write_text(json.dumps({"Layers": found}), encoding="utf-8")
+        loaded = load_profiles(str(profile), str(layers))
+        table = compare_profiles(loaded, ModelNodes(nodes, ["x"], ["y"]))
+        return {row.label: round(row.time, 3) for row in table.rows}
+
+    assert labels(described) == {
+        "/conv/Conv, /relu/Relu": 20,
+        "/ln/Norm": 10,
+        "/fc/MatMul": 40,
+        "/fc/Add, /sm[0]/Softmax": 6,
+        "(inserted)": 5,
+    }
+    # With names alone, kernels are not taken for nodes that were inserted.
+    assert labels([each["Name"] for each in described]) == {
+        "/conv/Conv, /relu/Relu": 20,
+        "(inserted)": 5,
+        "(unknown names)": 56,
+    }
+    rows.pop(0)
+    profile.write_text(json.dumps(rows), encoding="utf-8")
+    assert "sums of all runs" in load_profiles(str(profile))[0].notes[0]
+
+
 def test_a_truncated_file_of_trtexec_is_one_line(tmp_path: Path) -> None:
     rows = json.dumps([{"count": 10}, {"name": "c", "timeMs": 1.0, "averageMs": 0.1}])
     information = json.dumps({"Layers": LAYERS})
@@ -219,9 +298,13 @@ def test_a_truncated_file_of_trtexec_is_one_line(tmp_path: Path) -> None:
         ("PWN(PWN(a), b)", ["a", "b"]),
         ("a + b || c", ["a", "b", "c"]),
         ("/x(1)/Conv + /y/Add", ["/x(1)/Conv", "/y/Add"]),
-        ("{ForeignNode[a...b]}", ["a...b"]),
+        ("{ForeignNode[a...b]}", ["a", "b"]),
+        ("{ForeignNode[/l.0/M + (Unnamed Layer* 5) [Shuffle].../l.1/T + F]} [profile 1]",
+         ["/l.0/M", "(Unnamed Layer* 5) [Shuffle]", "/l.1/T", "F"]),
+        ("node_of_gpu_0/conv1_1 + (Unnamed Layer* 2) [Shuffle]",
+         ["node_of_gpu_0/conv1_1", "gpu_0/conv1_1", "(Unnamed Layer* 2) [Shuffle]"]),
     ],
-)
+)  # fmt: skip
 def test_the_name_of_a_layer_names_its_nodes(name: str, nodes: list[str]) -> None:
     assert list(origin_names(name)) == nodes
 

@@ -582,6 +582,14 @@ def equal_states_agree(step: int, position: int) -> str:
 
 
 @statement
+def unread_states(states: Sequence[str], steps: int) -> str:
+    return (
+        f"All outputs agree, but state {some_of(states)} differs in the last step, which no step"
+        f" reads: --steps {steps + 1} shows whether it matters."
+    )
+
+
+@statement
 def nothing_to_compare_steps(obstacle: str) -> str:
     return (
         f"There is nothing to compare with: {obstacle}. Add a second backend (--onnx) or a"
