@@ -125,7 +125,7 @@ def decide_otherwise(decision: Decision, outcome: int, call: Callable[[], Any]) 
         is_if = isinstance(place.statement, ast.If)
         runs = bool(outcome) if is_if else count <= outcome
         try:
-            frame.f_lineno = place.inside if runs else place.after
+            frame.f_lineno = place.inside if runs else place.after  # type: ignore[misc]
         except ValueError as error:
             failures.append(str(error))
 
