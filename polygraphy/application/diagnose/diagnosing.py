@@ -135,11 +135,13 @@ def diagnose(
     request = Request(data_loader, diagnose_once, reference, paths, program, elsewhere, goal)
 
     def diagnose_in_float32(case: Case) -> Found:
+        """Return the diagnosis of a case, without low precision."""
         answer = take_steps(QUESTIONS, case, request)
         assert isinstance(answer, Found)  # The last one always answers.
         return answer
 
     def diagnose_lowered(case: Case) -> Found:
+        """Return the diagnosis of a case in which a backend may compute in low precision."""
         lowering = lowering_party(case.parties)
         if lowering is None:
             return diagnose_in_float32(case)
@@ -278,6 +280,7 @@ def diagnose_half(
     case = Case(opened, model if isinstance(model, str) else "MODEL", parties, reports)
 
     def report(attempt: Attempt) -> None:
+        """Record an attempt and print it."""
         case.attempts.append(attempt)
         reports.attempted(attempt)
 
@@ -334,6 +337,7 @@ def _prepend_cast_command(found: DiagnosisResult, path: str, command: str) -> Di
     """Return the result for a model that a command creates first."""
 
     def remedy(given: Remedy) -> Remedy:
+        """Return a remedy whose command first saves the model in half precision."""
         helps = given.command or ""
         if not command or path not in helps:
             return given

@@ -323,11 +323,15 @@ class Change:
         mine = np.asarray(self._side.weights[name].values)
 
         def variant(value: float) -> Variant:
+            """Return the variant with one number for all elements of a weight."""
             return with_weight(self._side, position, name, np.full_like(mine, value))
 
         run = self._load_with_number(variant(0))
 
         def error(value: float) -> float:
+            """Return the sum of the mean square errors with a number for all elements of a
+            weight.
+            """
             values = run(np.full_like(mine, value))
             return sum(mean_square_error(values.get(n), goal) for n, goal in self._goals.items())
 
@@ -347,13 +351,16 @@ class Change:
             return lambda number: self._compute_variant(evolve(variant, weights={name: number}))
         asked = [*part.feed][-1]
 
-        def made(number: Any) -> Values:
+        def compute_with(number: Any) -> Values:
+            """Return the tensors computed with a number as input; empty if the backend rejects
+            it.
+            """
             try:
                 return compute({**part.feed, asked: number})
             except PolygraphyException:
                 return {}
 
-        return made
+        return compute_with
 
     def _rewire_inputs(self, index: int, position: int) -> Iterator[Variant]:
         """Yield variants in which a node reads another tensor of the model, or one that only the

@@ -163,6 +163,9 @@ class _GoalSearch:
         return pair.diagnose(plain, besides, self._feeds)
 
     def _result(self, model: QuantizedModel, before: float) -> StepOutcome:
+        """Search for the fewest sites to keep in float, and return the outcome with its culprits
+        and the saved model.
+        """
         case, goal = self._case, self._goal
         switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
@@ -286,6 +289,7 @@ class _GoalSearch:
         return value
 
     def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
+        """Return the outputs of a model for each input set; measure how long that takes."""
         compute = self._party.load(model, plain=plain)
         start = time.perf_counter()
         values: list[Values] = [compute(feed) for feed in self._feeds]
@@ -346,7 +350,8 @@ class _GoalSearch:
             whole = RmsRatio()
             by_metric, first, target = True, before, self._goal.within
 
-            def left(numbers: Sequence[int]) -> float:
+            def remaining_loss(numbers: Sequence[int]) -> float:
+                """Return the loss that remains after better parameters at some sites."""
                 key = tuple(sorted(numbers))
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
@@ -356,11 +361,11 @@ class _GoalSearch:
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
-            every = left(suspects)
+            every = remaining_loss(suspects)
             if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
                 first = self._judge(self._comparison.values, whole)
-                every = left(suspects)
+                every = remaining_loss(suspects)
             if every > max(_halve(first), target):
                 notes.append(words.repair_does_not_help(len(suspects), every))
                 return None
@@ -368,7 +373,7 @@ class _GoalSearch:
             chosen = list(suspects)
             for number in reversed(suspects):
                 rest = [one for one in chosen if one != number]
-                if rest and len(tried) < 24 and left(rest) <= enough:
+                if rest and len(tried) < 24 and remaining_loss(rest) <= enough:
                     chosen = rest
             fixed, after, _ = tried[tuple(sorted(chosen))]
             notes.append(words.repaired(len(chosen), len(suspects), after))
@@ -377,6 +382,9 @@ class _GoalSearch:
     def _wrong_parameters(
         self, model: QuantizedModel, rules: Rules, repair: _Repair
     ) -> list[Culprit]:
+        """Return culprits for the sites with wrong scales or zero points, or one culprit for a
+        rule that covers many.
+        """
         causes = {
             number: cause_of(model.sites[number], loss) for number, loss in repair.sites.items()
         }
@@ -418,6 +426,7 @@ class _GoalSearch:
         limit = self._limit
 
         def is_over() -> bool:
+            """Return whether the time of the search is over."""
             return limit is not None and time.perf_counter() - self._start > limit
 
         within, checked = self._goal.within, 0
@@ -425,6 +434,7 @@ class _GoalSearch:
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
+            """Return the metric with some sites in quantized form."""
             nonlocal checked
             value = self._judge(switches.run(on))
             # The backend has the last word on what is enough, or nearly so.
@@ -434,6 +444,9 @@ class _GoalSearch:
             return value
 
         def predict(on: Collection[int]) -> float:
+            """Return the predicted loss with some sites in quantized form: the sum of their
+            powers.
+            """
             more = sum(again.get(number, 0.0) for number in model.requantized_weights(on))
             return sum(powers[number] for number in on) + more
 

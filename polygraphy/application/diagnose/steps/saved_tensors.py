@@ -359,6 +359,9 @@ class _SavedTensors:
         goal = known.values[name]
 
         def compute(variant: Variant) -> Any:
+            """Return the tensor that a variant of the node computes; None if the backend rejects
+            it.
+            """
             try:
                 return self._load(part.change(target or name, variant))(part.feed).get(name)
             except PolygraphyException:
@@ -391,6 +394,7 @@ class _SavedTensors:
         """
 
         def error(number: float) -> float:
+            """Return the mean square error with a number in the node."""
             return mean_square_error(compute(made(number)), goal)
 
         variant = made(nearest_number(error, signs=(1.0,), exponents=_EXPONENTS, digits=3))
