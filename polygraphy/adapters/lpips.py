@@ -138,6 +138,7 @@ class LpipsDistance:
         return max(self._distance(*pair) for pair in zip(*tensors))
 
     def _distance(self, image0: Any, image1: Any) -> float:
+        """Return the perceptual distance of two images; raise if they are too small."""
         device = next(self._network.parameters()).device
         try:
             with torch.no_grad():

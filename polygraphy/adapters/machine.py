@@ -78,11 +78,12 @@ def machine_sections(driver: Path = _DRIVER) -> list[Section]:
     Args:
         driver: the folder in which the driver of NVIDIA's devices tells about itself.
     """
-    variables = tuple((name, _value(name)) for name in _VARIABLES)
-    return [_devices(driver), Section("Environment Variables", variables)]
+    variables = tuple((name, _variable_text(name)) for name in _VARIABLES)
+    return [_device_section(driver), Section("Environment Variables", variables)]
 
 
-def _devices(driver: Path) -> Section:
+def _device_section(driver: Path) -> Section:
+    """Return the section about the GPU driver and GPUs."""
     facts = []
     version = _read(driver / "version").partition("\n")[0]
     if version:
@@ -93,7 +94,8 @@ def _devices(driver: Path) -> Section:
     return Section("Devices", tuple(facts), () if facts else ("No NVIDIA driver was found.",))
 
 
-def _value(name: str) -> str:
+def _variable_text(name: str) -> str:
+    """Return the literal of an environment variable, or "not set"."""
     return repr(os.environ[name]) if name in os.environ else "not set"
 
 
@@ -125,7 +127,7 @@ def free_memory(root: Path = _ROOT) -> int:
     """Return the smaller one of what the machine has available, and of what the control group
     of the process is still granted.
     """
-    limits = [_available(root), _container_limit(root)]
+    limits = [_available_memory(root), _container_limit(root)]
     return min((limit for limit in limits if limit is not None), default=_UNKNOWN)
 
 
@@ -135,7 +137,8 @@ def release_memory() -> None:
         _trim(0)
 
 
-def _available(root: Path) -> int | None:
+def _available_memory(root: Path) -> int | None:
+    """Return the available memory in bytes; None if unknown."""
     for line in _read(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -146,7 +149,7 @@ def machine_facts(root: Path = _ROOT) -> dict[str, Any]:
     """Return the model of the processor as Linux tells it, and what NVIDIA's driver tells."""
     lines = _read(root / "proc/cpuinfo").splitlines()
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    devices = _devices(root / "proc/driver/nvidia")
+    devices = _device_section(root / "proc/driver/nvidia")
     facts = dict(devices.facts)
     driver = facts.pop("driver", "")
     return {

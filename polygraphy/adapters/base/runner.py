@@ -85,7 +85,7 @@ class BaseRunner:
             G_LOGGER.warning(f"{self.name} | Already active; not activated again.")
             return
         self.inference_time = None
-        self._forget()
+        self._forget_metadata()
         self._before = self._state()
         self.activate_impl()
         self.is_active = True
@@ -101,7 +101,7 @@ class BaseRunner:
             G_LOGGER.warning(f"{self.name} | Not active; nothing to deactivate.")
             return
         self.is_active = False
-        self._forget()
+        self._forget_metadata()
         self.deactivate_impl()
         after = self._state()
         if after != self._before:
@@ -117,7 +117,8 @@ class BaseRunner:
             return {}
         return dict.fromkeys(name for name in vars(self) if not name.startswith("_"))
 
-    def _forget(self) -> None:
+    def _forget_metadata(self) -> None:
+        """Forget the metadata of the inputs, and the feed that was checked last."""
         self._metadata = None
         self._accepted = None
 

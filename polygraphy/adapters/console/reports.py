@@ -60,6 +60,7 @@ class LogReports:
     """Writes reports to the log."""
 
     def source(self, path: str) -> None:
+        """Log the path of a file."""
         G_LOGGER.info(path)
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
@@ -98,6 +99,7 @@ class LogReports:
         say("\n".join(profile_lines(table, sort, rows, columns())))
 
     def replay(self, replay: TacticReplay) -> None:
+        """Log the tactics of a replay."""
         G_LOGGER.info(str(replay) or "The replay contains no layers.")
 
     def replays_compared(
@@ -106,6 +108,7 @@ class LogReports:
         name1: str,
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
+        """Log the layers whose tactics differ."""
         if not difference:
             G_LOGGER.info(f"{name0} and {name1} contain the same tactics.")
             return
@@ -121,6 +124,7 @@ class LogReports:
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
+        """Log the layers with potentially bad tactics."""
         G_LOGGER.info(f"Loaded {good} good tactic replays.")
         G_LOGGER.info(f"Loaded {bad} bad tactic replays.")
         if not suspicious:
@@ -134,6 +138,7 @@ class LogReports:
             G_LOGGER.info(f"Layer: {name}\n{_INDENT}Algorithms: {[str(one) for one in algorithms]}")
 
     def support(self, report: SupportReport) -> None:
+        """Log which parts of a model TensorRT supports."""
         G_LOGGER.info("\n".join(_support_lines(report)))
 
 

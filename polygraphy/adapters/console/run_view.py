@@ -184,6 +184,7 @@ class RunView:
         self.recorder.conclude(*facts, **named)
 
     def note(self, text: str) -> None:
+        """Record a note, and show it once."""
         self._record("note", text)
         if self._screen is not None and self._screen.form == "answers":
             from polygraphy.adapters.console.screen import write_lines
@@ -201,10 +202,12 @@ class RunView:
         self._iterations = iterations
 
     def runner_failed(self, runner: str, reason: str) -> None:
+        """Record and log an error of a runner."""
         self._record("runner_failed", runner, reason)
         self._log.runner_failed(runner, reason)
 
     def iteration_compared(self, pair: PairResult) -> None:
+        """Record a comparison in one iteration, and show it."""
         self._record("iteration_compared", pair)
         self._compared += len(pair.results)
         expected = len(pair.results) * (self._iterations or 1) if pair.iteration == 0 else 0
@@ -213,6 +216,7 @@ class RunView:
         self._tell("iteration_compared", pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
+        """Record the result of a comparison, and show it."""
         self._record("comparison_finished", result)
         self._failed = self._failed or not result
         if not self._compared:  # The results are those of a file.

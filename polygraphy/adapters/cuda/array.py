@@ -75,7 +75,7 @@ class DeviceView:
         Returns:
             The array that holds the elements: `host_buffer`, or a new one.
         """
-        target = self._fitting(host_buffer)
+        target = self._host_target(host_buffer)
         if target.nbytes:
             ptr = None if stream is None else stream.ptr
             wrapper().memcpy(
@@ -83,7 +83,10 @@ class DeviceView:
             )
         return target
 
-    def _fitting(self, host_buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _host_target(self, host_buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the buffer to copy to: the given one if it has the right type, shape and
+        layout, else a new one.
+        """
         flags = host_buffer.flags
         if host_buffer.dtype != self.dtype:
             self._check_size(host_buffer)

@@ -72,17 +72,18 @@ class Stream:
 
     def __init__(self) -> None:
         """Create the stream; BackendError without a GPU."""
-        self._take(wrapper().create_stream())
+        self._use_handle(wrapper().create_stream())
 
     @classmethod
     def unordered(cls: type[S]) -> S:
         """Return a new stream that does not wait for the default stream."""
         stream = cls.__new__(cls)
         made = cudart().cudaStreamCreateWithFlags(_NON_BLOCKING)
-        stream._take(int(value_of(made, "create a stream")))
+        stream._use_handle(int(value_of(made, "create a stream")))
         return stream
 
-    def _take(self, ptr: int) -> None:
+    def _use_handle(self, ptr: int) -> None:
+        """Use a CUDA stream by its handle, on the current GPU."""
         module = cudart()
         self.ptr = ptr
         self.device = wrapper().get_device()
@@ -173,6 +174,7 @@ class Event:
         return float(value_of(elapsed, "measure the time between events")) / 1000
 
     def free(self) -> None:
+        """Destroy the event; later calls do nothing."""
         handle, self.handle = self.handle, None
         if handle is not None:
             check_result(cudart().cudaEventDestroy(handle), "destroy an event")
@@ -223,6 +225,7 @@ class Graph:
             check_result(result, "launch a graph")
 
     def free(self) -> None:
+        """Destroy the graph; later calls do nothing."""
         executable, self._executable = self._executable, None
         if executable is not None:
             check_result(cudart().cudaGraphExecDestroy(executable), "destroy a graph")
@@ -249,6 +252,7 @@ class CudaDevice:
             )
 
     def current(self) -> int:
+        """Return the number of the current GPU."""
         return wrapper().get_device()
 
     def use(self, index: int | None) -> AbstractContextManager[None]:
@@ -256,12 +260,15 @@ class CudaDevice:
         return use_device(index)
 
     def synchronize(self) -> None:
+        """Wait for all work on the GPU."""
         wrapper().synchronize()
 
     def free_memory(self) -> int:
+        """Return the free memory in bytes."""
         return wrapper().memory_info()[0]
 
     def check_readable(self, address: int, gpu: int) -> None:
+        """Raise InputError if a GPU cannot read memory at an address."""
         memory, owner = wrapper().owner_of(address)
         if memory is MemoryType.UNKNOWN:
             raise InputError(
@@ -276,24 +283,31 @@ class CudaDevice:
             )
 
     def allocate(self, nbytes: int) -> int:
+        """Allocate device memory, and return its address."""
         return wrapper().malloc(nbytes)
 
     def free(self, address: int) -> None:
+        """Free device memory."""
         wrapper().free(address)
 
     def copy_to_device(self, address: int, source: np.ndarray[Any, Any]) -> None:
-        _copy(address, source.ctypes.data, source, MemcpyKind.HostToDevice)
+        """Copy a host array to a device address."""
+        _copy_array(address, source.ctypes.data, source, MemcpyKind.HostToDevice)
 
     def copy_to_host(self, target: np.ndarray[Any, Any], address: int) -> None:
-        _copy(target.ctypes.data, address, target, MemcpyKind.DeviceToHost)
+        """Copy from a device address to a host array."""
+        _copy_array(target.ctypes.data, address, target, MemcpyKind.DeviceToHost)
 
     def create_stream(self) -> Stream:
+        """Return a new stream."""
         return Stream()
 
     def create_event(self) -> Event:
+        """Return a new event."""
         return Event()
 
     def pin(self, nbytes: int) -> Pinned:
+        """Return new pinned host memory."""
         return Pinned(nbytes)
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -307,9 +321,11 @@ class CudaDevice:
         return array.view(dtype).reshape(tuple(shape))
 
     def register(self, host_address: int, nbytes: int) -> bool:
+        """Pin existing host memory; return whether that worked."""
         return wrapper().host_register(host_address, nbytes)
 
     def unregister(self, host_address: int) -> None:
+        """Unpin host memory."""
         wrapper().host_unregister(host_address)
 
     def capture(self, work: Callable[[Any], None], stream: Any) -> Graph:
@@ -335,6 +351,7 @@ class Pinned:
         self.array: np.ndarray[Any, Any] = np.ctypeslib.as_array(_host_memory(self.address, nbytes))
 
     def free(self) -> None:
+        """Free the memory; later calls do nothing."""
         address, self.address = self.address, 0
         if address:
             wrapper().free_host(address)
@@ -345,7 +362,10 @@ def _host_memory(address: int, nbytes: int) -> ctypes.Array[ctypes.c_uint8]:
     return (ctypes.c_uint8 * nbytes).from_address(address)
 
 
-def _copy(target: int, source: int, array: np.ndarray[Any, Any], kind: MemcpyKind) -> None:
+def _copy_array(target: int, source: int, array: np.ndarray[Any, Any], kind: MemcpyKind) -> None:
+    """Copy the bytes of a host array between addresses; raise BackendError if it is not
+    contiguous.
+    """
     if not array.flags.c_contiguous:
         raise BackendError("Only contiguous host arrays can be copied.", backend="cuda")
     if array.nbytes:

@@ -112,6 +112,7 @@ class FakeRunner(BaseRunner):
         return {name: self._fill_buffer(name, array) for name, array in outputs.items()}
 
     def _failure(self, what: str) -> BaseException:
+        """Return the exception that the fake was asked to raise."""
         if self._error is not None:
             return self._error
         return BackendError(f"{self.name} {what}, as requested.", backend="fake")

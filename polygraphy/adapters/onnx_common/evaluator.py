@@ -183,6 +183,7 @@ class Evaluator(ReferenceEvaluator):
         return super().run(output_names, *args, **options)
 
     def _load_impl(self, node: onnx.NodeProto, *types: Any) -> Any:
+        """Return the implementation of a node; raise NodeError if there is none."""
         try:
             return super()._load_impl(node, *types)
         except NotImplementedError as error:
@@ -250,6 +251,7 @@ def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) ->
     schema = onnx.defs.get_schema(op, opset, "")
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        """Return the outputs of the operator as a tuple."""
         made = function(
             *inputs, opset=schema.since_version, outputs=len(self.onnx_node.output), **attributes
         )
@@ -265,6 +267,7 @@ def _foreign(node: onnx.NodeProto, compute: Callable[..., Any]) -> type[OpRun]:
     """Return an operator class of the evaluator for an operator without a schema."""
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        """Return the outputs that the backend computes."""
         return tuple(compute(*inputs))
 
     return type(node.op_type, (OpRun,), {"op_domain": node.domain, "_run": run})
@@ -327,6 +330,7 @@ def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
     proto, itself = node.onnx_node, ref(node)
 
     def call(*inputs: Any, **options: Any) -> Any:
+        """Return the outputs of the node; an error names the node."""
         try:
             return run(itself(), *inputs, **options)
         except (NodeError, PolygraphyException, MemoryError):

@@ -56,6 +56,7 @@ def _clip_input(
     """Return a function that clips its input, and passes constants."""
 
     def call(x: Array) -> Array:
+        """Return the function of an array with clipped values."""
         return function(np.clip(x, -clip, clip) if clip else x, *constants)
 
     return call

@@ -120,6 +120,7 @@ def _node_error(
 
 
 def _translate_error(error: Exception, text: str, doing: str, model: str) -> PolygraphyException:
+    """Return the exception of this package for an error from ONNX Runtime."""
     kind = type(error).__name__
     if kind in _INVALID_GRAPH and "Protobuf parsing failed" not in text:
         return ModelError(
@@ -209,7 +210,7 @@ def match_providers(
         BackendError: a plugin cannot be loaded, or there is no device for it here.
     """
     for name, source in (libraries or {}).items():
-        _register(name, source)
+        _register_library(name, source)
     available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_plugin_providers()]))
     if not any(_is_cpu(provider) for provider in providers):
         return [_match_provider(provider, available) for provider in providers]
@@ -227,6 +228,7 @@ def _match_or_skip(provider: Provider, available: Sequence[str]) -> Provider | N
 
 
 def _is_cpu(provider: Provider) -> bool:
+    """Return whether a provider is the CPU."""
     name = provider if isinstance(provider, str) else provider[0]
     return name.lower() in ("cpu", "cpuexecutionprovider")
 
@@ -266,7 +268,7 @@ def plugin_packages() -> list[tuple[str, str]]:
 
 def devices_of(name: str, source: str) -> list[str]:
     """Register a plugin; return its providers, each with the kinds of its devices."""
-    _register(name, source)
+    _register_library(name, source)
     return [
         f"{provider} on {', '.join(dict.fromkeys(each.device.type.name for each in found))}"
         for provider in _libraries[name].providers
@@ -310,7 +312,8 @@ def library_of(source: str) -> str:
         ) from error
 
 
-def _register(name: str, source: str) -> None:
+def _register_library(name: str, source: str) -> None:
+    """Register a library of an execution provider under a name, once."""
     path = library_of(source)
     held = {library.path: known for known, library in _libraries.items()}
     if held.get(path) == name:
@@ -400,12 +403,16 @@ _PACKAGES = (
 
 
 def _match_provider(provider: Provider, available: Sequence[str]) -> Provider:
+    """Return a provider with its full name; raise UnknownNameError if it is not available."""
     wanted, options = (provider, None) if isinstance(provider, str) else provider
     name = _plugin(wanted) or _full_name(wanted, available)
     return name if options is None else (name, options)
 
 
 def _full_name(wanted: str, available: Sequence[str]) -> str:
+    """Return the available provider that contains a word; raise UnknownNameError if there is
+    none.
+    """
     exact = [name for name in available if name.lower() == wanted.lower()]
     matches = exact or [name for name in available if wanted.lower() in name.lower()]
     first = min(matches, key=len, default="")

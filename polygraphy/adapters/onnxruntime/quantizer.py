@@ -116,6 +116,7 @@ def _with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:
 def _fit_feeds(
     data: Iterable[Mapping[str, Any]], metadata: TensorMetadata
 ) -> Iterator[dict[str, Any]]:
+    """Yield calibration feeds in the types and shapes of the inputs; warn of changes."""
     noted: set[str] = set()
     for index, feed_dict in enumerate(data):
         missing = [name for name in metadata if name not in feed_dict]
@@ -133,13 +134,15 @@ def _fit_feeds(
 
 
 def _input_metadata(model: ModelProto) -> TensorMetadata:
+    """Return the metadata of the inputs of a model."""
     metadata = TensorMetadata()
     for value in inputs_of(model.graph):
-        metadata.add(value.name, _dtype(value), shape_of(value.type.tensor_type))
+        metadata.add(value.name, _input_dtype(value), shape_of(value.type.tensor_type))
     return metadata
 
 
-def _dtype(value: ValueInfoProto) -> Any:
+def _input_dtype(value: ValueInfoProto) -> Any:
+    """Return the data type of an input; None if it is unknown."""
     try:
         return DataType.from_dtype(value.type.tensor_type.elem_type, "onnx")
     except DataTypeConversionException:
@@ -153,6 +156,7 @@ class _MinMax:
         self._seen: dict[str, tuple[float, float]] = {}
 
     def add(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Widen the range of each tensor to its finite values."""
         for name, array in values.items():
             finite = array[np.isfinite(array)]
             low, high = self._seen.get(name, (0.0, 0.0))
@@ -161,6 +165,7 @@ class _MinMax:
             self._seen[name] = (low, high)
 
     def ranges(self) -> dict[str, tuple[float, float]]:
+        """The smallest and largest value of each tensor."""
         return self._seen
 
 
@@ -178,6 +183,7 @@ class _Histograms:
         )
 
     def add(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Add the finite values of each tensor to its histogram."""
         finite = {
             name: array[np.isfinite(array)].astype(np.float32) for name, array in values.items()
         }
@@ -185,6 +191,7 @@ class _Histograms:
             self._collector.collect(finite)
 
     def ranges(self) -> dict[str, tuple[float, float]]:
+        """Return the range of each tensor that the calibration method selects."""
         with redirect_stdout(StringIO()):
             found = self._collector.compute_collection_result()
         return {name: (float(chosen[0]), float(chosen[1])) for name, chosen in found.items()}
@@ -370,18 +377,22 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
     Raises:
         FileError: it cannot be read, or holds something else.
     """
-    content = _content(cache)
+    content = _cache_content(cache)
     if not content:
         return None
     try:
-        ranges = _table(content) if content.startswith(_TABLE_HEAD) else _document(content)
+        ranges = (
+            _ranges_in_table(content)
+            if content.startswith(_TABLE_HEAD)
+            else _ranges_in_document(content)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
-            f"{_name(cache)} is not a calibration cache: {error}.",
-            path=_name(cache),
+            f"{_cache_name(cache)} is not a calibration cache: {error}.",
+            path=_cache_name(cache),
             hint="Remove it, or choose a different file.",
         ) from error
-    G_LOGGER.info(f"Reading calibration cache from {_name(cache)}")
+    G_LOGGER.info(f"Reading calibration cache from {_cache_name(cache)}")
     return ranges
 
 
@@ -407,7 +418,8 @@ def save_ranges(
     cache.flush()
 
 
-def _content(cache: CalibrationCache) -> bytes:
+def _cache_content(cache: CalibrationCache) -> bytes:
+    """Return the bytes of a calibration cache; empty if there are none."""
     if cache is None:
         return b""
     if not isinstance(cache, (str, Path)):
@@ -423,7 +435,8 @@ def _content(cache: CalibrationCache) -> bytes:
     return content
 
 
-def _document(content: bytes) -> dict[str, tuple[float, float]]:
+def _ranges_in_document(content: bytes) -> dict[str, tuple[float, float]]:
+    """Return the range of each tensor from a JSON cache."""
     document: Any = json.loads(content)
     ranges = {}
     for name, (low, high) in document["ranges"].items():
@@ -433,7 +446,8 @@ def _document(content: bytes) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def _table(content: bytes) -> dict[str, tuple[float, float]]:
+def _ranges_in_table(content: bytes) -> dict[str, tuple[float, float]]:
+    """Return the range of each tensor from a calibration table of TensorRT."""
     ranges = {}
     for line in content.decode().splitlines()[1:]:
         match = _TABLE_LINE.fullmatch(line)
@@ -445,7 +459,8 @@ def _table(content: bytes) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def _name(cache: CalibrationCache) -> str:
+def _cache_name(cache: CalibrationCache) -> str:
+    """Return the name of a calibration cache for messages."""
     return str(cache if isinstance(cache, (str, Path)) else getattr(cache, "name", "memory"))
 
 

@@ -71,6 +71,7 @@ def gpu_of(session: InferenceSession) -> int | None:
 
 
 def _is_numeric(native: str) -> bool:
+    """Return whether a type of ONNX Runtime is a tensor of numbers."""
     return native.startswith("tensor(") and native != "tensor(string)"
 
 
@@ -111,6 +112,7 @@ class BoundRuns:
         self._may_be_queued = options.get("has_user_compute_stream", "0") != "0"
 
     def free(self) -> None:
+        """Drop the bindings that are not in use."""
         self._idle.clear()
 
     def run(
@@ -137,13 +139,14 @@ class BoundRuns:
         """
         if self._device.current() != self._gpu:
             with self._device.use(self._gpu):
-                return self._run(feed_dict, to_host, options, as_torch)
-        return self._run(feed_dict, to_host, options, as_torch)
+                return self._run_bound(feed_dict, to_host, options, as_torch)
+        return self._run_bound(feed_dict, to_host, options, as_torch)
 
-    def _run(
+    def _run_bound(
         self, feed_dict: Mapping[str, Any], to_host: bool, options: Any, as_torch: bool
     ) -> dict[str, Any]:
         # Another thread may run at the same time, so a binding is taken for as long as it is used.
+        """Run with bound inputs and outputs, and return the outputs on the host or the device."""
         bound = self._idle.pop() if self._idle else _Bound(self._session.io_binding(), {})
         native = bound.binding._iobinding
         # Until the run is over, what is bound must stay where it is.
@@ -168,14 +171,17 @@ class BoundRuns:
         return results
 
     def _to_host(self, output: _Output, value: Any) -> Any:
+        """Return an output as a host array."""
         return value.numpy() if output.is_numpys else self._view(output, value).numpy()
 
     def _on_device(self, output: _Output, value: Any, as_torch: bool) -> Any:
+        """Return an output on the device: a PyTorch tensor if asked, else a view."""
         if as_torch and output.has_dlpack and hasattr(value, "to_dlpack"):
             return torch_from_capsule(value.to_dlpack())
         return self._view(output, value)
 
     def _view(self, output: _Output, value: Any) -> Any:
+        """Return a view of the device memory of an output."""
         owner = onnxruntime.OrtValue(value)
         return self._device.view(value.data_ptr(), owner.shape(), output.numpy_dtype, owner=owner)
 
@@ -186,7 +192,7 @@ class BoundRuns:
         expected = self._inputs[name]
         if isinstance(data, int):
             self._device.check_readable(data, self._gpu)
-            shape = _static(name, expected.shape)
+            shape = _require_static(name, expected.shape)
             self._bind_address(bound, name, expected, data, tuple(shape))
             return data
         expected.check(name, data.dtype)
@@ -210,6 +216,7 @@ class BoundRuns:
     def _bind_address(
         self, bound: _Bound, name: str, expected: _Input, address: int, shape: tuple[int, ...]
     ) -> None:
+        """Bind an input to data at a device address."""
         bound.places[name] = address, shape
         element_type = expected.element_type
         bound.binding.bind_input(name, *self._memory, element_type, shape, address)
@@ -244,6 +251,7 @@ class _Input:
 
     @cached_property
     def element_type(self) -> Any:
+        """The element type that ONNX Runtime binds."""
         return _element_type(self.dtype)
 
     def check(self, name: str, dtype: Any) -> None:
@@ -269,11 +277,12 @@ class _Output:
     def __init__(self, tensor: Any) -> None:
         dtype = DataType.from_dtype(tensor.type)
         self.numpy_dtype = dtype.numpy()
-        self.is_numpys = _is_numpys(dtype)
+        self.is_numpys = _is_numpy_dtype(dtype)
         self.has_dlpack = self.is_numpys and self.numpy_dtype.kind in _DLPACK
 
 
-def _static(name: str, shape: Any) -> Sequence[int]:
+def _require_static(name: str, shape: Any) -> Sequence[int]:
+    """Return a shape; raise InputError if it is unknown or dynamic."""
     if shape is None or is_shape_dynamic(shape):
         raise InputError(
             f"The data for input {name!r} are an address, without a shape.",
@@ -305,7 +314,7 @@ def needs_values(session: InferenceSession) -> bool:
         _TYPES.from_native(tensor.type)
         for tensor in (*session.get_inputs(), *session.get_outputs())
     )
-    return any(dtype is not None and not _is_numpys(dtype) for dtype in dtypes)
+    return any(dtype is not None and not _is_numpy_dtype(dtype) for dtype in dtypes)
 
 
 def run_values(
@@ -332,14 +341,15 @@ def _run_function(session: InferenceSession) -> Callable[..., list[Any]]:
     return partial(run_values, session) if needs_values(session) else session.run
 
 
-def _is_numpys(dtype: DataTypeEntry) -> bool:
+def _is_numpy_dtype(dtype: DataTypeEntry) -> bool:
+    """Return whether NumPy itself has a data type, ml_dtypes not included."""
     return dtype == DataType.STRING or dtype.numpy().isbuiltin == 1
 
 
 def _value_of(array: Any) -> tuple[OrtValue, Any]:
     """Return a value with the elements of an array, and what keeps their memory."""
     dtype = DataType.from_dtype(array.dtype)
-    if _is_numpys(dtype):
+    if _is_numpy_dtype(dtype):
         contiguous = np.require(array, requirements=["C"])
         return onnxruntime.OrtValue.ortvalue_from_numpy(contiguous), contiguous
     held = np.require(_bytes_of(array, dtype), requirements=["C", "A"])
@@ -351,6 +361,7 @@ def _value_of(array: Any) -> tuple[OrtValue, Any]:
 
 
 def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
+    """Return the bytes of an array as the model stores them; 4-bit values are packed."""
     if dtype.itemsize < 1:
         return pack_bits(array, round(8 * dtype.itemsize))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -359,7 +370,7 @@ def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
 def _array_of(value: OrtValue) -> Any:
     """Return the elements of a value that lies in the host's memory."""
     dtype = _TYPES.from_native(value.data_type())
-    if dtype is None or _is_numpys(dtype):
+    if dtype is None or _is_numpy_dtype(dtype):
         return value.numpy()
     shape = tuple(value.shape())
     nbytes = ceil(prod(shape) * dtype.itemsize)
@@ -478,6 +489,7 @@ class OnnxrtRunner(BaseRunner):
         return self._infer_plain(feed_dict) if to_host else self._infer_foreign(feed_dict, to_host)
 
     def _infer_plain(self, feed_dict: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs, computed without binding to a device."""
         names = self._output_names
         try:
             if self._may_take_long:
@@ -499,6 +511,7 @@ class OnnxrtRunner(BaseRunner):
         return results
 
     def _node_inputs(self, feed_dict: Mapping[str, Any], op: str, name: str) -> str:
+        """Return the text about the inputs of a node for an error message."""
         shapes = {key: np.shape(array) for key, array in feed_dict.items()}
         return inputs_of_node(self.sess, op, name, shapes)
 
@@ -507,6 +520,7 @@ class OnnxrtRunner(BaseRunner):
         return terminable(partial(self._measure_run, run))
 
     def _measure_run(self, run: Callable[..., T], *options: RunOptions) -> T:
+        """Run, keep the time that it took, and return the outputs."""
         start = _now()
         outputs = run(*options)
         self.inference_time = _now() - start
@@ -535,6 +549,7 @@ class OnnxrtRunner(BaseRunner):
     def _infer_bound(
         self, gpu: int, feed_dict: Mapping[str, Any], to_host: bool, as_torch: bool
     ) -> dict[str, Any]:
+        """Return the outputs, computed with inputs and outputs bound to a GPU."""
         if self._bound is None:
             inputs = self.get_input_metadata(use_numpy_dtypes=False)
             self._bound = BoundRuns(self.sess, gpu, inputs)

@@ -147,8 +147,9 @@ class SessionFromOnnx(BaseLoader):
 
             record_placements(options)
 
-        def session(model: Any) -> InferenceSession:
-            _refuse_left_out_results(model)
+        def create_session(model: Any) -> InferenceSession:
+            """Return a session for a model; print notes about its providers."""
+            _refuse_missing_outputs(model)
             with translate_errors("load", name):
                 made = load_session(model, options, providers, without)
             wanted = names_of(providers)[0]
@@ -157,7 +158,7 @@ class SessionFromOnnx(BaseLoader):
             return made
 
         with loadable(model) as source:
-            return _remember_model(session(source), model)
+            return _remember_model(create_session(source), model)
 
 
 DEVICE = OneProcess("ONNX Runtime on a device")
@@ -165,6 +166,7 @@ DEVICE = OneProcess("ONNX Runtime on a device")
 
 
 def _note_started_cuda() -> None:
+    """Note that this process used the GPU, if CUDA was started."""
     if has_started_cuda():
         DEVICE.note()
 
@@ -210,13 +212,15 @@ def load_session(
     if not _ON_HOST.issuperset(names_of(providers)):
         DEVICE.check()
 
-    def start(requested: Sequence[Provider]) -> InferenceSession:
+    def create_session(requested: Sequence[Provider]) -> InferenceSession:
+        """Return a session with some providers; ctrl-C can cancel it."""
         given = session_arguments(options, requested)
         if without:
             given["disabled_optimizers"] = list(without)
 
         def load() -> InferenceSession:
             # Its own fallback prints on standard output, and then computes on the CPU.
+            """Return the session, without a fallback to other providers."""
             made: InferenceSession = onnxrt.InferenceSession(
                 model, sess_options=options, enable_fallback=0, **given
             )
@@ -228,7 +232,7 @@ def load_session(
 
         return load() if cancel is None else cancellable(load, lambda: cancel(True))
 
-    return start_session(start, providers)
+    return start_session(create_session, providers)
 
 
 def terminable(call: Callable[[RunOptions], T]) -> T:
@@ -240,7 +244,8 @@ def terminable(call: Callable[[RunOptions], T]) -> T:
     return cancellable(partial(call, options), lambda: setattr(options, "terminate", True))
 
 
-def _refuse_left_out_results(model: str | bytes) -> None:
+def _refuse_missing_outputs(model: str | bytes) -> None:
+    """Raise BackendError if a model omits an output in a way that crashes ONNX Runtime."""
     if found := first_omission(model):
         raise BackendError(
             f"{found}, which crashes ONNX Runtime.",

@@ -148,7 +148,8 @@ def why_not(provider: Provider) -> str:
     options = onnxrt.SessionOptions()
     options.log_severity_level = 4
 
-    def start(requested: Sequence[Provider]) -> InferenceSession:
+    def create_session(requested: Sequence[Provider]) -> InferenceSession:
+        """Return a session of the smallest model with some providers."""
         made: InferenceSession = onnxrt.InferenceSession(
             _smallest_model(), options, providers=list(requested), enable_fallback=0
         )
@@ -156,7 +157,7 @@ def why_not(provider: Provider) -> str:
 
     [name] = names_of([provider])
     try:
-        session = _start_session(start, [provider])
+        session = _start_session(create_session, [provider])
         running, message = session.get_providers(), ""
     except Exception as error:  # Each provider raises what it likes.
         running, message = [], str(error)
@@ -167,6 +168,7 @@ def why_not(provider: Provider) -> str:
 
 @lru_cache(maxsize=1)
 def _smallest_model() -> bytes:
+    """Return a model with one node, serialized."""
     made = onnx.helper
     info = made.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
     result = made.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])

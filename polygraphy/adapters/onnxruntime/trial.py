@@ -74,6 +74,7 @@ class OnnxrtTrial:
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> OnnxrtTrial:
+        """Return a trial with other settings."""
         return OnnxrtTrial(providers, graph_optimization_level, provider_libraries)
 
     def run(
@@ -96,12 +97,12 @@ class OnnxrtTrial:
             session = load_session(model, options, providers)
         taken = {value.name for value in session.get_inputs()}
         given = {name: value for name, value in feed.items() if name in taken}
-        if any(map(_is_text, given.values())):  # It makes no values of its own of those.
+        if any(map(_is_string_array, given.values())):  # It makes no values of its own of those.
             arrays = {name: _array(value) for name, value in given.items()}
             with _foreign_errors():
                 results = _limit_time(lambda options: session.run(list(outputs), arrays, options))
         else:
-            values = {name: _native(value) for name, value in given.items()}
+            values = {name: _ort_value(value) for name, value in given.items()}
             with _foreign_errors():
                 results = _limit_time(
                     lambda options: session.run_with_ort_values(list(outputs), values, options)
@@ -120,8 +121,11 @@ def _limit_time(call: Callable[[Any], T]) -> T:
         return terminable(call)
     is_over = Event()
 
-    def timed(options: Any) -> T:
+    def run_timed(options: Any) -> T:
+        """Call with run options that end the run when its time is over."""
+
         def end() -> None:
+            """End the run, because its time is over."""
             is_over.set()
             options.terminate = True
 
@@ -134,7 +138,7 @@ def _limit_time(call: Callable[[Any], T]) -> T:
             timer.cancel()
 
     try:
-        return terminable(timed)
+        return terminable(run_timed)
     except Exception as error:
         if is_over.is_set():
             raise InconclusiveError(
@@ -170,7 +174,8 @@ def _foreign_errors() -> Iterator[None]:
         raise BackendError(point_of(text), backend="onnxruntime") from error
 
 
-def _is_text(value: Any) -> bool:
+def _is_string_array(value: Any) -> bool:
+    """Return whether a value is an array of strings."""
     raw = value.raw if isinstance(value, OnnxrtValue) else value
     return isinstance(raw, np.ndarray) and raw.dtype.kind in "USO"
 
@@ -183,10 +188,11 @@ def _array(value: Any) -> Any:
     return raw.numpy()
 
 
-def _native(value: Any) -> Any:
+def _ort_value(value: Any) -> Any:
+    """Return a value as ONNX Runtime takes it."""
     if isinstance(value, OnnxrtValue):
         raw = value.raw
-        return _native(raw) if isinstance(raw, np.ndarray) else raw
+        return _ort_value(raw) if isinstance(raw, np.ndarray) else raw
     array = np.ascontiguousarray(value).reshape(np.shape(value))
     if array.dtype.kind != "V":
         return onnxrt.OrtValue.ortvalue_from_numpy(array)
@@ -206,6 +212,7 @@ _NUMBERS = {
 
 
 def _trial_value(raw: Any) -> OnnxrtValue:
+    """Return an output of ONNX Runtime with its data type and shape."""
     if isinstance(raw, np.ndarray):
         return OnnxrtValue(raw, DataType.from_dtype(raw.dtype), raw.shape)
     if isinstance(raw, list):

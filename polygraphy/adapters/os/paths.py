@@ -88,6 +88,7 @@ def is_abandoned(path: Path) -> bool:
 
 
 def _lock(descriptor: int) -> None:
+    """Lock an open file for this process, where the system can."""
     if fcntl is not None:
         with suppress(OSError):  # Not every file system has locks.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -95,7 +96,7 @@ def _lock(descriptor: int) -> None:
 
 def _sweep(target: Path) -> None:
     """Remove the parts of a file that processes left which have ended."""
-    for path in _parts_of(target):
+    for path in _unfinished_files(target):
         if not is_abandoned(path):
             continue
         with suppress(OSError):
@@ -105,7 +106,8 @@ def _sweep(target: Path) -> None:
                 path.unlink()
 
 
-def _parts_of(target: Path) -> Iterator[Path]:
+def _unfinished_files(target: Path) -> Iterator[Path]:
+    """Yield the temporary files next to a path that earlier writes left."""
     name = re.compile(re.escape(f".{short_name(target)}") + _RANDOM + re.escape(_SUFFIX))
     with suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
@@ -138,7 +140,7 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
         raise MissingFileError(
             f"{what} {path} does not exist: {MissingFileError.strerror}.",
             path=path,
-            hint=_nearby(path),
+            hint=_path_hint(path),
         )
     if not os.access(path, os.R_OK):
         raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")
@@ -147,7 +149,10 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
     return path
 
 
-def _nearby(path: Path) -> str:
+def _path_hint(path: Path) -> str:
+    """Return a hint for a missing file: a similar name, or that the folder does not exist; empty
+    if none.
+    """
     from polygraphy.domain.errors import close_matches
 
     try:

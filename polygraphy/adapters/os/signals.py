@@ -88,6 +88,7 @@ class _Listener:
             del self._calls[depth:]
 
     def _listen(self) -> None:
+        """Handle signals one after the other, until the process ends."""
         while select.select([self._heard], [], []):
             with self._lock:
                 self._handle()
@@ -127,12 +128,14 @@ _listeners: list[_Listener] = []
 
 
 def _running_listener() -> _Listener:
+    """Return the listener of this process, which is started in the first call."""
     if not _listeners:
         _listeners.append(_Listener())
     return _listeners[0]
 
 
 def _detach_listener() -> None:
+    """Stop using the listener, in a forked process."""
     while _listeners:
         _listeners.pop().detach()
 
@@ -151,6 +154,7 @@ def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     """
 
     def on_signal(number: int) -> None:
+        """Cancel the call, if a signal ends it."""
         if _ends_call(number):
             cancel()
 
@@ -183,16 +187,17 @@ def last_words(text: str) -> Iterator[None]:
         yield
     finally:
         if witness is not None:
-            _dismiss(witness)
+            _dismiss_witness(witness)
 
 
 def dismiss_witnesses() -> None:
     """Have nothing written: the process is about to end itself."""
     for witness in tuple(_witnesses):
-        _dismiss(witness)
+        _dismiss_witness(witness)
 
 
 def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
+    """Start a process that prints a text if this one is killed; None if it cannot be started."""
     import subprocess  # A run that nothing waits for does without.
 
     try:
@@ -209,7 +214,8 @@ def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
     return witness
 
 
-def _dismiss(witness: subprocess.Popen[bytes]) -> None:
+def _dismiss_witness(witness: subprocess.Popen[bytes]) -> None:
+    """End a witness process without its text."""
     from subprocess import TimeoutExpired
 
     with suppress(ValueError):

@@ -44,11 +44,12 @@ def register(op: str) -> Callable[[R], R]:
         op: the type of the operator.
     """
 
-    def decorator(function: R) -> R:
+    def register_function(function: R) -> R:
+        """Register a function as the reference of the operator, and return it."""
         OP_REGISTRY[op] = function
         return function
 
-    return decorator
+    return register_function
 
 
 @register("Identity")
@@ -106,13 +107,16 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
 
     def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
         # Of its own: what it wrote to, other nodes would read, and the next inference.
+        """Return the outputs that the reference of the operator computes."""
         attrs = {
             name: own_copy(value)
             for name, value in given.items()
             if value is not None and name not in _NOT_ATTRIBUTES
         }
         operands = [own_copy(each) for each in inputs]
-        return _outputs(_call_reference(reference, attrs, operands, self.onnx_node), self.onnx_node)
+        return _as_outputs(
+            _call_reference(reference, attrs, operands, self.onnx_node), self.onnx_node
+        )
 
     made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
     return made
@@ -140,7 +144,8 @@ def _call_reference(
         ) from error
 
 
-def _outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:
+def _as_outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:
+    """Return the outputs of a reference as arrays; raise BackendError if they are not a list."""
     if not isinstance(returned, (list, tuple)):
         raise BackendError(
             f"The reference of {node.op_type} must return a list of its outputs, not a"

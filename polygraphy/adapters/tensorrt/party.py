@@ -201,6 +201,7 @@ class _Built:
             self._runner.activate()
 
     def _build_runner(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
+        """Return a runner with an engine for the shapes of the inputs."""
         ranges = Profile()
         for name, shape in shapes.items():
             ranges.add(name, min=shape, opt=shape, max=shape)

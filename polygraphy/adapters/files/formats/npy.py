@@ -85,6 +85,7 @@ def without_objects(array: Array) -> Array:
 
 
 def _as_text(value: Any) -> Any:
+    """Return bytes decoded as text; other values stay."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 

@@ -65,7 +65,7 @@ def _local_imports(script: Path) -> set[Path]:
             tree = ast.parse(waiting.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
-        for name in _names_imported(tree):
+        for name in _imported_modules(tree):
             base = script.parent / name.partition(".")[0]
             package = base.rglob("*.py") if base.is_dir() else ()
             for path in (base.with_suffix(".py"), *package):
@@ -75,7 +75,8 @@ def _local_imports(script: Path) -> set[Path]:
     return found
 
 
-def _names_imported(tree: ast.AST) -> Iterator[str]:
+def _imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of the modules that source code imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)

@@ -58,6 +58,7 @@ _UNFINISHED_ESCAPE = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 
 
 def _seek_and_read(descriptor: int, count: int, position: int) -> bytes:
+    """Return bytes of a file from a position."""
     os.lseek(descriptor, position, os.SEEK_SET)
     return os.read(descriptor, count)
 
@@ -200,7 +201,12 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
 
 
 def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
+    """Return the value of a JSON text, with deferred texts in place of their keys; raise
+    ContentError if it is damaged.
+    """
+
     def restore_fields(fields: dict[str, Any]) -> dict[str, Any]:
+        """Return a JSON object with deferred texts in place of their keys."""
         for key, value in fields.items():
             if type(value) is str and value in deferred:
                 fields[key] = deferred[value]
@@ -209,7 +215,7 @@ def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
     try:
         return json.loads(text, object_hook=restore_fields if deferred else None)
     except json.JSONDecodeError as error:
-        raise ContentError(_complaint(error)) from error
+        raise ContentError(_damage_description(error)) from error
     except UnicodeDecodeError as error:
         raise ContentError("it is not JSON text, which is Unicode") from error
     except RecursionError as error:
@@ -218,7 +224,8 @@ def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
         raise ContentError(f"it is damaged: {error}") from error
 
 
-def _complaint(error: json.JSONDecodeError) -> str:
+def _damage_description(error: json.JSONDecodeError) -> str:
+    """Return what is wrong with a JSON text: it is empty, cut off, or damaged in a line."""
     if not error.doc.strip():
         return "it is empty"
     rest = error.doc[error.pos :].strip()
@@ -421,6 +428,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _whole_text(file: IO[Any]) -> str | bytes:
+    """Return the content of an open file, from its start."""
     if file.seekable():
         file.seek(0)
     try:
@@ -432,12 +440,13 @@ def _whole_text(file: IO[Any]) -> str | bytes:
 
 def _write_function(file: IO[Any]) -> Write:
     """Return a function that writes ASCII to a file that is open for text or for bytes."""
-    if isinstance(file, io.TextIOBase) or not _takes_bytes(file):
+    if isinstance(file, io.TextIOBase) or not _accepts_bytes(file):
         return lambda text: file.write(text.decode("ascii"))
     return file.write
 
 
-def _takes_bytes(file: IO[Any]) -> bool:
+def _accepts_bytes(file: IO[Any]) -> bool:
+    """Return whether an open file is binary."""
     try:
         file.write(b"")
     except TypeError:

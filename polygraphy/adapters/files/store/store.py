@@ -81,10 +81,14 @@ class StoredData:
             self._tree = first
 
     def _parse_file(self, file: Path) -> Any:
+        """Return the JSON tree of a file; raise FileError if it is damaged."""
         with content_errors_named(f"load {file}", file):
             return parse_path(file, f"File of {_WHAT}")
 
     def _kind_of(self, tree: Any) -> type:
+        """Return the type that a JSON tree encodes: results, accuracy results, or dict for input
+        data.
+        """
         file = self._files[0]
         with content_errors_named(f"load {file}", file):
             marker = marker_of(tree)
@@ -98,9 +102,9 @@ class StoredData:
 
     def _count_iterations(self, first: Any, others: Iterator[Any]) -> tuple[tuple[str, int], ...]:
         """Return the number of iterations of each runner in all files; input data are named ""."""
-        names, counts = self._sizes(self._files[0], first)
+        names, counts = self._runner_counts(self._files[0], first)
         for file, tree in zip(self._files[1:], others):
-            more_names, more = self._sizes(file, tree)
+            more_names, more = self._runner_counts(file, tree)
             if names != more_names:
                 with content_errors_named(f"load {file}", file):
                     raise ContentError(
@@ -109,7 +113,8 @@ class StoredData:
             counts = [sum(pair) for pair in zip(counts, more)]
         return tuple(zip(names, counts))
 
-    def _sizes(self, file: Path, tree: Any) -> tuple[list[str], list[int]]:
+    def _runner_counts(self, file: Path, tree: Any) -> tuple[list[str], list[int]]:
+        """Return the names of the runners, and the number of iterations of each."""
         with content_errors_named(f"load {file}", file):
             if self.kind is RunResults:
                 runs = runs_in(tree)
@@ -120,12 +125,14 @@ class StoredData:
             return [""], [len(split_feeds(tree))]
 
     def iterations(self) -> Iterator[Any]:
+        """Yield the stored iterations, one after the other."""
         for file in self._files:
             tree = self._parse_file(file) if self._tree is None else self._tree
             with content_errors_named(f"load {file}", file), translate_os_errors(file, "read"):
                 yield from self._decode_iterations(tree)
 
     def _decode_iterations(self, tree: Any) -> Iterator[Any]:
+        """Yield the decoded iterations of a JSON tree."""
         if self.kind is dict:
             yield from map(decode_feed, split_feeds(tree))
             return
@@ -137,6 +144,7 @@ class StoredData:
             yield RunResults(next(left) if one is not None else (name, []) for name, one in named)
 
     def value(self) -> Any:
+        """Return all stored data as one object."""
         if self._tree is None and self.kind is not AccuracyResults:
             steps = list(self.iterations())
             return RunResults.concat(steps) if self.kind is RunResults else steps
@@ -180,7 +188,7 @@ class TensorWriter:
         try:
             writer = cls(target, folder)
             yield writer
-            writer._finish()
+            writer._publish()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             if lock is not None:
@@ -202,7 +210,8 @@ class TensorWriter:
         self._files.append(file)
         self._has_failed = False
 
-    def _finish(self) -> None:
+    def _publish(self) -> None:
+        """Move the written file or folder to its path; raise FileError if an item failed."""
         if self._has_failed:
             message = f"{self._path} is not written: an earlier item could not be."
             raise FileError(message, path=self._path)
@@ -210,7 +219,7 @@ class TensorWriter:
             if len(self._files) == 1 and not self._path.is_dir():
                 self._files[0].replace(self._path)
                 return
-            self._folder.chmod(0o777 & ~_mask())
+            self._folder.chmod(0o777 & ~_file_mask())
             self._replace_by_folder()
 
     def _replace_by_folder(self) -> None:
@@ -229,7 +238,8 @@ class TensorWriter:
             aside.unlink()
 
 
-def _mask() -> int:
+def _file_mask() -> int:
+    """Return the file mode mask of the process."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -278,6 +288,7 @@ class StoredDataSets:
         return iterate_data_sets(self._folders)
 
     def value(self) -> list[dict[str, Any]]:
+        """Return all stored input sets."""
         return list(self.iterations())
 
 
@@ -347,7 +358,7 @@ class FileResultStore:
             FileError: the file is not there, was not written here, or cannot be written.
         """
         path = Path(dest)
-        is_json = not _is_folder(path) and not _is_for_tensors(path)
+        is_json = not _is_folder_path(path) and not _is_for_tensors(path)
         if is_json and (path.is_file() or not path.exists()):
             annotate(path, {"comparison_results": record})
 
@@ -370,7 +381,7 @@ class FileResultStore:
         G_LOGGER.info(f"Saving {description_of(kind)} to {dest}")
         if _is_for_tensors(path):
             return cast("AbstractContextManager[ResultWriter[T]]", TensorWriter.open(path))
-        if _is_folder(path):
+        if _is_folder_path(path):
             return cast("AbstractContextManager[ResultWriter[T]]", FolderWriter.open(path))
         opened = ResultsFileWriter.open(path) if kind is RunResults else FeedFileWriter.open(path)
         return cast("AbstractContextManager[ResultWriter[T]]", opened)
@@ -428,6 +439,7 @@ def _log_first(items: Iterator[Any], message: str) -> Iterator[Any]:
 
 
 def _check_is_iterable(kind: type) -> None:
+    """Raise UsageError for a kind of value that has no iterations."""
     if kind not in (dict, RunResults):
         message = f"A {kind.__name__} does not consist of iterations."
         raise UsageError(message, hint="Save or load it as a whole.")
@@ -445,6 +457,7 @@ def _check_is_written(dest: PathOrFile) -> None:
 
 
 def _is_for_tensors(dest: PathOrFile) -> bool:
+    """Return whether a path ends with the suffix for tensor files."""
     return isinstance(dest, (str, PathLike)) and Path(dest).suffix.lower() == TENSORS
 
 
@@ -462,7 +475,10 @@ def _one_iteration(value: Any, dest: PathOrFile) -> Any:
     return value
 
 
-def _is_folder(path: Path) -> bool:
+def _is_folder_path(path: Path) -> bool:
+    """Return whether a path is a folder, or would be: it has no suffix, and is not a device or
+    an empty file.
+    """
     is_device = path.exists() and not path.is_dir() and not path.is_file()  # As /dev/stdout.
     return path.is_dir() or not (path.suffix or is_device or is_empty_file(path))
 
@@ -470,7 +486,7 @@ def _is_folder(path: Path) -> bool:
 def _check_is_free(path: Path) -> None:
     """Raise if a folder cannot be written to: it is not empty, or is a file."""
     ensure_parent(path)
-    if not path.exists() or not _is_folder(path):
+    if not path.exists() or not _is_folder_path(path):
         return
     if not path.is_dir():
         raise FileError(

@@ -50,7 +50,7 @@ def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
         counts[kind] = counts.get(kind, 0) + 1
         label = kind if counts[kind] == 1 else f"{kind}-{counts[kind]}"
         plain[label] = {
-            name: _plain(np.asarray(array))
+            name: _array_values(np.asarray(array))
             for name, array in (iterations[0] if iterations else {}).items()
             # What has elements that can be listed; tensors of torch are left as they are.
             if isinstance(array, (np.ndarray, np.generic)) and not is_tensor(array)
@@ -58,7 +58,8 @@ def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
     return plain
 
 
-def _plain(array: np.ndarray[Any, Any]) -> Any:
+def _array_values(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array as nested lists, or its statistics if it is large."""
     if array.size > LARGEST_LISTED:
         return _statistics(array)
     if array.dtype.kind == "c":
@@ -71,21 +72,23 @@ def _plain(array: np.ndarray[Any, Any]) -> Any:
 
 
 def _statistics(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Return the shape, data type and statistics of an array."""
     summary = summarize(array, quantiles=())
     return {
         "shape": list(array.shape),
         "dtype": array.dtype.name,
-        "min": _number(summary.min),
-        "max": _number(summary.max),
-        "mean": _number(summary.mean),
-        "std": _number(summary.std),
-        "median": _number(summary.median),
+        "min": _python_number(summary.min),
+        "max": _python_number(summary.max),
+        "mean": _python_number(summary.mean),
+        "std": _python_number(summary.std),
+        "median": _python_number(summary.median),
         "nan": summary.nan,
         "inf": summary.posinf + summary.neginf,
     }
 
 
-def _number(value: Any) -> int | float:
+def _python_number(value: Any) -> int | float:
+    """Return a NumPy number as int or float."""
     return int(value) if isinstance(value, (int, np.integer)) else float(value)
 
 
@@ -117,11 +120,12 @@ def annotate(path: Path, facts: Mapping[str, Any]) -> None:
                 shutil.copyfileobj(source, target, 1 << 20)
                 target.seek(size - len(ENDING), os.SEEK_SET)
                 target.truncate()
-                _write(facts, target.write, path)
+                _write_facts(facts, target.write, path)
                 target.write(ENDING)
 
 
-def _write(facts: Mapping[str, Any], write: Any, path: Path) -> None:
+def _write_facts(facts: Mapping[str, Any], write: Any, path: Path) -> None:
+    """Write facts as members of a JSON object."""
     with content_errors_named(f"save to {path}", path):
         for name, fact in facts.items():
             write(f',\n    "{name}": '.encode("ascii"))
@@ -169,7 +173,8 @@ class _Writer:
             yield
         self._has_failed = False
 
-    def _finish(self) -> None:
+    def _check_state(self) -> None:
+        """Raise an error if an earlier item failed."""
         with self._writing():
             pass
 
@@ -242,7 +247,7 @@ class ResultsFileWriter(_Writer):
             if self._names is None:
                 self._names = item.keys()
                 self._plain = plain_results(item)
-                self._start()
+                self._start_runs()
             if item.keys() != self._names:
                 raise UsageError(
                     f"Results of runners {self._names} cannot be followed by results of"
@@ -252,7 +257,10 @@ class ResultsFileWriter(_Writer):
                 for iteration in added:
                     iterations.add(iteration)
 
-    def _start(self) -> None:
+    def _start_runs(self) -> None:
+        """Open the list of iterations of each runner; the first goes to the file, others to
+        temporary files.
+        """
         for index, name in enumerate(self._names or []):
             if index == 0:
                 self._run = self._begin_run(name)
@@ -269,6 +277,7 @@ class ResultsFileWriter(_Writer):
             self._iterations.append(JsonList(write, depth=3))
 
     def _begin_run(self, name: str) -> JsonList:
+        """Write the start of a run, and return the list for its iterations."""
         self._runs.begin_element()
         run = JsonList(self._write, depth=2)
         run.add(name)
@@ -310,9 +319,9 @@ class FolderWriter(_Writer):
         writer = cls(path)
         try:
             yield writer
-            writer._finish()
+            writer._check_state()
         except BaseException:
-            writer._remove(and_folder=not was_there)
+            writer._remove_files(and_folder=not was_there)
             raise
 
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
@@ -322,7 +331,8 @@ class FolderWriter(_Writer):
             self._files.append(file)
             json_io.save(item if isinstance(item, RunResults) else _plain_feed(item), file)
 
-    def _remove(self, *, and_folder: bool) -> None:
+    def _remove_files(self, *, and_folder: bool) -> None:
+        """Remove the written files, and the folder if asked."""
         with suppress(OSError):
             for file in self._files:
                 file.unlink(missing_ok=True)
@@ -364,17 +374,20 @@ def iterate_feeds(path: Path) -> Iterator[dict[str, Any]]:
             Of a folder's files only the first is looked at then, the others when it is their turn.
             While iterating, also when an array is damaged.
     """
-    return _iterate(path, dict, split_feeds, decode_feed)
+    return _read_iterations(path, dict, split_feeds, decode_feed)
 
 
 def iterate_results(path: Path) -> Iterator[RunResults]:
     """Yield results one iteration at a time; for the rest see `iterate_feeds`."""
-    return _iterate(path, RunResults, split_results, decode_results)
+    return _read_iterations(path, RunResults, split_results, decode_results)
 
 
-def _iterate(path: Path, kind: type, split: Split, decode: Decode[T]) -> Iterator[T]:
+def _read_iterations(path: Path, kind: type, split: Split, decode: Decode[T]) -> Iterator[T]:
+    """Yield the iterations of a file, or of all files in a folder; the first file is checked at
+    once.
+    """
     files = files_of(path, description_of(kind))
-    return _generate(files, _iterations_in(files[0], kind, split), kind, split, decode)
+    return _decode_files(files, _iterations_in(files[0], kind, split), kind, split, decode)
 
 
 def files_of(path: Path, description: str) -> list[Path]:
@@ -393,6 +406,7 @@ def files_of(path: Path, description: str) -> list[Path]:
 
 
 def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
+    """Return the undecoded iterations of a file; raise ContentError if there are none."""
     with _loading(file):
         try:
             iterations = split(parse_path(file, f"File of {description_of(kind)}", kind))
@@ -405,9 +419,10 @@ def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
     return iterations
 
 
-def _generate(
+def _decode_files(
     files: list[Path], pending: list[Any], kind: type, split: Split, decode: Decode[T]
 ) -> Iterator[T]:
+    """Yield the decoded iterations of files."""
     for index, file in enumerate(files):
         if index > 0:
             pending = _iterations_in(file, kind, split)

@@ -503,6 +503,7 @@ def cast_copy(
         weights: list[TensorProto] = []
 
         def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+            """Return where a weight is stored instead of in the model; None if it is empty."""
             if byte_size(tensor) == 0:
                 return None
             weights.append(tensor)

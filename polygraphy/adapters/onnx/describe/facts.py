@@ -125,17 +125,21 @@ class _Walk:
     def graph(self, graph: GraphProto) -> None:
         """Record the types of all tensors of a graph, and the coarsest types on the way to them."""
         for tensor in graph.initializer:
-            self._remember(tensor.name, tensor.data_type)
+            self._note_type(tensor.name, tensor.data_type)
         for value in (*graph.input, *graph.value_info, *graph.output):
-            self._remember(value.name, value.type.tensor_type.elem_type)
+            self._note_type(value.name, value.type.tensor_type.elem_type)
         for node in graph.node:
-            self._node(node)
+            self._visit_node(node)
 
-    def _remember(self, name: str, elem_type: int) -> None:
+    def _note_type(self, name: str, elem_type: int) -> None:
+        """Record the data type of a tensor, if it is known."""
         if elem_type:
             self.types[name] = _name_of(elem_type)
 
-    def _node(self, node: NodeProto) -> None:
+    def _visit_node(self, node: NodeProto) -> None:
+        """Record the types and the coarsest data type of the outputs of a node, and its
+        subgraphs.
+        """
         passed = [self.coarsest[name] for name in node.input if name in self.coarsest]
         for body in graphs_of(node):
             self.graph(body)

@@ -237,6 +237,7 @@ class CopyNodes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Return the model with nodes of the reference in place of its own."""
         given = self._reference
         reference = OnnxFromPath(given)() if isinstance(given, str) else evaluate(given)
         names = {identity_of(node) for node in model.graph.node}

@@ -187,13 +187,14 @@ def incomplete_tensors(
         with_rank: whether the rank of outputs has to be known, too.
     """
 
-    def lacks(meta: MetadataTuple, *, shape: bool) -> bool:
+    def is_incomplete(meta: MetadataTuple, *, shape: bool) -> bool:
+        """Return whether the data type, or the shape if it is required, is unknown."""
         if _is_not_a_tensor(meta):
             return False
         return meta.dtype is None or (shape and meta.shape is None)
 
-    missing = [name for name, meta in inputs.items() if lacks(meta, shape=True)]
-    missing += [name for name, meta in outputs.items() if lacks(meta, shape=with_rank)]
+    missing = [name for name, meta in inputs.items() if is_incomplete(meta, shape=True)]
+    missing += [name for name, meta in outputs.items() if is_incomplete(meta, shape=with_rank)]
     return list(dict.fromkeys(missing))
 
 
@@ -301,6 +302,7 @@ class Extract(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Cut the model to the part between inputs and outputs, and return it."""
         inputs, outputs = complete_metadata(model, self._inputs, self._outputs)
         missing = incomplete_tensors(inputs, outputs, with_rank=True)
         if missing:

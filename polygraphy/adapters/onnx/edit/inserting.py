@@ -84,6 +84,7 @@ class InsertNode(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Insert the node, and return the model."""
         graph = model.graph
         self._check_names(model)
         taken = taken_names(graph)
@@ -177,6 +178,7 @@ class RemoveNodes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Remove all nodes of some types, and return the model."""
         present = {node.op_type for graph in all_graphs(model.graph) for node in graph.node}
         for kind in self._types:
             if kind not in present:
@@ -266,6 +268,7 @@ class CleanUp(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Remove the nodes on which no output depends, and return the model."""
         G_LOGGER.verbose(f"Removed {clean_model(model)} nodes on which no output depends.")
         return model
 
@@ -285,6 +288,7 @@ class SortNodes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Sort the nodes, and return the model."""
         if sort(model.graph):
             G_LOGGER.verbose("Sorted the nodes of the model.")
         return model

@@ -61,6 +61,7 @@ class ConvertOpset(BaseLoader):
         return edit_model(lambda: own_model(self._model), self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Return the model in the other opset."""
         latest = defs.onnx_opset_version()
         if not 1 <= self._opset <= latest:
             raise UsageError(
@@ -87,6 +88,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     weights: dict[str, TensorProto] = {}
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+        """Return where a large weight is stored instead of in the model; None if it stays."""
         if byte_size(tensor) <= _LARGE or tensor.name in weights:
             return None
         weights[tensor.name] = tensor

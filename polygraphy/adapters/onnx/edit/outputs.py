@@ -101,9 +101,11 @@ class ModifyOutputs(BaseLoader):
 
     @property
     def _marks_all(self) -> bool:
+        """Whether all tensors become outputs."""
         return self._outputs == constants.MARK_ALL
 
     def _selected_outputs(self, tensors: GraphTensors) -> set[str]:
+        """Return the names of the tensors that become outputs."""
         if self._outputs is None and self._types is None:
             return set(tensors.outputs)
         by_type = tensors.outputs_by_type(self._types or ())
@@ -366,6 +368,7 @@ class ObserveShapes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Set the shapes that a run of the model shows, and return the model."""
         graph = model.graph
         feed_dict = one_feed(model, self._data_loader)
         types = TypeInference(model).infer_graph(graph)

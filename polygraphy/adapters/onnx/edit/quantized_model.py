@@ -472,7 +472,8 @@ class QuantizedModel:
         """Find all sites of QuantizeLinear and DequantizeLinear."""
         makers, weights = self._makers, self._weights
 
-        def constant(name: str) -> Array | None:
+        def constant_value(name: str) -> Array | None:
+            """Return the value of a weight or Constant node; None if the tensor is computed."""
             tensor = weights.get(name)
             if tensor is None and name in makers and makers[name].op_type == "Constant":
                 tensor = constant_tensor(makers[name])
@@ -484,13 +485,14 @@ class QuantizedModel:
                 readers.setdefault(node.input[0], []).append(node)
         for node in self._graph.node:
             if node.op_type == QUANTISE and node.output[0] in readers:
-                self._add_activation(node, readers[node.output[0]], constant)
+                self._add_activation(node, readers[node.output[0]], constant_value)
         for name, nodes in readers.items():
-            codes = constant(name)
+            codes = constant_value(name)
             for node in nodes if codes is not None else ():
-                self._add_weight(node, codes, constant)
+                self._add_weight(node, codes, constant_value)
 
     def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
+        """Add the site of a quantized activation."""
         scheme, read = scheme_of_node(node, constant), scheme_of_node(readers[0], constant)
         if scheme is None or read is None:
             return
@@ -521,6 +523,7 @@ class QuantizedModel:
         self._dequantized |= dict.fromkeys(outputs, name)
 
     def _add_weight(self, node: NodeProto, codes: Array | None, constant: Any) -> None:
+        """Add the site of a quantized weight."""
         scheme = scheme_of_node(node, constant, codes)
         if scheme is None or codes is None:
             return
@@ -586,6 +589,7 @@ class QuantizedModel:
             sort(self._graph)
 
     def _add_correction(self, name: str, own: Array, exact: Array) -> None:
+        """Add the site of a corrected bias or weight, which differs from the original."""
         output, number = f"{name}{CORRECTED}", len(self.sites)
         for node in self._graph.node:
             node.input[:] = [output if one == name else one for one in node.input]
@@ -620,6 +624,7 @@ class QuantizedModel:
     def _add_operator(
         self, name: str, twin: NodeProto, region: list[NodeProto], weights: dict[str, Any]
     ) -> None:
+        """Add the site of an operator that computes with quantized values."""
         number = len(self.sites)
         given = {one: array for one, array in weights.items() if array is not None}
         array = next((given[one] for one in twin.input[:2] if one in given), None)

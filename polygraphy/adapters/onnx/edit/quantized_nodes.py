@@ -178,7 +178,7 @@ def remove_identities(graph: GraphProto) -> None:
         if node.op_type == "Identity" and not node.name and node.output[0] not in outputs
     }
     for node in graph.node:
-        node.input[:] = [_last(name, names) for name in node.input]
+        node.input[:] = [_last_name(name, names) for name in node.input]
     kept = [
         node
         for node in graph.node
@@ -198,7 +198,8 @@ def remove_identities(graph: GraphProto) -> None:
                     one.output[:] = [new if name == old else name for name in one.output]
 
 
-def _last(name: str, names: Mapping[str, str]) -> str:
+def _last_name(name: str, names: Mapping[str, str]) -> str:
+    """Return the name at the end of a chain of renames."""
     while name in names:
         name = names[name]
     return name

@@ -111,6 +111,7 @@ def _origin(name: str, makers: Mapping[str, NodeProto]) -> str:
 
 
 def _weight_operands(node: NodeProto, versions: dict[str, int]) -> list[str]:
+    """Return the names of the inputs of a node that can be weights."""
     domain = domain_of(node.domain)
     if not domain and node.op_type in _OPERANDS:
         return [node.input[i] for i in _OPERANDS[node.op_type] if i < len(node.input)]
@@ -183,6 +184,7 @@ class StripWeights(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Remove the data of weights, and return the model."""
         names = {name for graph in all_graphs(model.graph) for name in graph_weights(graph)}
         exclude = self._exclude | _read_names(self._exclude_list)
         for name in sorted(exclude):
@@ -196,7 +198,7 @@ class StripWeights(BaseLoader):
             for tensor in graph.initializer:
                 if tensor.name in chosen and not is_stripped(tensor):
                     count, size = count + 1, size + byte_size(tensor)
-                    _strip(tensor, axes.get(tensor.name))
+                    _strip_tensor(tensor, axes.get(tensor.name))
         if count and STRIPPED not in model.doc_string:
             model.doc_string = "-".join(filter(None, [model.doc_string, STRIPPED]))
         G_LOGGER.info(f"Removed {count} weights of {size} bytes.")
@@ -217,7 +219,8 @@ def _read_names(path: str | None) -> frozenset[str]:
     return frozenset(filter(None, map(str.strip, lines)))
 
 
-def _strip(tensor: TensorProto, axis: int | None) -> None:
+def _strip_tensor(tensor: TensorProto, axis: int | None) -> None:
+    """Remove the data of a weight, and mark it as stripped; note whether it was sparse."""
     is_float = tensor.data_type in _FLOATS
     is_sparse = axis is not None and is_float and not dense_groups(elements(tensor), axis)
     for field in DATA_FIELDS:
@@ -286,12 +289,13 @@ class ReconstructWeights(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Replace stripped weights by random numbers, and return the model."""
         axes = prunable_axes(model)
         count = 0
         for graph in all_graphs(model.graph):
             for tensor in graph.initializer:
                 if is_stripped(tensor):
-                    _fill(tensor, axes.get(tensor.name), in_file=self._map_weights)
+                    _fill_tensor(tensor, axes.get(tensor.name), in_file=self._map_weights)
                     count += 1
         if not count:
             G_LOGGER.warning(
@@ -310,7 +314,8 @@ def _unmark(model: ModelProto) -> None:
     model.doc_string = "-".join(parts)
 
 
-def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
+def _fill_tensor(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
+    """Give a stripped weight random numbers; sparse ones if it was sparse."""
     dtype = OnnxDataTypes().from_native(tensor.data_type)
     if dtype is None:
         raise ModelError(f"Weight {tensor.name!r} has the unknown type {tensor.data_type}.")
@@ -352,6 +357,7 @@ class PruneWeights(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Make weights sparse, and return the model."""
         axes = prunable_axes(model)
         threads = cores()
         for graph in all_graphs(model.graph):

@@ -133,6 +133,7 @@ class OpenGraph:
 
     @cached_property
     def outputs(self) -> list[str]:
+        """The names of the outputs."""
         return [value.name for value in self.graph.output]
 
     @cached_property

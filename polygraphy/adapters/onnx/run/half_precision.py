@@ -167,6 +167,7 @@ class _Evaluated:
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
         def fast(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            """Return the function that computes a node, with fast kernels where possible."""
             return watched(node, version, self._kernels.of(node, version, run))
 
         with translated("load"):
@@ -177,6 +178,7 @@ class _Evaluated:
             )
 
         def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
+            """Return the outputs of the model for a feed."""
             given = {name: numpy.asarray(value) for name, value in feed.items()}
             with translated("run"), numpy.errstate(all="ignore"):
                 made = evaluator.run(None, given)
@@ -239,7 +241,7 @@ class OnnxNarrowModel:
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return a function that computes the outputs in the narrow type; see the port."""
         if plain:
-            return self._evaluated.with_nodes(_as_it_is)
+            return self._evaluated.with_nodes(_unchanged)
         kept = frozenset(without)
         made, _ = cast_copy(self._model, self._dtype, self._selection(kept), is_trial=True)
         watched = partial(_rounding, narrow=self._dtype.numpy())
@@ -249,12 +251,17 @@ class OnnxNarrowModel:
         """Return the exact outputs, and the loss of each node alone; see the port."""
         losses: list[NodeLoss] = []
 
-        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+        def measure_node(
+            node: NodeProto, version: int, run: Callable[..., Any]
+        ) -> Callable[..., Any]:
+            """Return a function that computes a node and records its loss; nodes that stay in
+            float32 are only computed.
+            """
             if not self._is_cast(node):
                 return run
             return self._measuring(node, run, losses.append)
 
-        return self._evaluated.with_nodes(watched)(feed), losses
+        return self._evaluated.with_nodes(measure_node)(feed), losses
 
     def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
         """Return the outputs with the digits of the narrow type, and the exact ones; empty if a
@@ -277,7 +284,10 @@ class OnnxNarrowModel:
         spacing = self._range.spacing
         held: dict[str, Array] = {}
 
-        def narrow(name: str, value: Any) -> Array:
+        def round_value(name: str, value: Any) -> Array:
+            """Return a tensor in the digits of the low precision; weights are moved by a random
+            share of them.
+            """
             if not step or name not in self._weights:
                 return with_digits(value, spacing)
             if name not in held:
@@ -285,16 +295,20 @@ class OnnxNarrowModel:
                 held[name] = move_by_epsilons(numpy.asarray(value), crc32(name.encode()), ratio)
             return held[name]
 
-        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+        def round_node(
+            node: NodeProto, version: int, run: Callable[..., Any]
+        ) -> Callable[..., Any]:
+            """Return a function that computes a node with rounded inputs and outputs."""
             if not self._is_cast(node):
                 return run
             takes, gives = self._forms[node.output[0]]
 
             def call(*inputs: Any, **options: Any) -> Any:
+                """Return the rounded outputs of the node for rounded inputs."""
                 operands = list(inputs)
                 for position, is_narrow in enumerate(takes[: len(inputs)]):
                     if is_narrow and inputs[position] is not None:
-                        operands[position] = narrow(node.input[position], inputs[position])
+                        operands[position] = round_value(node.input[position], inputs[position])
                 return tuple(
                     with_digits(value, spacing) if is_narrow else value
                     for value, is_narrow in zip(run(*operands, **options), gives)
@@ -302,7 +316,7 @@ class OnnxNarrowModel:
 
             return call
 
-        return self._evaluated.with_nodes(watched)(feed)
+        return self._evaluated.with_nodes(round_node)(feed)
 
     def _is_cast(self, node: NodeProto) -> bool:
         # What is in the graphs inside a node is computed node by node.
@@ -319,6 +333,7 @@ class OnnxNarrowModel:
         narrow = self._dtype.numpy()
 
         def call(*inputs: Any, **options: Any) -> Any:
+            """Return the exact outputs of the node, and record its loss in low precision."""
             exact = run(*inputs, **options)
             operands = list(inputs)
             weights = {}
@@ -354,7 +369,8 @@ class OnnxNarrowModel:
         return call
 
 
-def _as_it_is(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+def _unchanged(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that computes a node, unchanged."""
     return run
 
 
@@ -388,6 +404,7 @@ def _moving(
         times = PRECISIONS[name].epsilon / PRECISIONS["float32"].epsilon
 
     def call(*inputs: Any, **options: Any) -> Any:
+        """Return the outputs of the node, moved by random shares of their rounding error."""
         made = run(*inputs, **options)
         return tuple(
             each if _is_whole(each) else move_by_epsilons(each, number + at, times * GROWTH / 2)
@@ -414,6 +431,7 @@ def _rounding(
     ]
 
     def call(*inputs: Any, **options: Any) -> Any:
+        """Return the outputs of the node, computed in float32 and rounded to the narrow type."""
         are_narrow = [getattr(value, "dtype", None) == narrow for value in inputs]
         if not any(are_narrow):
             return run(*inputs, **options)
@@ -453,6 +471,7 @@ def _node_name(node: NodeProto) -> list[str]:
 
 
 def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
+    """Return the names of initializers and outputs of Constant nodes."""
     names = {tensor.name for graph in all_graphs(model.graph) for tensor in graph.initializer}
     return names | {made for node in nodes if node.op_type == "Constant" for made in node.output}
 
@@ -500,7 +519,7 @@ def widen_model(model: ModelProto) -> ModelProto:
     narrow = {dtype.onnx() for dtype in _NARROW}
     for tensor in all_tensors(made):
         if tensor.data_type in narrow:
-            _widen(tensor)
+            _widen_tensor(tensor)
     for graph in all_graphs(made.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             _widen_type(value.type, narrow)
@@ -512,12 +531,14 @@ def widen_model(model: ModelProto) -> ModelProto:
     return made
 
 
-def _widen(tensor: TensorProto) -> None:
+def _widen_tensor(tensor: TensorProto) -> None:
+    """Change a tensor to float32."""
     wide = onnx.numpy_helper.from_array(elements(tensor).astype(numpy.float32), tensor.name)
     tensor.CopyFrom(wide)
 
 
 def _widen_type(kind: Any, narrow: set[int]) -> None:
+    """Change a type to float32, if it is narrow."""
     while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
         kind = getattr(kind, kind.WhichOneof("value")).elem_type
     if kind.tensor_type.elem_type in narrow:
@@ -525,6 +546,7 @@ def _widen_type(kind: Any, narrow: set[int]) -> None:
 
 
 def _widen_attributes(node: NodeProto, narrow: set[int]) -> None:
+    """Change the data type attribute of a node to float32, if it is narrow."""
     name, _ = TYPE_ATTRIBUTES.get(node.op_type, ("", None))
     for attribute in node.attribute:
         if attribute.name == name and attribute.i in narrow:
@@ -538,7 +560,7 @@ def _with_rounded_weights(
     created from it. They keep their magnitude; weights of nodes that are float32 in both are not
     changed.
     """
-    kept = _names(narrow) - set(lowered)
+    kept = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
     for tensor in _weights(model, kept):
         rounded = with_digits(elements(tensor), spacing)
@@ -546,7 +568,8 @@ def _with_rounded_weights(
     return model
 
 
-def _names(model: ModelProto) -> set[str]:
+def _node_names(model: ModelProto) -> set[str]:
+    """Return the names of all nodes, in subgraphs too."""
     nodes = (node for graph in all_graphs(model.graph) for node in graph.node)
     return {name for node in nodes for name in names_of(node)[:1]}
 
@@ -587,6 +610,7 @@ class _FastKernels:
             return run
 
         def call(*inputs: Any, **options: Any) -> Any:
+            """Return the outputs of the node, with ONNX Runtime if it is large."""
             given = [value for value in inputs if value is not None]
             if any(value.dtype != numpy.float32 for value in given) or _cost(*given) < _LARGE:
                 return run(*inputs, **options)
@@ -610,6 +634,7 @@ class _FastKernels:
         loaded: dict[tuple[Any, ...], Compute] = {}
 
         def call(*inputs: Any) -> list[Any]:
+            """Return the outputs of the node, computed by ONNX Runtime."""
             given = {
                 name: numpy.asarray(value)
                 for name, value in zip(node.input, inputs)

@@ -494,6 +494,7 @@ class Recomputer:
         evaluator = evaluator_of(part)
 
         def evaluate(feed: Feed) -> Array:
+            """Return the tensor for a feed."""
             made: Any = evaluator.run([name], dict(feed))
             value: Array = numpy.asarray(made[0])
             return value

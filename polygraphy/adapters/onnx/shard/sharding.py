@@ -84,7 +84,7 @@ def fuse(graph: GraphProto, attention: Attention, fused: FusedAttention, taken: 
     _set(node, fused)
     graph.node.append(node)
     if fused.q_shuffle:
-        _transpose(graph, made, output, _inverse(fused.q_shuffle), taken)
+        _append_transpose(graph, made, output, _inverse(fused.q_shuffle), taken)
 
 
 def _set(node: NodeProto, fused: FusedAttention) -> None:
@@ -103,13 +103,14 @@ def _add_transpose(
     if permutation is None:
         return name
     made = unused_name(f"{name}_shuffled", taken)
-    _transpose(graph, name, made, permutation, taken)
+    _append_transpose(graph, name, made, permutation, taken)
     return made
 
 
-def _transpose(
+def _append_transpose(
     graph: GraphProto, source: str, target: str, permutation: Sequence[int], taken: set[str]
 ) -> None:
+    """Add a Transpose node; raise ModelError for an invalid permutation."""
     if sorted(permutation) != list(range(_RANK)):
         raise ModelError(
             f"{list(permutation)} is not a permutation of the {_RANK} axes of tensor {source!r}."
@@ -211,7 +212,7 @@ class _Splitting:
         """Add nodes that gather a tensor once; return the name of the result."""
         if (name, axis) not in self._gathered:
             made = unused_name(f"{name}_gathered", self.taken)
-            self._add(
+            self._add_nodes(
                 collective(
                     ALL_GATHER,
                     name,
@@ -231,7 +232,7 @@ class _Splitting:
         part = unused_name(f"{tensor.name}_part", self.taken)
         rename_uses(self._graph, {tensor.name: part})
         collectives = self._hints.dist_collectives
-        self._add(
+        self._add_nodes(
             collective(
                 REDUCE_SCATTER,
                 tensor.name,
@@ -253,7 +254,7 @@ class _Splitting:
                 if name == tensor.name:
                     node.output[position] = part
         rename_uses(self._graph, {tensor.name: part})
-        self._add(
+        self._add_nodes(
             collective(
                 ALL_GATHER,
                 part,
@@ -265,7 +266,8 @@ class _Splitting:
             )
         )
 
-    def _add(self, nodes: Sequence[NodeProto]) -> None:
+    def _add_nodes(self, nodes: Sequence[NodeProto]) -> None:
+        """Append nodes to the graph."""
         self._graph.node.extend(nodes)
 
 
@@ -381,6 +383,7 @@ def _check(what: str, name: str, known: Sequence[str]) -> None:
 
 
 def _permutation(axes: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return axes as a tuple; None without axes."""
     return None if axes is None else tuple(axes)
 
 

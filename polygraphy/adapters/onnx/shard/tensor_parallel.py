@@ -359,6 +359,7 @@ class _Search:
             raise Cannot("a weight would be split in two ways")
 
     def _rank(self, name: str) -> int:
+        """Return the number of axes of a tensor."""
         return len(self._shape(name))
 
     def _shape(self, name: str) -> tuple[Any, ...]:
@@ -397,13 +398,16 @@ class _Search:
         if node.op_type in _UNARY:
             self._need(node.input[0], axis)
         elif node.op_type in _BINARY:
-            self._elementwise(index, node, axis)
+            self._split_elementwise(index, node, axis)
         elif node.op_type in _RULES:
             _RULES[node.op_type](self, index, node, axis)
         else:
             raise Cannot(f"there is no rule for {node.op_type}")
 
-    def _elementwise(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_elementwise(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split an elementwise node: slice its weights, and require its other inputs to be
+        split, along an axis.
+        """
         rank = self._rank(node.output[0])
         for operand, name in enumerate(node.input):
             shape = self._shape(name)
@@ -415,7 +419,8 @@ class _Search:
             else:
                 self._need(name, own)
 
-    def _matmul(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_matmul(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split a MatMul along an axis of its output; raise Cannot if that is impossible."""
         rank = self._rank(node.output[0])
         left, right = node.input[0], node.input[1]
         if right in self.graph.dense and self._rank(right) == 2:
@@ -431,7 +436,8 @@ class _Search:
                 raise Cannot(f"weight {name!r} has more than two axes")
             self._need(name, own)
 
-    def _gemm(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_gemm(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split a Gemm along its columns; raise Cannot if that is impossible."""
         attributes = _attributes(node)
         if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense:
             raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
@@ -444,13 +450,15 @@ class _Search:
             if shape and shape[-1] != 1:
                 self._slice(bias, len(shape) - 1, (index, 2))
 
-    def _softmax(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_softmax(self, index: int, node: NodeProto, axis: int) -> None:
+        """Require the input of a Softmax to be split; raise Cannot for the axis of the sum."""
         rank = self._rank(node.output[0])
         if _attributes(node).get("axis", -1) % rank == axis:
             raise Cannot(f"{node.op_type} {node.name!r} sums along the axis")
         self._need(node.input[0], axis)
 
-    def _concat(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_concat(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split a Concat along an axis; raise Cannot for the axis that it joins."""
         if _attributes(node).get("axis", 0) % self._rank(node.output[0]) == axis:
             raise Cannot(f"{node.op_type} {node.name!r} joins along the axis")
         for operand, name in enumerate(node.input):
@@ -459,7 +467,10 @@ class _Search:
             else:
                 self._need(name, axis)
 
-    def _transpose(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_transpose(self, index: int, node: NodeProto, axis: int) -> None:
+        """Require the input of a Transpose to be split along the axis that becomes the given
+        one.
+        """
         rank = self._rank(node.input[0])
         permutation = _attributes(node).get("perm", list(range(rank))[::-1])
         self._need(node.input[0], permutation[axis])
@@ -484,12 +495,12 @@ class _Search:
 
 
 _RULES: dict[str, Callable[[_Search, int, Any, int], None]] = {
-    "Concat": _Search._concat,
-    "Gemm": _Search._gemm,
-    "MatMul": _Search._matmul,
+    "Concat": _Search._split_concat,
+    "Gemm": _Search._split_gemm,
+    "MatMul": _Search._split_matmul,
     "Reshape": _Search._reshape,
-    "Softmax": _Search._softmax,
-    "Transpose": _Search._transpose,
+    "Softmax": _Search._split_softmax,
+    "Transpose": _Search._split_transpose,
 }
 
 
@@ -638,6 +649,7 @@ def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorPr
 
 
 def _slice_weight(array: Any, one: Slice, rank: int, count: int) -> Any:
+    """Return the part of a weight for one device."""
     if one.axis is None:  # A bias that is to be added once, and not by every device.
         return array if rank == 0 else numpy.zeros_like(array)
     size = array.shape[one.axis] // count
@@ -661,17 +673,18 @@ def _replace_weight(
     """Give the operands of a block another weight; other readers keep the old one."""
     if uses.get(one.name, 0) > len(one.places):
         tensor.name = unused_name(f"{one.name}_part", taken)
-        _point_to(graph, one.places, tensor.name)
+        _replace_operands(graph, one.places, tensor.name)
     else:
         old = next((each for each in graph.initializer if each.name == one.name), None)
         if old is not None:
             old.CopyFrom(tensor)
             return
         tensor.name = unused_name(f"{one.name}_part", taken)
-        _point_to(graph, one.places, tensor.name)
+        _replace_operands(graph, one.places, tensor.name)
     graph.initializer.append(tensor)
 
 
-def _point_to(graph: GraphProto, places: Sequence[tuple[int, int]], name: str) -> None:
+def _replace_operands(graph: GraphProto, places: Sequence[tuple[int, int]], name: str) -> None:
+    """Make some inputs of nodes read another tensor."""
     for node, operand in places:
         graph.node[node].input[operand] = name

@@ -381,6 +381,7 @@ def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Yield all weights of a graph, sparse ones and those in nodes included."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -388,6 +389,7 @@ def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def _node_tensors(nodes: Any) -> Iterator[TensorProto]:
+    """Yield the tensors in the attributes and subgraphs of nodes."""
     for node in nodes:
         for attribute in node.attribute[:]:
             if attribute.HasField("t"):
