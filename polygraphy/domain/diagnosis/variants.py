@@ -423,7 +423,7 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
             if not all(limits.min <= one <= limits.max for one in value):
                 continue
             other = np.array(value, np.int64)
-            change = changes.other_weight("weight", name, _difference(array, other), node.op)
+            change = changes.other_weight("weight", name, _difference_fact(array, other), node.op)
             shaped = other.reshape(array.shape).astype(array.dtype)
             yield Variant("weight", change, node, {name: shaped})
     for one in node.attributes:
@@ -440,7 +440,8 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
             yield Variant("attribute", change, _with(node, one.name, one.kind, shown))
 
 
-def _difference(array: Any, other: Any) -> Fact:
+def _difference_fact(array: Any, other: Any) -> Fact:
+    """Return the fact that an array has different values."""
     values, expected = array.reshape(-1).tolist(), other.reshape(-1).tolist()
     if len(values) == len(expected) == 1:
         return changes.is_value(values[0], expected[0])
@@ -463,25 +464,26 @@ def resize_variants(
     if len(made) == len(expected) and tuple(made) == tuple(expected):
         return
 
-    def weight(position: int, value: Sequence[float]) -> Iterator[Variant]:
+    def weight_variants(position: int, value: Sequence[float]) -> Iterator[Variant]:
+        """Yield the variant of a Resize with another value of a weight."""
         name = node.inputs[position] if position < len(node.inputs) else ""
         held = side.weights[name].values if name in side.weights else None
         if held is None:
             return
         array, other = np.asarray(held), np.asarray(value)
         if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
-            change = changes.other_weight("weight", name, _difference(array, other), node.op)
+            change = changes.other_weight("weight", name, _difference_fact(array, other), node.op)
             yield Variant("weight", change, node, {name: other.astype(array.dtype)})
 
     if node.op in ("Reshape", "Expand"):
-        yield from weight(1, expected)
+        yield from weight_variants(1, expected)
     elif node.op == "Tile" and len(read) == len(expected):
-        yield from weight(1, [size // max(own, 1) for own, size in zip(read, expected)])
+        yield from weight_variants(1, [size // max(own, 1) for own, size in zip(read, expected)])
     elif node.op == "Resize" and len(read) == len(expected):
-        yield from weight(3, expected)
-        yield from weight(2, [size / max(own, 1) for own, size in zip(read, expected)])
+        yield from weight_variants(3, expected)
+        yield from weight_variants(2, [size / max(own, 1) for own, size in zip(read, expected)])
     elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
-        yield from _bounds(side, node, read, expected, weight)
+        yield from _bounds(side, node, read, expected, weight_variants)
     rank = len(read) - 2
     sized = node.attribute("kernel_shape")
     if sized and len(read) == len(expected):
@@ -546,6 +548,7 @@ def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _transpose_variants(side: Side, node: Node) -> Iterator[Variant]:
+    """Yield the variants of a node with a transposed weight."""
     for name in node.inputs if node.op in ("MatMul", "Gemm", "Mul", "Add") else ():
         held = side.weights.get(name)
         if held is None or held.values is None or len(held.shape) != 2:
