@@ -2,10 +2,11 @@
 
     python -m faults [--seed N] [--only real|planted] [--take N] [--kind PART] [--jobs N]
                      [--party onnxrt|openvino] [--third] [--ways WAY ... [--cases N]]
-                     [--markdown ../docs/development/diagnosis.md]
+                     [--providers cuda ...] [--markdown ../docs/development/diagnosis.md]
 
 In the folder `lab`. Cases, and a virtual environment for each version of a backend, are
-written into POLYGRAPHY_FAULTS (.faults). Real models are used where `make models` put them.
+written into POLYGRAPHY_FAULTS (.faults). Real models are used where `make models` put them. With
+--providers, planted cases run in this interpreter, and its ONNX Runtime on these providers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from polygraphy.logger import G_LOGGER
 
 from .case import Case
-from .environments import FOLDER, OPENVINO, ROOT, VERSIONS
+from .environments import FOLDER, HERE, OPENVINO, ROOT, VERSIONS
 from .judge import Score, scores
 from .planted_cases import WAYS, planted_cases
 from .real_cases import RUN, real_cases
@@ -39,6 +40,13 @@ def with_third(case: Case) -> Case:
     )
 
 
+def on_providers(case: Case, providers: list[str]) -> Case:
+    """Return the case with ONNX Runtime on other providers."""
+    place = case.words.index("--onnxrt") + 1
+    words = (*case.words[:place], "--providers", *providers, *case.words[place:])
+    return case._replace(version=HERE, words=words)
+
+
 def main() -> int:
     """Draw the cases, diagnose them, print the table; 1 where a share is not reached."""
     parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").split("\n")[0])
@@ -50,6 +58,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, help="how many faulty ones with --ways")
     parser.add_argument("--party", choices=RUN, help="draw bugs of this one only")
     parser.add_argument("--third", action="store_true", help="once more with OpenVINO beside")
+    parser.add_argument("--providers", nargs="+", help="planted cases on these, in this Python")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
@@ -66,6 +75,8 @@ def main() -> int:
         cases += planted_cases(folder, models, given.seed, *many, given.ways or ())
     cases = [case for case in cases if given.kind is None or given.kind in case.kind]
     cases = cases[:: given.take or 1]
+    if given.providers:
+        cases = [on_providers(case, given.providers) for case in cases if case.group == "planted"]
     if given.third:
         pairs = [(case, with_third(case)) for case in cases if case.version == VERSIONS[-1]]
         cases = [case for pair in pairs for case in pair]

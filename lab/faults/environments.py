@@ -54,6 +54,8 @@ WITH_OPENVINO = {
 """Version of OpenVINO, and the NumPy that it takes, beside the last ONNX Runtime and onnx."""
 OPENVINO = tuple(WITH_OPENVINO)
 NEEDED = ("attrs", "black", "filelock", "jinja2", "ml_dtypes", "rich", "protobuf")
+HERE = "here"
+"""The version of a case that runs in this interpreter, with the ONNX Runtime it has."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -71,6 +73,8 @@ def after(last: str) -> list[str]:
 
 def title(version: str) -> str:
     """What is released in this version."""
+    if version == HERE:
+        return "The ONNX Runtime of this interpreter"
     return f"{'OpenVINO' if version in OPENVINO else 'ONNX Runtime'} {version}"
 
 
@@ -95,6 +99,8 @@ def _packages(version: str) -> list[str]:
 
 def python(version: str) -> str:
     """Return the interpreter of an environment."""
+    if version == HERE:
+        return sys.executable
     return str(environment(version) / "bin" / "python")
 
 

@@ -17,7 +17,8 @@ from .case import Case, Culprit
 from .environments import ROOT, python
 
 SECONDS = 300
-SURROUNDINGS = {**os.environ, "PYTHONPATH": str(ROOT)}
+_PATHS = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+SURROUNDINGS = {**os.environ, "PYTHONPATH": os.pathsep.join(_PATHS)}
 """Commands are those of this checkout, whichever one the environments were made for."""
 NOBODY = {"data", "ill-conditioned", "nondeterminism"}
 """Causes by which neither a backend nor the model is blamed."""

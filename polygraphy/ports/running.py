@@ -209,6 +209,9 @@ class WarmProcess(Protocol):
             BackendError: as for `call`.
         """
 
+    def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> KeptObject:
+        """Do what `keep` does without waiting; the next call raises what the function raises."""
+
     def limited(
         self, timeout: float | None = None, is_silent: bool = False
     ) -> AbstractContextManager[None]:

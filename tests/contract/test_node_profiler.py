@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,12 @@ from polygraphy.adapters.onnxruntime.runner import OnnxrtRunner
 from polygraphy.adapters.onnxruntime.session import SessionFromOnnx
 from polygraphy.adapters.openvino.compiled import CompiledModelFromOnnx
 from polygraphy.adapters.openvino.runner import OpenvinoRunner
+from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.domain.profiling.table import profile_table
 from polygraphy.ports.running import NodeProfiler, model_nodes
 from tests.support import models
+from tests.support.engines import fake_machine
+from tests.support.fake_tensorrt import Tensor
 
 MODEL = models.make(
     "chain",
@@ -47,7 +52,42 @@ def _openvino() -> tuple[NodeProfiler, Callable[[], object]]:
     return runner.open_profiler(), runner.deactivate
 
 
-PROFILERS = {"fake": _fake, "onnxrt": _onnxrt, "openvino": _openvino}
+def _tensorrt(generation: int) -> tuple[NodeProfiler, Callable[[], object]]:
+    machine = ExitStack()
+    trt = machine.enter_context(fake_machine(generation))
+    layers = [
+        {"Name": name, "LayerType": kind, "Metadata": f"[ONNX Layer: {name}]"}
+        for name, kind in (("product", "MatrixMultiply"), ("relu", "PointWise"))
+    ]
+    engine = trt.engine(
+        [
+            Tensor("x", "FLOAT", (-1, 3), profiles=[((1, 3), (1, 3), (2, 3))]),
+            Tensor("y", "FLOAT", (-1, 3)),
+        ],
+        lambda feed: {"y": np.maximum(feed["x"], 0)},
+        outputs=["y"],
+        layers=layers,
+    )
+    runner = TrtRunner(engine)
+    runner.activate()
+
+    def end() -> None:
+        assert runner.context.profiler is None and runner.context.enqueue_emits_profile
+        assert runner.infer({"x": np.ones((1, 3), np.float32)})["y"].shape == (1, 3)
+        runner.deactivate()
+        assert trt.cuda.outstanding == {} and trt.log == []
+        machine.close()
+
+    return runner.open_profiler(), end
+
+
+PROFILERS = {
+    "fake": _fake,
+    "onnxrt": _onnxrt,
+    "openvino": _openvino,
+    "tensorrt 8": partial(_tensorrt, 8),
+    "tensorrt 10": partial(_tensorrt, 10),
+}
 
 
 @pytest.mark.parametrize("make", PROFILERS.values(), ids=PROFILERS)

@@ -144,10 +144,13 @@ def test_a_format_with_channels_side_by_side() -> None:
 
 def test_profiles() -> None:
     feed = np.random.default_rng(3).standard_normal((1 << 15, 16), dtype=np.float32)
-    with TrtRunner(engine(engines.identity)) as runner:
+    with TrtRunner(engine(engines.identity), optimization_profile=0) as runner:
         runner.infer({"X": X})
         with pytest.raises(InputError, match="Choose profile 1"):
             runner.infer({"X": feed})
+    with TrtRunner(engine(engines.identity)) as runner:
+        for given in (X, feed, X, feed):  # The profile follows the shape.
+            np.testing.assert_array_equal(runner.infer({"X": given})["Y"], given)
         runner.set_profile(1)
         for size in (1 << 15, 1 << 15, 1 << 15, 100):
             np.testing.assert_array_equal(runner.infer({"X": feed[:size]})["Y"], feed[:size])

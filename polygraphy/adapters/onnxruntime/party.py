@@ -30,11 +30,16 @@ from polygraphy.domain.catalog.compute import TF32_ENVIRONMENT, ComputePrecision
 from polygraphy.domain.errors import UsageError
 from polygraphy.ports.machine import is_tf32_forced
 
+np = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 
 _PLAIN = "DISABLE_ALL"
 _HELD = 1 << 26
 """Bytes of a model that a session may hold beside what it makes of them."""
+_CONVOLUTION = """
+<ir_version: 8, opset_import: ["": 17]>
+convolution (float[1,1,3,3] x) => (float[1,1,3,3] y) { y = Conv <pads = [1, 1, 1, 1]> (x, x) }
+"""
 _WEIGHTS_OF_OPTIMISED = "session.optimized_model_external_initializers_file_name"
 
 
@@ -160,6 +165,11 @@ class OnnxrtParty:
             return None
         at = names.index(CUDA)
         return at, dict(matched[at][1])
+
+    def start(self) -> None:
+        """Run a convolution, with which a device loads its libraries; see the port."""
+        if self.uses_device:
+            self.load(onnx.parser.parse_model(_CONVOLUTION))({"x": np.ones((1, 1, 3, 3), "f")})
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Make a session; see the port."""

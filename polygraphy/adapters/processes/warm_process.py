@@ -79,6 +79,7 @@ class WarmProcess:
         self._lock = threading.RLock()
         self._limits: tuple[float | None, bool] = (None, False)
         self._crashes = 0
+        self._begun: Kept | None = None
 
     @property
     def is_running(self) -> bool:
@@ -94,6 +95,15 @@ class WarmProcess:
         number = next(self._numbers)
         self._request(function, arguments, number)
         return Kept(self, number)
+
+    def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
+        """Start to call a function whose result the process keeps; see the port."""
+        number = next(self._numbers)
+        with self._lock:
+            self._finish_begun()
+            self._send(function, arguments, number)
+            self._begun = Kept(self, number)
+            return self._begun
 
     def release(self, number: int, generation: int) -> None:
         """Let the process drop an object with the next call; may be called at any time."""
@@ -122,37 +132,64 @@ class WarmProcess:
         self, function: Callable[..., Any], arguments: tuple[Any, ...], number: int | None
     ) -> Any:
         """Send a call to the process, and return its result or raise its exception."""
-        timeout, is_silent = self._limits
         with self._lock:
-            uses_kept = any(isinstance(each, Kept) for each in arguments)
-            self._start(is_setting_up=number is not None and not uses_kept)
-            released, self._released = self._released, []
-            how = (str(Path.cwd()), G_LOGGER.module_severity, is_silent, released, number)
-            try:
-                message = Message((how, function, arguments))
-            except Exception as error:
-                self._released += released
-                raise UsageError(f"{self._what} cannot be sent to a subprocess: {error}") from error
-            try:
-                with message:
-                    message.send(self._channel)
-                    succeeded, answer, lines = load(self._answer(timeout))
-            except (EOFError, ConnectionError) as error:
-                raise self._crash() from error
-            except OSError as error:
-                self.close()
-                raise BackendError(
-                    f"{self._what} cannot exchange data with its subprocess: {error.strerror}.",
-                    hint="The data need memory: use a smaller batch, or a smaller model.",
-                ) from error
-            except BaseException:  # Ctrl-C, of which a process in a group of its own hears nothing.
-                self.close()
-                raise
-        for text, severity in lines:
-            G_LOGGER.log(text, severity)
+            self._finish_begun()
+            self._send(function, arguments, number)
+            succeeded, answer = self._receive(self._limits[0])
         if succeeded:
             return answer
         raise answer
+
+    def _send(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], number: int | None
+    ) -> None:
+        """Send a call to the process, which is started if it does not run."""
+        uses_kept = any(isinstance(each, Kept) for each in arguments)
+        self._start(is_setting_up=number is not None and not uses_kept)
+        released, self._released = self._released, []
+        how = (str(Path.cwd()), G_LOGGER.module_severity, self._limits[1], released, number)
+        try:
+            message = Message((how, function, arguments))
+        except Exception as error:
+            self._released += released
+            raise UsageError(f"{self._what} cannot be sent to a subprocess: {error}") from error
+        with self._closing_on_failure(), message:
+            message.send(self._channel)
+
+    def _receive(self, timeout: float | None) -> tuple[bool, Any]:
+        """Return whether a call succeeded, and its result or its exception."""
+        with self._closing_on_failure():
+            succeeded, answer, lines = load(self._answer(timeout))
+        for text, severity in lines:
+            G_LOGGER.log(text, severity)
+        return succeeded, answer
+
+    def _finish_begun(self) -> None:
+        """Wait for the call that was begun; raise its exception."""
+        begun, self._begun = self._begun, None
+        if begun is None or not begun.is_there:
+            return
+        succeeded, answer = self._receive(self._limits[0])
+        if not succeeded:
+            self.close()  # What it should keep is not there.
+            raise answer
+
+    @contextmanager
+    def _closing_on_failure(self) -> Iterator[None]:
+        """Close the process if an exchange with it fails, with an error that says why."""
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            raise self._crash() from error
+        except OSError as error:
+            self.close()
+            raise BackendError(
+                f"{self._what} cannot exchange data with its subprocess: {error.strerror}.",
+                hint="The data need memory: use a smaller batch, or a smaller model.",
+            ) from error
+        except BaseException:  # Ctrl-C, of which a process in a group of its own hears nothing.
+            self.close()
+            raise
 
     def _answer(self, timeout: float | None) -> Any:
         """Return the parts of the answer; BackendError if it takes longer than the limit."""

@@ -5,7 +5,7 @@ float32.
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,6 @@ from polygraphy.adapters.base.loader import evaluate
 from polygraphy.adapters.tensorrt.describe.describe_engine import tensorrt_tf32
 from polygraphy.adapters.tensorrt.engine.build import EngineFromNetwork
 from polygraphy.adapters.tensorrt.engine.config import CreateConfig
-from polygraphy.adapters.tensorrt.engine.profile import Profile
 from polygraphy.adapters.tensorrt.library.capabilities import capabilities
 from polygraphy.adapters.tensorrt.network.network_edits import SetLayerPrecisions
 from polygraphy.adapters.tensorrt.network.onnx_network import (
@@ -28,6 +27,7 @@ from polygraphy.adapters.tensorrt.runtime.runner import TrtRunner
 from polygraphy.domain.catalog.compute import ComputePrecision
 from polygraphy.domain.data.loading import fit_feed
 from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.profile import Profile as DomainProfile
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.machine import computes_in_tf32
 
@@ -155,6 +155,50 @@ def _obeys() -> bool:
     return capabilities().has("layer_precisions")
 
 
+_PROFILES = 2
+"""How many ranges of shapes an engine is built for: those of a prompt, and of later steps."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def widen_ranges(ranges: Sequence[DomainProfile], shapes: Shapes) -> list[DomainProfile]:
+    """Return ranges of shapes that contain further ones, for the next build of an engine.
+
+    The first data have a range of their own. If later data grow, as the cache of a decoder does,
+    their range extends to as many further steps as there were, so that few builds are enough.
+
+    Args:
+        ranges: those of the last build.
+        shapes: of the data that they do not contain.
+    """
+    exact = DomainProfile.from_shapes(shapes)
+    ranks = {name: len(shape) for name, shape in shapes.items()}
+    is_like = bool(ranges) and ranks == {name: len(each.min) for name, each in ranges[-1].items()}
+    if not is_like or len(ranges) < _PROFILES:
+        return [*ranges, exact] if is_like else [exact]
+    growth = {name: np.subtract(shape, ranges[-1][name].max) for name, shape in shapes.items()}
+    if any((each < 0).any() for each in growth.values()):
+        return [exact]
+    spans = [
+        span // new
+        for name, each in growth.items()
+        for span, new in zip(np.subtract(ranges[-1][name].max, ranges[-1][name].min), each)
+        if new
+    ]
+    steps = max(spans, default=0) + 1
+    wider = DomainProfile()
+    for name, shape in shapes.items():
+        # The largest shapes are those of a later step, because they must fit each other.
+        largest = np.add(shape, steps * growth[name])
+        wider.add(name, ranges[-1][name].min, shape, [*largest])
+    return [*ranges[:-1], wider]
+
+
+def _contains(ranges: DomainProfile, shapes: Shapes) -> bool:
+    """Return whether a profile has a range for each input, and the shape is in it."""
+    return ranges.keys() == shapes.keys() and not ranges.misfits(shapes)
+
+
 class _Built:
     """A model that is built for the shapes of the data that it is given."""
 
@@ -171,14 +215,15 @@ class _Built:
         self._keep = list(keep)
         self._timings = timings
         self._runner: TrtRunner | None = None
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._ranges: list[DomainProfile] = []
 
     def __call__(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Run the engine."""
         shapes = {name: tuple(np.shape(array)) for name, array in feed.items()}
-        if self._runner is None or shapes != self._shapes:
+        if self._runner is None or not any(_contains(each, shapes) for each in self._ranges):
             self.close()
-            self._runner, self._shapes = self._build_runner(shapes), shapes
+            self._ranges = widen_ranges(self._ranges, shapes)
+            self._runner = self._build_runner()
             self._build()
         fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         made = self._runner.infer(fitted, check_inputs=False)
@@ -200,11 +245,8 @@ class _Built:
                 stack.enter_context(G_LOGGER.verbosity(G_LOGGER.ERROR))
             self._runner.activate()
 
-    def _build_runner(self, shapes: Mapping[str, tuple[int, ...]]) -> TrtRunner:
+    def _build_runner(self) -> TrtRunner:
         """Return a runner with an engine for the shapes of the inputs."""
-        ranges = Profile()
-        for name, shape in shapes.items():
-            ranges.add(name, min=shape, opt=shape, max=shape)
         settings = dict(self._settings)
         is_path = isinstance(self._model, str)
         parse: Any = NetworkFromOnnxPath if is_path else NetworkFromOnnxModel
@@ -213,6 +255,6 @@ class _Built:
             network = SetLayerPrecisions(network, dict.fromkeys(self._keep, DataType.FLOAT32))
             if _obeys():
                 settings["precision_constraints"] = "obey"
-        config = CreateConfig(profiles=[ranges], load_timing_cache=self._timings, **settings)
+        config = CreateConfig(profiles=self._ranges, load_timing_cache=self._timings, **settings)
         engine = EngineFromNetwork(network, config, save_timing_cache=self._timings)
         return TrtRunner(engine, name="trt")

@@ -7,41 +7,34 @@ from functools import cache, cached_property
 from itertools import chain
 from typing import Any
 
-import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.change_search import (
+    Budget,
+    ChangeSearch,
+    OtherTensor,
+    output_name,
+)
 from polygraphy.application.diagnose.divergence.search import LEFT, Parting, Partings, partings
 from polygraphy.application.diagnose.parts import Part, cut_part
-from polygraphy.application.diagnose.subprocesses import filter_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
-    borrowed_variants,
     is_close,
-    scalar_weights,
-    with_weight,
 )
-from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantised
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers
-from polygraphy.domain.diagnosis.variants import Variant, integers, matches_expected, variants
-from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
+from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.sites import is_coarse
-from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
-_TRIES = (64, 768)
-"""The fewest and the most changes that are tried to explain some nodes."""
-_WORK = 8 << 30
-"""Bytes of tensors that all of them compute together, if these are more than the fewest."""
 _SOLVED = 16
 """In regions of more nodes no number is searched: that of another node may do the same."""
-_CANDIDATES = 64
-"""Tensors that are tried instead of an operand."""
 _UNEXPLAINED = 2
 """More places that no change explains are no proof."""
 _MANY = 64
@@ -128,8 +121,7 @@ class Change:
         )
         made = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in made)
-        many = _SOLVED / max(len(self._nodes), _SOLVED)  # Each try computes all of them.
-        self.tries = int(np.clip(_WORK // max(total, 1), _TRIES[0], many * _TRIES[1]))
+        self.budget = Budget.for_part(total, len(self._nodes))
         first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
         self._positions = {name: index for index, name in enumerate(first)}
 
@@ -143,17 +135,23 @@ class Change:
         """Return whether the unchanged nodes compute the expected tensor, so that the cause was
         rounding.
         """
-        return self._is_right(self._compute_variant())
+        return self._whole is not None and self._whole.is_right
 
     def find_common(self) -> Explanation | None:
         """Return an explanation from the reference's nodes or common mistakes; None if none
         fits.
         """
-        return self._first_explanation(self._borrowed_variants, self._usual_variants)
+        search = self._whole
+        if search is None:
+            return None
+        return self._first_explanation(
+            lambda _, position: search.find_borrowed(position, self._others, self._instead),
+            lambda _, position: search.find_usual(position),
+        )
 
-    def other(self) -> Explanation | None:
+    def find_other(self) -> Explanation | None:
         """Return an explanation by different inputs or constants; None if none fits."""
-        return self._first_explanation(self._rewire_inputs, self._solve_numbers)
+        return self._first_explanation(self._find_inputs, self._find_numbers)
 
     def _first_explanation(
         self, *kinds: Callable[[int, int], Iterator[Variant]]
@@ -171,12 +169,64 @@ class Change:
         for indices in (first, rest):
             for tried in kinds:
                 for index in indices:
-                    if self.tries <= 0:
+                    if self.budget.is_spent:
                         return None
                     position = self._position(index)
                     for variant in tried(index, position) if position is not None else ():
                         return Explanation(index, variant, self._places)
         return None
+
+    @cached_property
+    def _whole(self) -> ChangeSearch | None:
+        """The search among all nodes; None if they read something unknown."""
+        return self._search_in(self._nodes)
+
+    def _search_in(self, nodes: Sequence[int]) -> ChangeSearch | None:
+        """Return the search in a part of the model; None if that reads something unknown."""
+        try:
+            part = cut_part(self._case.model, nodes, self._held)
+        except PolygraphyException:
+            return None
+        return ChangeSearch(
+            self._side, part, self._goals, (self._party,), self.budget,
+            is_reshaped=True, limit=self._found.limit,
+        )  # fmt: skip
+
+    def _find_numbers(self, _: int, position: int) -> Iterator[Variant]:
+        """Yield variants in which one number that a node reads is solved for."""
+        if self._whole is not None and len(self._nodes) <= _SOLVED:
+            yield from self._whole.find_numbers(position)
+
+    def _find_inputs(self, index: int, position: int) -> Iterator[Variant]:
+        """Yield variants in which a node reads another tensor of the model, or one that only the
+        reference computes.
+        """
+        behind = self._nodes_behind(index)
+        search = self._search_in([one for one in self._nodes if one == index or one in behind])
+        if search is not None:
+            yield from search.find_inputs(position, self._other_tensors(), self._found.same)
+
+    def _nodes_behind(self, index: int) -> set[int]:
+        """Return the nodes that depend on a node."""
+        nodes = self._case.model.nodes
+        made = set(nodes[index].makes)
+        found: set[int] = set()
+        for position in range(index + 1, len(nodes)):
+            if made.intersection(nodes[position].reads):
+                found.add(position)
+                made.update(nodes[position].makes)
+        return found
+
+    def _other_tensors(self) -> Iterator[OtherTensor]:
+        """Yield the tensors that nodes may have read: the last equal ones first, then those that
+        only the reference computes.
+        """
+        taken = set(self._found.same.values())
+        mine = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
+        theirs = ((n, v, False) for n, v in self._found.theirs.items() if n not in taken)
+        for name, value, is_in_model in chain(mine, theirs):
+            if is_float(value) and not any(is_close(value, one) for one in self._goals.values()):
+                yield OtherTensor(name, value, is_in_model)
 
     def choose_node(self, reason: Explanation) -> Explanation:
         """Return an explanation with the nodes of which a change does the same, such as one of two
@@ -186,12 +236,11 @@ class Change:
         node = self._case.model.nodes[reason.node]
         if node.op not in MOVING or reason.variant.cause != "attribute":
             return reason
-        near = self._neighbors(reason.node)
         found = [(reason.node, reason.variant)]
-        for index in near:
+        for index in self._neighbors(reason.node):
             position = self._position(index)
-            tried = self._usual_variants(index, position) if position is not None else iter(())
-            found += [(index, variant) for variant in tried][:1]
+            if position is not None and self._whole is not None:
+                found += [(index, one) for one in self._whole.find_usual(position)][:1]
         if len(found) == 1:
             return reason
         counts = [self._count_alike(index, variant) for index, variant in found]
@@ -241,204 +290,6 @@ class Change:
         """Return the position of a node, not counting constants."""
         return self._positions.get(next(iter(self._case.model.nodes[index].makes), ""))
 
-    def _borrowed_variants(self, index: int, position: int) -> Iterator[Variant]:
-        """Return an iterator over the variants with attributes and weights of other nodes that
-        give the expected tensor.
-        """
-        return self._right_variants(
-            borrowed_variants(self._side, position, self._others, self._instead)
-        )
-
-    def _usual_variants(self, index: int, position: int) -> Iterator[Variant]:
-        """Return an iterator over the variants with usual values that give the expected tensor."""
-        return self._right_variants(
-            chain(variants(self._side, position), integers(self._side, position))
-        )
-
-    def _right_variants(self, tried: Iterator[Variant]) -> Iterator[Variant]:
-        """Return an iterator over the variants that give the expected tensor."""
-        if self._whole is None:
-            return iter(())
-        return filter_in_subprocess(
-            self._count_tries(tried),
-            lambda variant: self._is_right(self._compute_variant(variant)),
-            self._party,
-        )
-
-    def _count_tries(self, tried: Iterator[Variant]) -> Iterator[Variant]:
-        """Yield variants until the tries are used up."""
-        for variant in tried:
-            if self.tries <= 0:
-                return
-            self.tries -= 1
-            yield variant
-
-    def _is_small(self, part: Part) -> bool:
-        """Return whether the tensors of a part need no more memory than the models."""
-        opened = open_model(part.model)
-        shapes = {name: np.shape(value) for name, value in part.feed.items()}
-        sizes = (size or 0 for one in opened.layers(shapes) for size in one.makes.values())
-        return sum(sizes) <= self._found.limit
-
-    @cached_property
-    def _whole(self) -> Part | None:
-        """All nodes as a model; None if it reads something unknown."""
-        try:
-            return cut_part(self._case.model, self._nodes, self._held)
-        except PolygraphyException:
-            return None
-
-    def _compute_variant(self, variant: Variant | None = None) -> Values:
-        """Return the computed tensors with a variant of one node; empty if the backend
-        refuses it.
-        """
-        part = self._whole
-        if part is None:
-            return {}
-        try:
-            if variant is not None:
-                part = part.change(_output_name(variant), variant)
-            return part.run(self._party, plain=True) if self._is_small(part) else {}
-        except PolygraphyException:
-            return {}
-
-    def _is_right(self, made: Values) -> bool:
-        """Return whether tensors match the expected ones."""
-        return all(
-            name in made and matches_expected(_in_shape(made[name], goal), goal)
-            for name, goal in self._goals.items()
-        )
-
-    def _solve_numbers(self, index: int, position: int) -> Iterator[Variant]:
-        """Yield variants in which one number that a node reads is solved for."""
-        is_searched = self._whole is not None and len(self._nodes) <= _SOLVED
-        for name in scalar_weights(self._side, position) if is_searched else ():
-            self.tries -= 1
-            solved = self._nearest_variant(position, name)
-            if self._is_right(self._compute_variant(solved)):
-                yield solved
-
-    def _nearest_variant(self, position: int, name: str) -> Variant:
-        """Return the variant whose number gives the result nearest to the expected one."""
-        mine = np.asarray(self._side.weights[name].values)
-
-        def variant(value: float) -> Variant:
-            """Return the variant with one number for all elements of a weight."""
-            return with_weight(self._side, position, name, np.full_like(mine, value))
-
-        run = self._load_with_number(variant(0))
-
-        def error(value: float) -> float:
-            """Return the sum of the mean square errors with a number for all elements of a
-            weight.
-            """
-            values = run(np.full_like(mine, value))
-            return sum(mean_square_error(values.get(n), goal) for n, goal in self._goals.items())
-
-        return variant(nearest_number(error))
-
-    def _load_with_number(self, variant: Variant) -> Callable[[Any], Values]:
-        """Return a function from a number to the computed tensors; loaded once if the number can be
-        an input.
-        """
-        (name,) = variant.weights
-        assert self._whole is not None
-        try:
-            part = self._whole.change(_output_name(variant), variant, asks=True)
-            compute = part.load(self._party, plain=True)
-            compute(part.feed)
-        except PolygraphyException:  # It may have to be a weight.
-            return lambda number: self._compute_variant(evolve(variant, weights={name: number}))
-        asked = [*part.feed][-1]
-
-        def compute_with(number: Any) -> Values:
-            """Return the tensors computed with a number as input; empty if the backend rejects
-            it.
-            """
-            try:
-                return compute({**part.feed, asked: number})
-            except PolygraphyException:
-                return {}
-
-        return compute_with
-
-    def _rewire_inputs(self, index: int, position: int) -> Iterator[Variant]:
-        """Yield variants in which a node reads another tensor of the model, or one that only the
-        reference computes.
-        """
-        node, nodes = self._side.nodes[position], self._case.model.nodes
-        behind = self._nodes_behind(index)
-        try:
-            chosen = [one for one in self._nodes if one == index or one in behind]
-            part = cut_part(self._case.model, chosen, self._held)
-            compute = part.load(self._party, plain=True)
-        except PolygraphyException:
-            return
-        given = part.feed
-        shared = {name for one in behind & {*self._nodes} for name in nodes[one].reads}
-        computed = {name for one in (index, *behind) for name in nodes[one].makes}
-        for operand in dict.fromkeys(node.inputs):
-            if operand not in given or operand in shared or not is_float(given[operand]):
-                continue
-            for other, value, is_there in self._other_operands(given[operand], computed):
-                if other == operand or (not is_there and operand not in self._found.same):
-                    continue
-                if self.tries <= 0:
-                    return
-                self.tries -= 1
-                try:
-                    made = compute({**given, operand: value})
-                except PolygraphyException:
-                    continue
-                if self._is_right(made):
-                    change = changes.other_input(node.op, operand, other)
-                    if not is_there:
-                        change = changes.lost_node_between(node.op, other, operand)
-                    reads = tuple(other if one == operand else one for one in node.inputs)
-                    yield Variant("structure", change, evolve(node, inputs=reads))
-
-    def _nodes_behind(self, index: int) -> set[int]:
-        """Return the nodes that depend on a node."""
-        nodes = self._case.model.nodes
-        made = set(nodes[index].makes)
-        found: set[int] = set()
-        for position in range(index + 1, len(nodes)):
-            if made.intersection(nodes[position].reads):
-                found.add(position)
-                made.update(nodes[position].makes)
-        return found
-
-    def _other_operands(self, array: Any, computed: set[str]) -> Iterator[tuple[str, Any, bool]]:
-        """Yield possible inputs of a node: name, value, and whether the model has it."""
-        taken = set(self._found.same.values())
-        mine = [name for name in reversed([*self._found.same]) if name not in computed]
-        theirs = [name for name in self._found.theirs if name not in taken]
-        for names, values, is_there in (
-            (mine, self._held, True),
-            (theirs, self._found.theirs, False),
-        ):
-            alike = [
-                name
-                for name in names
-                if name in values
-                and is_float(values[name])
-                and values[name].shape == array.shape
-                and not any(is_close(values[name], goal) for goal in self._goals.values())
-            ]
-            yield from ((name, values[name], is_there) for name in alike[:_CANDIDATES])
-
-
-def _in_shape(value: Any, goal: Any) -> Any:
-    """Return an array in the shape of a goal, which was taken in that of what is wrong."""
-    if np.size(value) == np.size(goal) and np.shape(value) != np.shape(goal):
-        return np.reshape(value, np.shape(goal))
-    return value
-
-
-def _output_name(variant: Variant) -> str:
-    """Return the name of the first output of a changed node."""
-    return next(filter(None, variant.node.outputs))
-
 
 def find_changes(
     case: Case,
@@ -479,12 +330,12 @@ def find_changes(
                 continue
             inside = _culprits_within(case, group, known)
             said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = change.find_common() or (None if said else change.other())
+            reason = change.find_common() or (None if said else change.find_other())
             if reason is None and not said and len(change.unproven) == 1:
                 # Something may be missing before the node.
                 wider = [_with_makers(case, found, one) for one in group]
                 reason = Change(case, pairing, party, found, feeds[0], wider).find_common()
-            is_late |= reason is None and change.tries <= 0
+            is_late |= reason is None and change.budget.is_spent
             if reason is None:
                 is_certain = all(_has_same_operator(case, reference, one) for one in group)
                 wider = group if is_certain else [_with_makers(case, found, one) for one in group]
@@ -590,7 +441,7 @@ def _repair_model(
         return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:
         for reason in reasons:
-            part = part.change(_output_name(reason.variant), reason.variant)
+            part = part.change(output_name(reason.variant), reason.variant)
         values = part.run(party)
     except PolygraphyException:
         return None

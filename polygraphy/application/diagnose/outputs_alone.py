@@ -15,9 +15,9 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
+from polygraphy.application.diagnose.change_search import Budget, ChangeSearch, output_name
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Part
-from polygraphy.application.diagnose.subprocesses import filter_in_subprocess
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
@@ -229,29 +229,31 @@ class _Guesses:
         """Yield culprits for changed nodes (all, or those with `names`) that explain the outputs,
         tried on the whole model.
         """
-        stop = time.perf_counter() + _SECONDS
-        tried = 0
-
-        def guesses() -> Iterator[tuple[int, Variant]]:
-            """Yield the index of a node and a variant of it, until the time is over."""
-            nonlocal tried
-            for index in range(len(self._side.nodes)):
-                if names is not None and self._side.identity(index) not in names:
-                    continue
-                for variant in variants(self._side, index):
-                    if time.perf_counter() > stop:
-                        notes.append(steps.variants_tried(tried, "variant", is_cut_short=True))
-                        self._left_out.append(reasons.SOME_NODES)
-                        return
-                    tried += 1
-                    yield index, variant
-            notes.append(steps.variants_tried(tried, "variant"))
-
-        for index, variant in filter_in_subprocess(
-            guesses(), lambda it: self._matches_twice(it[1]), self._trier
-        ):
+        graph, budget = self._side, Budget(seconds=_SECONDS)
+        part = Part(self._case.model.proto, self._feed)
+        search = ChangeSearch(
+            graph, part, self._saved, (self._trier,), budget,
+            explains=self._explains, prover=self._party,
+        )  # fmt: skip
+        chosen = (
+            index
+            for index in range(len(graph.nodes))
+            if names is None or graph.identity(index) in names
+        )
+        for variant in search.matching(one for index in chosen for one in variants(graph, index)):
             notes.append(f"{variant.change}.")
-            yield self._culprit(index, variant)
+            yield self._culprit(graph.producer[output_name(variant)], variant)
+        notes.append(steps.variants_tried(budget.tried, "variant", budget.is_cut_short))
+        if budget.is_cut_short:
+            self._left_out.append(reasons.SOME_NODES)
+
+    def _explains(self, values: Values, compute: Compute) -> bool:
+        """Return whether outputs match the saved ones, up to what rounding does."""
+        found = self._case.differing(values, self._saved)
+        if any(each.relative > LARGE for each in found.values()):
+            return False
+        noise = rounding_noise(compute, self._feed, values)
+        return not self._case.differing(values, self._saved, noise)
 
     def _culprit(self, index: int, variant: Variant) -> Culprit:
         """Return the culprit for a variant that explains the outputs."""
@@ -272,27 +274,6 @@ class _Guesses:
             return compute, compute(self._feed)
         except PolygraphyException:
             return None
-
-    def _matches_twice(self, variant: Variant) -> bool:
-        # A model is loaded several times as fast with nothing rewritten.
-        """Return whether a variant explains the outputs with and without rewrites."""
-        return self._matches(variant, self._trier, plain=True) and self._matches(
-            variant, self._party, plain=False
-        )
-
-    def _matches(self, variant: Variant, party: SuspectedParty, *, plain: bool) -> bool:
-        """Return whether a variant explains the saved outputs."""
-        made = self._compute_variant(
-            next(filter(None, variant.node.outputs)), variant, party, plain=plain
-        )
-        if made is None:
-            return False
-        compute, values = made
-        found = self._case.differing(values, self._saved)
-        if any(each.relative > LARGE for each in found.values()):
-            return False
-        noise = rounding_noise(compute, self._feed, values)
-        return not self._case.differing(values, self._saved, noise)
 
     def _find_factors(self, notes: list[str]) -> Iterator[Culprit]:
         """Yield culprits for scaled numbers: for each, a factor is searched that gives the saved

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from attrs import frozen
@@ -50,6 +50,17 @@ class Part:
                 return compute(feed)
 
         return run
+
+    def load_first(self, parties: Sequence[SuspectedParty]) -> Compute:
+        """Return the part as the first backend loads it that takes it, without rewrites.
+
+        Raises:
+            BackendError: none does.
+        """
+        for party in parties[:-1]:
+            with suppress(BackendError):
+                return self.load(party, plain=True)
+        return self.load(parties[-1], plain=True)
 
     def run(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()

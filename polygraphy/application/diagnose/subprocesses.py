@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import islice
@@ -128,8 +129,14 @@ class WarmParty:
         return options
 
     def start(self) -> None:
-        """Send the backend to the process; other methods do so on first use."""
-        self._party_there()
+        """Send the backend to the process, and let it start; other methods do so on first use.
+
+        A class of this package is known there, so nobody has to wait for it.
+        """
+        keep = self._process.keep
+        if type(self._source).__module__.startswith("polygraphy."):
+            keep = self._process.begin_to_keep
+        self._party = keep(_start_party, self._source)
 
     def limited(self, timeout: float) -> Any:
         """Return a context in which each call is silent and has a time limit."""
@@ -188,6 +195,13 @@ class _WarmModel:
 def _same(value: Any) -> Any:
     """Return the value itself."""
     return value
+
+
+def _start_party(party: Any) -> Any:
+    """Return a party, whose library is started."""
+    with suppress(Exception):  # It says why when it loads a model.
+        getattr(party, "start", lambda: None)()
+    return party
 
 
 def _plain_attribute(party: Any, name: str) -> Any:
@@ -311,6 +325,19 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
         raise
 
 
+def try_in_subprocess(function: Callable[[], T], who: str | SuspectedParty) -> T | None:
+    """Return the result of a function, called in a subprocess; None if it crashes a backend, or
+    takes too long.
+    """
+    try:
+        if not isinstance(who, WarmParty):
+            return run_in_subprocess(function, who, timeout=_LONGEST, is_silent=True)
+        with who.limited(_LONGEST):
+            return function()
+    except BackendError:
+        return None
+
+
 def filter_in_subprocess(
     guesses: Iterator[T], is_right: Callable[[T], bool], who: str | SuspectedParty
 ) -> Iterator[T]:
@@ -319,12 +346,7 @@ def filter_in_subprocess(
     """
     if isinstance(who, WarmParty):
         for guess in guesses:
-            with who.limited(_LONGEST):
-                try:
-                    found = is_right(guess)
-                except BackendError:
-                    found = False
-            if found:
+            if try_in_subprocess(partial(is_right, guess), who):
                 yield guess
         return
     while made := list(islice(guesses, _AT_ONCE)):

@@ -93,7 +93,7 @@ class Chosen:
     Attributes:
         runner: returns the call that makes a runner of a model.
         steps: returns statements that come before the runners.
-        calibrates: whether these need `data_loader`.
+        needs_data: whether these need `data_loader`.
         builds: whether something is built of the model, which takes its time.
         excluded: names and patterns of tensors that it does not make outputs.
         marks: whether it marks tensors as outputs itself.
@@ -104,7 +104,7 @@ class Chosen:
 
     runner: Callable[[RunnerModel], Expression]
     steps: Callable[[RunnerModel], list[Step]] = lambda _model: []
-    calibrates: bool = False
+    needs_data: bool = False
     builds: bool = False
     excluded: Sequence[str] = ()
     marks: bool = False

@@ -11,6 +11,9 @@ from polygraphy.cli.shared.data import USUAL
 from polygraphy.codegen.source import Call, Source
 from polygraphy.domain.catalog.steps import DEFAULT_STEPS
 
+DATA_PROFILES = Source("data_loader.profiles()")
+"""The ranges of shapes of the prompt and of later steps."""
+
 
 class _Steps(Integer):
     """A number of steps, or the usual one."""

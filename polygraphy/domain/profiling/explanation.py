@@ -12,6 +12,7 @@ from polygraphy.domain.profiling.table import (
     INSERTED,
     NODES,
     OUTSIDE,
+    UNKNOWN,
     ProfileTable,
     Side,
     TimeRow,
@@ -146,6 +147,8 @@ def find_causes(table: ProfileTable) -> list[Cause]:
     for row in table.rows:
         if row.kind == INSERTED:
             causes.append(_inserted_cause(row))
+        elif row.kind == UNKNOWN:
+            causes.append(Cause(UNKNOWN, "nodes with unknown names", row.difference, 2))
         elif row.kind == OUTSIDE:
             causes.append(Cause(OUTSIDE, "the time outside nodes", row.difference))
         elif row.is_significant:

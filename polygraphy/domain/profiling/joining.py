@@ -61,13 +61,14 @@ class Join:
         groups: those that compute nodes of the model. Each node is in one group at most.
         inserted: positions of executed nodes that compute no node of the model.
         gone: why a node of the model is in no group, by its position.
-        unmatched: how many executed nodes have names that the model does not know at all.
+        unmatched: positions of executed nodes with names and tensors that the model does not have:
+            they may compute nodes of the model.
     """
 
     groups: Sequence[Group]
     inserted: Sequence[int]
     gone: Mapping[int, str]
-    unmatched: int = 0
+    unmatched: Sequence[int] = ()
 
 
 def join_profile(model: ModelNodes, profile: ExecutionProfile) -> Join:
@@ -100,7 +101,7 @@ class _Joining:
         for index, origins in by_origin.items():
             if not any(name in known for name in made[index]):
                 made[index] = [*made[index], *self._ends_of(origins)]
-        members = self._connect(made, read, known)
+        members = self._connect(made, read, known, by_origin)
         return self._cover_model(members, made, read, known, by_origin)
 
     # Names of tensors.
@@ -110,6 +111,11 @@ class _Joining:
         known = set(self.makers) | set(self.model.inputs)
         names: dict[str, str] = {}
         by_name = {node.name: node for node in self.nodes if node.name}
+        last = {
+            ends[0]: index
+            for index, origins in by_origin.items()
+            if len(ends := self._ends_of(origins)) == 1
+        }
         for executed in self.executed:
             for name in (*executed.reads, *executed.makes):
                 if name not in known and name.startswith(_PREFIX_OF_CASTS):
@@ -128,7 +134,8 @@ class _Joining:
             twin = by_name.get(executed.name)
             ends = self._ends_of(by_origin[index]) if index in by_origin else []
             if len(ends) == 1:
-                names.setdefault(executed.makes[0], ends[0])
+                if last[ends[0]] == index:  # Those before it compute a part of it.
+                    names.setdefault(executed.makes[0], ends[0])
             elif tensor is not None:
                 names.setdefault(executed.makes[0], tensor)
             elif twin is not None and twin.op == executed.op and twin.makes:
@@ -241,9 +248,15 @@ class _Joining:
     # Groups.
 
     def _connect(
-        self, made: Sequence[Sequence[str]], read: Sequence[Sequence[str]], known: set[str]
+        self,
+        made: Sequence[Sequence[str]],
+        read: Sequence[Sequence[str]],
+        known: set[str],
+        by_origin: Mapping[int, Sequence[int]],
     ) -> list[list[int]]:
-        """Return executed nodes that are connected by tensors that the model does not have."""
+        """Return executed nodes that are connected by tensors that the model does not have. Two
+        nodes whose origins are known are connected only if one has all the origins of the other.
+        """
         parents = list(range(len(made)))
 
         def root(index: int) -> int:
@@ -258,10 +271,15 @@ class _Joining:
             for name in names:
                 if name not in known:
                     maker[name] = index
+        origins = {index: frozenset(nodes) for index, nodes in by_origin.items()}
         for index, names in enumerate(read):
             for name in names:
-                if name in maker:
+                if name in maker and _are_parts(origins.get(maker[name]), origins.get(index)):
                     parents[root(index)] = root(maker[name])
+        first: dict[frozenset[int], int] = {}
+        for index, nodes in origins.items():
+            if not self.executed[index].makes:  # Names are all that is known.
+                parents[root(index)] = root(first.setdefault(nodes, index))
         groups: dict[int, list[int]] = {}
         for index in range(len(made)):
             groups.setdefault(root(index), []).append(index)
@@ -310,12 +328,14 @@ class _Joining:
             for index in range(len(self.nodes))
             if index not in owner
         }
-        unmatched = sum(
-            known.isdisjoint((*made[index], *read[index]))
+        unmatched = [
+            index
+            for index in sorted(inserted)
+            if known.isdisjoint((*made[index], *read[index]))
             and self.executed[index].op.rpartition(".")[2] not in _CONVERSIONS
-            for index in inserted
-        )
-        return Join(groups, sorted(inserted), gone, unmatched)
+        ]
+        left = sorted(set(inserted).difference(unmatched))
+        return Join(groups, left, gone, unmatched)
 
     def _outputs(
         self, group: Sequence[int], made: Sequence[Sequence[str]], read: Sequence[Sequence[str]]
@@ -350,3 +370,10 @@ class _Joining:
             found.add(index)
             pending += [name for name in self.nodes[index].reads if name not in surviving]
         return sorted(found)
+
+
+def _are_parts(one: frozenset[int] | None, other: frozenset[int] | None) -> bool:
+    """Return whether two connected executed nodes may compute one node of the model: the origins of
+    one are unknown, or among those of the other.
+    """
+    return one is None or other is None or one <= other or other <= one

@@ -24,9 +24,9 @@ from polygraphy.domain.profiling.joining import Join, join_profile
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, one_line
 
-NODES, INSERTED, OUTSIDE = "nodes", "inserted", "outside"
-"""What a row is about: nodes of the model; executed nodes that compute none of them; the time of a
-run outside of nodes.
+NODES, INSERTED, UNKNOWN, OUTSIDE = "nodes", "inserted", "unknown", "outside"
+"""What a row is about: nodes of the model; executed nodes that compute none of them; executed nodes
+with names and tensors that the model does not have; the time of a run outside of nodes.
 """
 SORTS = ("time", "difference", "error")
 USUAL_ROWS = 15
@@ -85,7 +85,7 @@ class TimeRow:
     """A row of the table.
 
     Attributes:
-        kind: `NODES`, `INSERTED` or `OUTSIDE`.
+        kind: `NODES`, `INSERTED`, `UNKNOWN` or `OUTSIDE`.
         label: its name for people.
         cells: a cell for each profile.
         nodes: the names of its model nodes.
@@ -171,7 +171,8 @@ class ProfileTable:
         count: the number of its nodes.
         shapes: the shape of each input.
         sides: the profiles.
-        rows: in the order of the model; what came in, and the time outside of nodes, are last.
+        rows: in the order of the model; nodes that were inserted, or have unknown names, and the
+            time outside of nodes are last.
         sentence: what explains the difference; empty with a single profile.
     """
 
@@ -298,8 +299,8 @@ def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> S
     notes = list(profile.notes)
     if model.nodes and join.unmatched:
         notes.append(
-            f"{join.unmatched} of {len(profile.nodes)} executed nodes have names that the model"
-            " does not have."
+            f"{len(join.unmatched)} of {len(profile.nodes)} executed nodes have names that the"
+            " model does not have."
         )
     if any(node.clock == LAUNCH for node in profile.nodes):
         notes.append(
@@ -415,9 +416,11 @@ def _other_rows(
     """Return the rows of inserted nodes and of time outside nodes."""
     rows = []
     if model.nodes:
-        cells = [_cell(profile, join.inserted) for profile, join in zip(profiles, joins)]
-        if any(cell.executed for cell in cells):
-            rows.append(TimeRow(INSERTED, "(inserted)", cells))
+        for kind, label in ((INSERTED, "(inserted)"), (UNKNOWN, "(unknown names)")):
+            places = [join.inserted if kind == INSERTED else join.unmatched for join in joins]
+            cells = [_cell(*each) for each in zip(profiles, places)]
+            if any(cell.executed for cell in cells):
+                rows.append(TimeRow(kind, label, cells))
     else:
         rows += _executed_rows(profiles)
     outside = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from polygraphy.domain.search.subsets import Outcome
 
@@ -48,30 +48,23 @@ def first_good_in_order(most: int, test: Test) -> int | None:
     return next((each for each in range(most + 1) if test(each) is Outcome.GOOD), None)
 
 
-EXPONENTS = tuple(step / 2 for step in range(-24, 13))
+_EXPONENTS = tuple(step / 2 for step in range(-24, 13))
 """Powers of ten that are tried first."""
 _SECTIONS, _GOLDEN = 32, (5**0.5 - 1) / 2
 """Steps after which a number is known to six digits, and what each leaves of the interval."""
+_DIGITS = (3, 6)
+"""Decimal digits that a number is rounded to; people write numbers with few."""
 
 
-def nearest_number(
-    error: Callable[[float], float],
-    *,
-    signs: Sequence[float] = (1.0, -1.0),
-    exponents: Sequence[float] = EXPONENTS,
-    digits: int = 6,
-) -> float:
+def nearest_number(error: Callable[[float], float]) -> float:
     """Return the number with the smallest error: the best power of ten, refined by golden-section
-    search.
+    search, with three decimal digits if more are no better, else six.
 
     Args:
         error: of a number; infinite where there is none.
-        signs: 1 and -1, or one of them.
-        exponents: the powers of ten that are tried first, half a decade apart.
-        digits: how many decimal digits the number has, six at most.
     """
     sign, best = min(
-        ((s, e) for s in signs for e in exponents), key=lambda c: error(c[0] * 10 ** c[1])
+        ((s, e) for s in (1.0, -1.0) for e in _EXPONENTS), key=lambda c: error(c[0] * 10 ** c[1])
     )
 
     def error_at(exponent: float) -> float:
@@ -90,4 +83,5 @@ def nearest_number(
             low, left, at_left = left, right, at_right
             right = low + (high - low) * _GOLDEN
             at_right = error_at(right)
-    return sign * float(f"{10 ** ((low + high) / 2):.{digits}g}")
+    number = sign * 10 ** ((low + high) / 2)
+    return min((float(f"{number:.{digits}g}") for digits in _DIGITS), key=error)

@@ -5,6 +5,7 @@ and states come from the step before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import some_of
 from polygraphy.domain.tensors.precision import epsilon_of
+from polygraphy.domain.tensors.profile import Profile
 
 _AUDIO, _FRAMES = 512, 8
 """Samples of a chunk of one channel, and frames of one of several, where the model takes any."""
@@ -409,6 +411,39 @@ class StepLoader:
         if left:
             self._add_note(f"Not reached: {'; '.join(left)}.")
         yield from self._step_feeds(plan, lengths, tokens)
+
+    def profiles(self, first_model: bool = False) -> list[Profile]:
+        """Return the ranges of shapes for which a backend builds the model: one for the first step,
+        with the prompt, and one for all later steps. Models with equal shapes in each step have
+        one.
+
+        Args:
+            first_model: whether the model that runs the first step is meant, if that is another.
+
+        Raises:
+            UsageError: the model has no states.
+        """
+        from polygraphy.domain.states.profiles import shape_ranges, step_shapes
+
+        plan, shapes = self.plan, _given_shapes(self._data)
+        lengths = [
+            plan.chunk_length(self._first_length(), at, shapes) for at in range(self.iterations)
+        ]
+        loaded = [
+            {name: tuple(getattr(array, "shape", ())) for name, array in feed.items()}
+            for feed in self._inputs_to_measure()
+        ]
+        steps = list(step_shapes(plan, lengths, shapes, loaded))
+        if plan.first is not None:
+            steps = steps[:1] if first_model else steps[1:]
+            return shape_ranges(steps[:1]) if first_model else shape_ranges([{}, *steps])[-1:]
+        return shape_ranges(steps)
+
+    def _inputs_to_measure(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the user's inputs for all steps, if they can be loaded again for the run."""
+        is_generated = isinstance(self._data, DataLoader)
+        if not is_generated and not isinstance(self._data, Iterator):
+            yield from islice(self._load_inputs(), self.iterations)
 
     def _step_feeds(
         self, plan: StatePlan, lengths: Sequence[int], tokens: Sequence[Array]

@@ -88,6 +88,28 @@ def test_what_is_kept_is_there_until_a_crash(process: WarmProcess) -> None:
     assert is_gone(pid)
 
 
+def test_a_call_that_is_begun_is_not_waited_for(process: WarmProcess) -> None:
+    process.call(pid_of)
+    start = time.monotonic()
+    kept = process.begin_to_keep(sorted_late, "cab")
+    assert time.monotonic() - start < 0.4
+    assert process.call(list, kept) == ["a", "b", "c"]
+
+    lost = process.begin_to_keep(crash, signal.SIGKILL)
+    with pytest.raises(BackendError, match="crashed"):
+        process.call(pid_of)
+    process.begin_to_keep(int, "x")
+    with pytest.raises(ValueError, match="invalid literal"):
+        process.call(pid_of)
+    assert not lost.is_there
+    assert process.call(sorted, "ba") == ["a", "b"]
+
+
+def sorted_late(text: str) -> list[str]:
+    time.sleep(0.5)
+    return sorted(text)
+
+
 def test_a_variable_that_changes_meanwhile_does_not_lose_what_is_kept(
     process: WarmProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,60 @@ def test_a_profile_of_trtexec_is_joined_with_or_without_its_layers(
     ]  # fmt: skip
 
 
+KERNELS = [
+    ("Reformatting CopyNode for Input Tensor 0 to /conv/Conv + /relu/Relu", "Reformat", "x",
+     "Reformatted Input Tensor 0 to /conv/Conv + /relu/Relu", "[ONNX Layer: /conv/Conv]", 5),
+    ("/conv/Conv + /relu/Relu", "CaskConvolution",
+     "Reformatted Input Tensor 0 to /conv/Conv + /relu/Relu", "r",
+     "[ONNX Layer: /conv/Conv]\x1e[ONNX Layer: /relu/Relu]", 20),
+    ("__myl_MeanSubMul_myl0_0", "kgen", "r", "__mye101", "[ONNX Layer: /ln/Norm]", 7),
+    ("__myl_DivMulAdd_myl0_1", "kgen", "__mye101", "__mye102", "[ONNX Layer: /ln/Norm]", 3),
+    ("__myl_Fc_myl0_2", "gemm", "__mye102", "__mye103", "[ONNX Layer: /fc/MatMul]", 40),
+    ("__myl_AddMaxSub_myl0_3", "kgen", "__mye103", "y",
+     "[ONNX Layer: /fc/Add]\x1f[ONNX Layer: /sm[0]/Softmax]", 6),
+]  # fmt: skip
+"""Layers as TensorRT 10 describes them in detail, with microseconds."""
+
+
+def test_the_kernels_of_tensorrt_10_are_joined_by_their_metadata(tmp_path: Path) -> None:
+    names = ["/conv/Conv", "/relu/Relu", "/ln/Norm", "/fc/MatMul", "/fc/Add", "/sm[0]/Softmax"]
+    tensors = ["x", "c", "r", "n", "m", "a", "y"]
+    ops = [name.rpartition("/")[2] for name in names]
+    nodes = [GraphNode(*each) for each in zip(names, ops, zip(tensors), zip(tensors[1:]))]
+    profile, layers = tmp_path / "p.json", tmp_path / "l.json"
+    rows: list[Any] = [{"count": 2}]
+    rows += [{"name": name, "timeMs": time / 500} for name, *_, time in KERNELS]
+    described = [
+        {"Name": name, "LayerType": kind, "Inputs": [{"Name": read}], "Outputs": [{"Name": made}],
+         "Metadata": metadata}
+        for name, kind, read, made, metadata, _ in KERNELS
+    ]  # fmt: skip
+
+    def labels(found: list[Any]) -> dict[str, float]:
+        profile.write_text(json.dumps(rows), encoding="utf-8")
+        layers.write_text(json.dumps({"Layers": found}), encoding="utf-8")
+        loaded = load_profiles(str(profile), str(layers))
+        table = compare_profiles(loaded, ModelNodes(nodes, ["x"], ["y"]))
+        return {row.label: round(row.time, 3) for row in table.rows}
+
+    assert labels(described) == {
+        "/conv/Conv, /relu/Relu": 20,
+        "/ln/Norm": 10,
+        "/fc/MatMul": 40,
+        "/fc/Add, /sm[0]/Softmax": 6,
+        "(inserted)": 5,
+    }
+    # With names alone, kernels are not taken for nodes that were inserted.
+    assert labels([each["Name"] for each in described]) == {
+        "/conv/Conv, /relu/Relu": 20,
+        "(inserted)": 5,
+        "(unknown names)": 56,
+    }
+    rows.pop(0)
+    profile.write_text(json.dumps(rows), encoding="utf-8")
+    assert "sums of all runs" in load_profiles(str(profile))[0].notes[0]
+
+
 def test_a_truncated_file_of_trtexec_is_one_line(tmp_path: Path) -> None:
     rows = json.dumps([{"count": 10}, {"name": "c", "timeMs": 1.0, "averageMs": 0.1}])
     information = json.dumps({"Layers": LAYERS})
@@ -219,9 +273,13 @@ def test_a_truncated_file_of_trtexec_is_one_line(tmp_path: Path) -> None:
         ("PWN(PWN(a), b)", ["a", "b"]),
         ("a + b || c", ["a", "b", "c"]),
         ("/x(1)/Conv + /y/Add", ["/x(1)/Conv", "/y/Add"]),
-        ("{ForeignNode[a...b]}", ["a...b"]),
+        ("{ForeignNode[a...b]}", ["a", "b"]),
+        ("{ForeignNode[/l.0/M + (Unnamed Layer* 5) [Shuffle].../l.1/T + F]} [profile 1]",
+         ["/l.0/M", "(Unnamed Layer* 5) [Shuffle]", "/l.1/T", "F"]),
+        ("node_of_gpu_0/conv1_1 + (Unnamed Layer* 2) [Shuffle]",
+         ["node_of_gpu_0/conv1_1", "gpu_0/conv1_1", "(Unnamed Layer* 2) [Shuffle]"]),
     ],
-)
+)  # fmt: skip
 def test_the_name_of_a_layer_names_its_nodes(name: str, nodes: list[str]) -> None:
     assert list(origin_names(name)) == nodes
 

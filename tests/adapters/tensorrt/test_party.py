@@ -70,3 +70,23 @@ def test_tensors_that_are_marked_get_data_types() -> None:
     types = [each.type.tensor_type.elem_type for each in with_types(model).graph.output]
     assert types == [1, 1, 7, 0]
     assert not model.graph.output[1].type.tensor_type.elem_type
+
+
+def test_growing_data_need_few_builds_and_all_sizes_of_a_range_fit_each_other() -> None:
+    def shapes(past: int, length: int = 1) -> dict[str, tuple[int, ...]]:
+        return {"ids": (1, length), "past": (1, 4, past, 8), "mask": (1, past + length)}
+
+    ranges = module.widen_ranges([], shapes(0, 5))
+    builds = 1
+    for past in range(5, 105):
+        if not any(module._contains(each, shapes(past)) for each in ranges):
+            ranges, builds = module.widen_ranges(ranges, shapes(past)), builds + 1
+        prompt, later = ranges
+        assert module._contains(prompt, shapes(0, 5)) and module._contains(later, shapes(past))
+        for end in ("min", "opt", "max"):
+            sizes = {name: getattr(each, end) for name, each in later.items()}
+            assert sizes == shapes(sizes["past"][2])
+    assert builds <= 9
+    assert module.widen_ranges(ranges, shapes(3)) == module.widen_ranges([], shapes(3))
+    others: list[dict[str, tuple[int, ...]]] = [{"x": (1,)}, {**shapes(3), "past": (1, 2)}]
+    assert all(len(module.widen_ranges(ranges, each)) == 1 for each in others)

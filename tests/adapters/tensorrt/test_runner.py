@@ -174,7 +174,7 @@ def test_a_choice_that_does_not_exist_is_refused_at_once() -> None:
 
 
 def test_a_shape_outside_the_profile_names_what_is_inside(any_trt: FakeTensorRT) -> None:
-    with TrtRunner(identity(any_trt)) as runner:
+    with TrtRunner(identity(any_trt), optimization_profile=0) as runner:
         with pytest.raises(InputError) as caught:
             runner.infer({"X": np.zeros((65, 2), F32)})
         for fact in ("'X'", "(65, 2)", "profile 0", "(0, 2) to (64, 2)", "Choose profile 1"):
@@ -201,6 +201,20 @@ def test_another_profile_takes_other_shapes_and_says_so(any_trt: FakeTensorRT) -
             runner.infer({"X": X})
         runner.set_profile(0)
         np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
+
+
+def test_the_profile_follows_the_shapes_and_results_outlive_the_change(
+    any_trt: FakeTensorRT,
+) -> None:
+    prompt, later = np.ones((3, 2), F32), np.full((1 << 18, 2), 2, F32)
+    with TrtRunner(identity(any_trt)) as runner:
+        kept = [runner.infer({"X": feed})["Y"] for feed in (prompt, later, later, prompt)]
+        assert runner.context.active_optimization_profile == 0
+        for array, feed in zip(kept, (prompt, later, later, prompt)):
+            np.testing.assert_array_equal(array, feed)
+        with pytest.raises(InputError, match="wider profile"):
+            runner.infer({"X": np.zeros((1 << 20, 2), F32)})
+        np.testing.assert_array_equal(runner.infer({"X": later})["Y"], later)
 
 
 def test_the_first_profile_can_be_chosen(any_trt: FakeTensorRT) -> None:
@@ -309,7 +323,7 @@ def test_a_failure_of_the_device_is_an_error(trt: FakeTensorRT) -> None:
 def test_mistakes_in_unchecked_data_are_named_and_forgotten(
     any_trt: FakeTensorRT, feed: Any
 ) -> None:
-    with TrtRunner(identity(any_trt)) as runner:
+    with TrtRunner(identity(any_trt), optimization_profile=0) as runner:
         for _ in range(3):
             with pytest.raises(PolygraphyException, match="'X'"):
                 runner.infer(feed, check_inputs=False)

@@ -181,7 +181,9 @@ def test_a_node_that_is_missing_is_seen_in_what_was_saved(tmp_path: Path) -> Non
     [culprit] = found(right, activated("Relu", "", "Relu"), tmp_path, *tensors).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["mm2"], "structure")
     assert culprit["remedy"]["proven"]
-    assert any("'a1' is missing before MatMul" in sentence for sentence in culprit["evidence"])
+    assert any(
+        "'a1' from 'm1' is missing before MatMul" in sentence for sentence in culprit["evidence"]
+    )
 
 
 @pytest.mark.parametrize(("columns", "is_told"), [(2, False), (40, True)])

@@ -13,22 +13,26 @@ MODEL = "model.onnx"
 
 
 def main() -> bool:
+    data_loader = StepLoader(MODEL, steps=12, first_model="prompt.onnx")
     runners = [
         WithFirstModel(
             OnnxrtRunner(SessionFromOnnx(MODEL)), OnnxrtRunner(SessionFromOnnx("prompt.onnx"))
         ),
         WithFirstModel(
             TrtRunner(
-                EngineFromNetwork(NetworkFromOnnxPath(MODEL), config=CreateConfig(fp16=True))
+                EngineFromNetwork(
+                    NetworkFromOnnxPath(MODEL),
+                    config=CreateConfig(fp16=True, profiles=data_loader.profiles()),
+                )
             ),
             TrtRunner(
                 EngineFromNetwork(
-                    NetworkFromOnnxPath("prompt.onnx"), config=CreateConfig(fp16=True)
+                    NetworkFromOnnxPath("prompt.onnx"),
+                    config=CreateConfig(fp16=True, profiles=data_loader.profiles(first_model=True)),
                 )
             ),
         ),
     ]
-    data_loader = StepLoader(MODEL, steps=12, first_model="prompt.onnx")
     results = Comparator.run(runners, data_loader, streaming=True)
     return bool(Comparator.compare_accuracy(results))
 

@@ -387,3 +387,35 @@ def test_a_configuration_beside_the_model_contradicts_crossed_outputs(tmp_path: 
         conflicts = StepLoader(path).plan.conflicts
         assert [(each.output, each.expected) for each in conflicts] == expected
         assert {each.source for each in conflicts} <= {"genai_config.json"}
+
+
+def test_profiles_are_the_shapes_that_the_prompt_and_all_later_steps_have(tmp_path: Path) -> None:
+    import onnxruntime
+
+    first = without_past(decoder())
+    for model, count in ((decoder(), 2), (decoder(slots=16), 2), (stream(), 1)):
+        loader = StepLoader(model, steps=4, prompt=3)
+        session = onnxruntime.InferenceSession(model.SerializeToString())
+        names, memory = [each.name for each in session.get_outputs()], StateMemory()
+        profiles = loader.profiles()
+        assert len(profiles) == count
+        seen: list[dict[str, list[Any]]] = [{} for _ in profiles]
+        for feed in loader:
+            fed = memory.complete(feed)
+            memory.keep(feed, fed, dict(zip(names, session.run(None, {**fed}))), "ort")
+            for name, array in fed.items():
+                seen[min(feed.step.index, count - 1)].setdefault(name, []).append(array.shape)
+        for profile, shapes in zip(profiles, seen):
+            assert profile.keys() == shapes.keys()
+            for name, listed in shapes.items():
+                assert profile[name].opt in listed
+                assert (profile[name].min, profile[name].max) == (min(listed), max(listed))
+    loader = StepLoader(decoder(), steps=4, prompt=3, first_model=first)
+    assert [each["past.0.key"].max for each in loader.profiles()] == [(1, 5, 8)]
+    assert [{*each} for each in loader.profiles(first_model=True)] == [
+        {"input_ids", "position_ids"}
+    ]
+    rows = [{"input_ids": np.zeros((1, size), np.int64)} for size in (5, 2, 1)]
+    loaded = StepLoader(decoder(), steps=3, data_loader=rows).profiles()
+    assert [each["past.0.key"].max[1] for each in loaded] == [0, 7]
+    assert loaded[1]["input_ids"].max == (1, 2)

@@ -35,6 +35,9 @@ class CommonContext:
     needs_memory = False
     is_refused = False
     memory: tuple[int, int] | None = None
+    profiler: Any = None
+    enqueue_emits_profile = True
+    _is_reported = True
 
     def __init__(self, engine: CommonEngine) -> None:
         self.engine = engine
@@ -183,7 +186,19 @@ class CommonContext:
             self._work(addresses, shapes, hosts)
 
         module.cuda.enqueue(stream_handle, work)
+        self._is_reported = False
+        if self.profiler is not None and self.enqueue_emits_profile:
+            assert not is_captured, "a profiler synchronizes, which a graph cannot"
+            self.report_to_profiler()
         self._show_debug_tensors(stream_handle)
+        return True
+
+    def report_to_profiler(self) -> bool:
+        if self.profiler is None or self._is_reported:
+            self.engine.module.error("there is no inference to report")
+            return False
+        self._is_reported = True
+        self.engine.report(self.profiler)
         return True
 
     def _why_not(self) -> str:

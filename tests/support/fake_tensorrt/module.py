@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from tests.support.fake_cuda import FakeCudart
@@ -38,6 +39,8 @@ class FakeTensorRT:
         self.DataType, self.TensorIOMode = DataType, TensorIOMode
         self.TensorLocation, self.TensorFormat = TensorLocation, TensorFormat
         self.IOutputAllocator = type("IOutputAllocator", (), {})
+        self.IProfiler = type("IProfiler", (), {})
+        self.LayerInformationFormat = SimpleNamespace(JSON="json")
         self.ILogger = type("ILogger", (), {"Severity": Severity})
         self.IExecutionContext = Context if generation == 10 else OldContext
         self.ICudaEngine = Engine if generation == 10 else OldEngine

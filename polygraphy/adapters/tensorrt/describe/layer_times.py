@@ -13,10 +13,18 @@ from attrs import evolve
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.profiling.execution import DEVICE, ExecutedNode, ExecutionProfile
 
-_ONNX_LAYER = re.compile(r"\[ONNX Layer: (.*?)\](?=\x1e|\s*\[|\s*$)")
+_ONNX_LAYER = re.compile(r"\[ONNX Layer: (.*?)\](?=[\s,;\x1e\x1f]*(?:\[|$))")
 """An ONNX layer in the metadata of an engine with detailed profiling verbosity."""
-_REFORMAT = re.compile(r"^(?:Reformatting CopyNode\b|.*\breformat(?:ted)?\b)", re.IGNORECASE)
+_REFORMAT = "Reformatting CopyNode"
+"""Start of the names of the layers that TensorRT inserts to change a format. They are called after
+the layer beside them, and may have its metadata.
+"""
+_OF_PROFILE = re.compile(r"\s*\[profile \d+\]$")
+"""End of the names in an engine that has several optimization profiles."""
+_UNNAMED = "node_of_"
+"""Before the first output of an ONNX node without a name."""
 _FOREIGN = re.compile(r"^\{?(?:ForeignNode|Myelin\w*)\[(.*)\]\}?$")
+_RANGE = "..."
 _POINTWISE = "PWN("
 _SEPARATORS = (" + ", " || ", ", ")
 _MICROSECONDS = 1e3
@@ -49,11 +57,11 @@ def _layer_node(layer: Any) -> ExecutedNode:
     """Return the executed node for a layer of an engine."""
     facts: Mapping[str, Any] = layer if isinstance(layer, Mapping) else {"Name": str(layer)}
     name = str(facts.get("Name", ""))
-    metadata = str(facts.get("Metadata") or "")
-    is_reformat = _REFORMAT.match(name) is not None
-    origins = _ONNX_LAYER.findall(metadata)
-    if not origins and not is_reformat:
-        origins = [*origin_names(name)]
+    is_reformat = name.startswith(_REFORMAT)
+    origins: list[str] = []
+    if not is_reformat:
+        origins = _ONNX_LAYER.findall(str(facts.get("Metadata") or ""))
+        origins = [known for one in origins for known in _spellings(one)] or [*origin_names(name)]
     op = str(facts.get("LayerType") or "Layer")
     return ExecutedNode(
         name,
@@ -75,14 +83,13 @@ def _tensor_names(tensors: Any) -> Iterator[str]:
 
 
 def origin_names(name: str) -> Iterator[str]:
-    """Yield the names of model nodes that the name of a layer consists of; of a range both ends, as
-    ``first...last``.
-    """
-    foreign = _FOREIGN.match(name.strip())
+    """Yield the names of model nodes that the name of a layer consists of; of a range both ends."""
+    text = _OF_PROFILE.sub("", name.strip())
+    foreign = _FOREIGN.match(text)
     if foreign is not None:
-        yield foreign[1]
+        for end in foreign[1].split(_RANGE):
+            yield from origin_names(end)
         return
-    text = name.strip()
     if text.startswith(_POINTWISE) and text.endswith(")"):
         yield from origin_names(text[len(_POINTWISE) : -1])
         return
@@ -93,9 +100,16 @@ def origin_names(name: str) -> Iterator[str]:
                 yield from origin_names(part)
             return
     if text:
-        yield text
+        yield from _spellings(text)
         if text.startswith("[") and "]" in text:
             yield text.partition("]")[2].strip()
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """Yield a name, and the tensor after which TensorRT named an ONNX node without a name."""
+    yield name
+    if name.startswith(_UNNAMED):
+        yield name[len(_UNNAMED) :]
 
 
 def split_outside(text: str, separator: str) -> list[str]:
@@ -133,6 +147,8 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
             hint="Use a file from trtexec --exportProfile.",
         )
     notes = []
+    if not count and not any(name in row for row in rows for name in _LEAST_TIMES):
+        notes.append("The number of runs is unknown, so times are the sums of all runs.")
     found: Any = []
     if layers is None:
         notes.append(
@@ -179,7 +195,8 @@ def _as_float(value: Any, otherwise: float) -> float:
 def _read_json(path: str) -> Any:
     """Return the JSON of a file; raise FileError if it is damaged or cannot be read."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8", errors="replace"))
+        # Names of layers may contain control characters, which trtexec does not escape.
+        return json.loads(Path(path).read_text(encoding="utf-8", errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:
         raise FileError(
             f"{path} is damaged or truncated.", path=path, hint="Let trtexec write it again."

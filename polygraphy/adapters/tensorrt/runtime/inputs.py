@@ -29,12 +29,17 @@ def wrong_dtype(tensor: IoTensor, found: object) -> InputError:
     )
 
 
+class OutsideProfile(InputError):
+    """A shape is not in the range of the optimization profile that is in use."""
+
+
 def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
     """Raise if an input cannot have a shape.
 
     Raises:
-        InputError: it may not; the message says what the optimisation profile takes, and which
-            other profile would take it.
+        OutsideProfile: the optimization profile does not accept it. The message gives the range of
+            that profile, and another profile that accepts the shape.
+        InputError: no profile can accept it.
     """
     if tensor.takes(shape, profile):
         return
@@ -45,7 +50,7 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
         )
     within = tensor.ranges[profile]
     others = [index for index in range(len(tensor.ranges)) if tensor.takes(shape, index)]
-    raise InputError(
+    raise OutsideProfile(
         f"Input {tensor.name!r} cannot have shape {shape}: optimization profile {profile} of"
         f" the engine accepts {within.min} to {within.max}.",
         hint=(

@@ -22,20 +22,26 @@ class EngineProfiler:
     """Runs the context of a runner with a profiler; see the port `NodeProfiler`."""
 
     def __init__(self, runner: TrtRunner) -> None:
-        """Take an active runner."""
+        """Take an active runner, whose runs are timed by the device until the end of profiling."""
         self._runner = runner
-        self._layers = layer_information(runner.engine, runner.context)
         self._recorder = _recorder_class(ModuleKey(tensorrt_module()))()
+        self._layers: list[Any] = []
         self._runs: list[dict[str, float]] = []
         self._times: list[float] = []
+        self._was_timed: bool | None = runner.time_on_device(True)
 
     def infer(self, feed_dict: Mapping[str, Any]) -> None:
-        """Run the engine once."""
+        """Run the engine once. Layers are reported after the run, because reporting takes time."""
         self._recorder.times = {}
-        with self._runner.profiled_by(self._recorder):
+        with self._runner.profiled_by(self._recorder) as context:
             self._runner.infer(dict(feed_dict), check_inputs=False)
+            context.report_to_profiler()
+            if not self._recorder.times:  # This TensorRT reports only while it runs.
+                context.enqueue_emits_profile = True
+                self._runner.infer(dict(feed_dict), check_inputs=False)
             measured = self._runner.last_device_times()
             total = self._runner.last_inference_time() if measured is None else measured.compute
+            self._layers = self._layers or layer_information(self._runner.engine, context)
         self._runs.append(self._recorder.times)
         self._times.append((total or 0.0) * _MICROSECONDS)
 
@@ -48,7 +54,7 @@ class EngineProfiler:
             if not names:
                 raise BackendError("TensorRT reported no layer times.", backend="tensorrt")
             times = {name: [run.get(name, 0.0) * _MILLISECONDS for run in runs] for name in names}
-            notes = ["A run without the profiler includes copies from and to the host."]
+            notes = []
             if not any(isinstance(layer, Mapping) for layer in self._layers):
                 notes.append(
                     "Layers are matched by name only: build the engine with"
@@ -67,7 +73,10 @@ class EngineProfiler:
         return profiles
 
     def close(self) -> None:
-        """Do nothing: the context belongs to the runner."""
+        """Measure runs as before; the context belongs to the runner."""
+        if self._was_timed is not None and self._runner.is_active:
+            self._runner.time_on_device(self._was_timed)
+        self._was_timed = None
 
 
 @lru_cache(maxsize=8)

@@ -17,6 +17,7 @@ from polygraphy.adapters.tensorrt.library.module import (
     trt,
 )
 from polygraphy.adapters.tensorrt.runtime.contexts import CUDA_GRAPH_MODES
+from polygraphy.adapters.tensorrt.runtime.inputs import OutsideProfile
 from polygraphy.adapters.tensorrt.runtime.memory import STRATEGIES, Scratch
 from polygraphy.adapters.tensorrt.runtime.profiling import EngineProfiler
 from polygraphy.adapters.tensorrt.runtime.session import DeviceTimes, Session, SessionOptions
@@ -148,7 +149,8 @@ class TrtRunner(BaseRunner):
         Args:
             engine: an engine or an execution context, or a loader that makes one of them.
             name: of the runner (default: unique in the process).
-            optimization_profile: index of the profile to begin with (default: the first one).
+            optimization_profile: index of the profile to use (default: the first one that accepts
+                the shapes of the data, so that a decoder changes from its prompt to later steps).
             allocation_strategy: who owns the memory for activations: ``static`` (the engine, for
                 its largest profile), ``profile`` or ``runtime`` (the runner, as much as the
                 profile, or the shapes at hand, need).
@@ -178,6 +180,7 @@ class TrtRunner(BaseRunner):
         self.stream: Any = None
         self._engine_or_context = engine
         self._first_profile = optimization_profile
+        self._changes_profile = optimization_profile is None
         self._profile = 0
         self._allocation_strategy = allocation_strategy
         self._weight_budget = (weight_streaming_budget, weight_streaming_percent)
@@ -231,23 +234,37 @@ class TrtRunner(BaseRunner):
         """Return an object that runs the engine with TensorRT's profiler; only while active."""
         return EngineProfiler(self)
 
-    @contextmanager
-    def profiled_by(self, profiler: Any) -> Iterator[None]:
-        """Use a profiler (an `IProfiler`), and no CUDA graphs, inside the block."""
-        before = self._cuda_graph, self._device_times
-        self._cuda_graph, self._device_times = "off", True
-        try:
-            self._renew_session(profiler)
-            yield
-        finally:
-            self._cuda_graph, self._device_times = before
-            self._renew_session(None)
+    def time_on_device(self, is_timed: bool) -> bool:
+        """Choose whether the device measures inferences; return whether it did before."""
+        before, self._device_times = self._device_times, is_timed
+        if before is not is_timed:
+            self._renew_session()
+        return before
 
-    def _renew_session(self, profiler: Any) -> None:
+    @contextmanager
+    def profiled_by(self, profiler: Any) -> Iterator[Any]:
+        """Use a profiler (an `IProfiler`), and no CUDA graphs, inside the block.
+
+        Returns:
+            The context, whose method `report_to_profiler` reports the layers of an inference.
+        """
+        before, self._cuda_graph = self._cuda_graph, "off"
+        context = self.context
+        try:
+            self._renew_session()
+            context.profiler = profiler
+            context.enqueue_emits_profile = False
+            yield context
+        finally:
+            context.enqueue_emits_profile = True
+            context.profiler = None
+            self._cuda_graph = before
+            self._renew_session()
+
+    def _renew_session(self) -> None:
         """Replace the session by one with a profiler, or without."""
         with resolve(Device).use(self._gpu):
             self._end_session()
-            self.context.profiler = profiler
             self._session = self._new_session()
 
     def deactivate_impl(self) -> None:
@@ -289,6 +306,7 @@ class TrtRunner(BaseRunner):
         self._require_active("a profile can be chosen")
         with resolve(Device).use(self._gpu):
             self._use_profile(index)
+        self._changes_profile = False
         self._forget_metadata()
 
     def _use_profile(self, index: int) -> None:
@@ -426,13 +444,40 @@ class TrtRunner(BaseRunner):
                 hint="Call set_profile(index), or pass optimization_profile=index.",
             )
         to_host, raw = copy_outputs_to_host is not False, return_raw_buffers is True
-        if self._gpu is None:  # Which every inference needs not be asked.
-            outputs = session.run(feed_dict, to_host, raw)
-        else:
+        try:
+            if self._gpu is None:  # Which every inference needs not be asked.
+                outputs = session.run(feed_dict, to_host, raw)
+            else:
+                with resolve(Device).use(self._gpu):
+                    outputs = session.run(feed_dict, to_host, raw)
+        except OutsideProfile:
+            index = self._fitting_profile(feed_dict) if self._changes_profile else None
+            if index is None:
+                raise
             with resolve(Device).use(self._gpu):
+                self._use_profile(index)
+                self._forget_metadata()
+                session = self._session
+                assert session is not None
                 outputs = session.run(feed_dict, to_host, raw)
         self.inference_time = session.seconds
         return outputs
+
+    def _fitting_profile(self, feed_dict: Mapping[str, Any]) -> int | None:
+        """Return the index of another profile that accepts the shapes of all inputs; None if there
+        is none.
+        """
+        ranged = [tensor for tensor in self._tensors if tensor.ranges and not tensor.is_on_host]
+        shapes = {
+            tensor: tuple(shape)
+            for tensor in ranged
+            if (shape := getattr(feed_dict.get(tensor.name), "shape", None)) is not None
+        }
+        others = (at for at in range(self.engine.num_optimization_profiles) if at != self._profile)
+        fitting = (
+            at for at in others if all(each.takes(shape, at) for each, shape in shapes.items())
+        )
+        return next(fitting, None)
 
     def device_memory(self) -> int:
         """Return the bytes of device memory that the engine needs for activations.

@@ -18,6 +18,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.change_search import Budget
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
@@ -38,8 +39,6 @@ _ROUNDS = 8
 """How often tensors are taken from the reference, one behind the other."""
 _TRIES = (32, 320)
 """The fewest and the most runs of a search."""
-_WORK = 8 << 30
-"""Bytes of tensors that all runs of a search compute together; the fewest may compute more."""
 _LOADED = 4
 """Models with different inputs that are kept loaded."""
 _SHARE = 6
@@ -143,7 +142,7 @@ class _Search:
         self._inputs = dict(inputs)
         total = max(sum(known.sizes().values()), 1)
         self._limit = _GROWTH * total
-        self._tries = int(np.clip(_WORK // total, *_TRIES))
+        self._budget = Budget.for_runs(total, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
         first = case.differing(case.loaded(party)(feed), goal).values() if jumps else ()
         sizes = [each.relative for each in first if np.isfinite(each.relative)]
@@ -187,7 +186,7 @@ class _Search:
         # What has the name, or the shape, may be something else: it is not if more becomes the same
         # behind it.
         refused: set[str] = set()
-        while self._tries > 0 and (named := self._borders.after(made, same, refused)):
+        while not self._budget.is_spent and (named := self._borders.after(made, same, refused)):
             chosen = [self._parting(one, made, same, right) for one in named]
             if self._gain(chosen, same, places):
                 return chosen
@@ -210,7 +209,7 @@ class _Search:
         total = sum(len(node.makes) for node in self._case.model.nodes)
         best, most, since = None, 0, 0
         for one in self._candidates(made, same, right):
-            if self._tries <= 0:
+            if self._budget.is_spent:
                 break
             region = tuple(region_before(self._case.model.nodes, one.tensor, same.keys()))
             place = self._parting(Border(region, one.tensor, one.twin), made, same, right)
@@ -309,7 +308,7 @@ class _Search:
         """
         key = [(one.border.tensor, one.border.twin) for one in chosen]
         if self._last is None or self._last[0] != key:
-            self._tries -= 1
+            self._budget.tried += 1
             self._last = key, self._compute_tensors(chosen)
         return self._last[1]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,15 +10,21 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.change_search import (
+    Budget,
+    ChangeSearch,
+    OtherTensor,
+    usual_variants,
+)
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
-from polygraphy.application.diagnose.parts import Part, cut_part
+from polygraphy.application.diagnose.parts import cut_part
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.application.diagnose.steps.saved_outputs import find_first_nan
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.application.diagnose.wrong_nodes import compare_isolated_nodes, describe_first_error
-from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal, mean_square_error
+from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -34,33 +38,24 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
-from polygraphy.domain.diagnosis.solving import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     guess_cause,
-    integers,
     matches_expected,
     resize_variants,
-    unknowns,
     variants,
-    with_number,
 )
-from polygraphy.domain.diagnosis.words import changes, evidence, reasons, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
-from polygraphy.domain.search.numbers import nearest_number
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
-from polygraphy.ports.diagnosing import Compute, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty
 
-_CANDIDATES = 64
-"""Tensors that are tried instead of an operand."""
 _STRONGLY = 0.95
 _STEPS = 8
 """Epsilons that rounding does at most between two tensors that were saved."""
 _INSIDE = 12
 """Of so many nodes at most each is tried as another, where what is between them is not known."""
-_EXPONENTS = tuple(step / 2 for step in range(-16, 5))
-"""Powers of ten that are tried for a number that is not known."""
 
 
 def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
@@ -223,11 +218,13 @@ class _SavedTensors:
             return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
-            variant = self._find_variant(name, region, side, index, trace, wrong[1])
-            variant = variant or self._find_other_input(name, region, side, index, trace)
-            weight = (
-                None if variant else self._solve_weight(name, region, side, index, wrong[1], trace)
-            )
+            search = self._search_in(name, region, side, trace)
+            variant = weight = None
+            if search is not None:
+                goal = trace.values[name]
+                variant = self._find_variant(search, index, wrong[1], goal)
+                if variant is None:
+                    weight = next(search.find_weights(index, wrong[1], goal), None)
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
                 note = remedies.undo([change])
@@ -264,15 +261,13 @@ class _SavedTensors:
         None if unproven.
         """
         positions = {self._first_output(side, index): index for index in range(len(side.nodes))}
-        for one in computing if len(computing) <= _INSIDE else ():
-            target = next(iter(self._case.model.nodes[one].makes))
-            index = positions.get(target)
-            variant = (
-                None
-                if index is None
-                else self._find_variant(name, region, side, index, trace, target=target)
-            )
-            if variant is not None:
+        search = self._search_in(name, region, side, trace)
+        if search is None or len(computing) > _INSIDE:
+            return "changed", [], None
+        for one in computing:
+            index = positions.get(next(iter(self._case.model.nodes[one].makes)))
+            tried = () if index is None else variants(side, index)
+            for variant in search.matching(tried):
                 self._changed.append(variant)
                 source = "program" if self._run.is_traced else "saved"
                 proof = evidence.undone_gives_expected(len(computing), source)
@@ -293,149 +288,54 @@ class _SavedTensors:
         try:
             part = cut_part(whole, [index], held, [name])
             feed = {**part.feed, condition: np.logical_not(held[condition])}
-            made = self._load(part)(feed)[name]
+            made = part.load_first((self._third, self._party))(feed)[name]
         except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
             return ""
         return whole.nodes[index].name if matches_expected(made, known.values[name]) else ""
 
-    def _load(self, part: Part) -> Compute:
-        """Return a function that computes a part of the model, on a backend that supports it."""
-        try:
-            return part.load(self._third)
-        except BackendError:
-            return part.load(self._party)
-
-    def _solve_weight(
-        self,
-        name: str,
-        region: Sequence[int],
-        side: Side,
-        index: int,
-        made: Any,
-        known: Trace,
-    ) -> Variant | None:
-        """Return the variant with a weight solved so that the node reproduces the saved tensor;
-        None if there is none. Other weights may do the same.
+    def _search_in(
+        self, name: str, region: Sequence[int], side: Side, trace: Trace
+    ) -> ChangeSearch | None:
+        """Return the search among the nodes that compute a tensor from saved ones; None if they
+        read something unknown.
         """
         try:
-            part = cut_part(self._case.model, region, known.held, [name])
+            part = cut_part(self._case.model, region, trace.held, [name])
         except PolygraphyException:
             return None
-        goal = known.values[name]
-        for variant in solve_weights(side, index, part.feed, made, goal):
-            try:
-                values = self._load(part.change(name, variant))(part.feed)
-            except PolygraphyException:
-                continue
-            if matches_expected(values.get(name), goal):
-                return variant
-        return None
+        runners = tuple(dict.fromkeys((self._third, self._party)))
+        goals = {name: trace.values[name]}
+        budget = Budget.for_part(np.asarray(goals[name]).nbytes, len(region))
+        return ChangeSearch(side, part, goals, runners, budget, limit=self._case.room)
 
     def _find_variant(
-        self,
-        name: str,
-        region: Sequence[int],
-        side: Side,
-        index: int,
-        known: Trace,
-        made: Any = None,
-        target: str = "",
+        self, search: ChangeSearch, index: int, output: Any, goal: Any
     ) -> Variant | None:
         """Return the variant of a node that reproduces the saved tensor; None if there is none.
 
         Args:
-            name: what the nodes make.
-            region: their positions.
-            side: the model.
-            index: the node, as it counts there.
-            known: what is right.
-            made: what the last node makes.
-            target: what that node makes, where it is not the last.
+            search: tries the variants.
+            index: the node.
+            output: what it computes.
+            goal: the saved tensor.
         """
-        try:
-            part = cut_part(self._case.model, region, known.held, [name])
-        except PolygraphyException:
-            return None
-        goal = known.values[name]
-
-        def compute(variant: Variant) -> Any:
-            """Return the tensor that a variant of the node computes; None if the backend rejects
-            it.
-            """
-            try:
-                return self._load(part.change(target or name, variant))(part.feed).get(name)
-            except PolygraphyException:
-                return None
-
-        between = {made for one in region for made in self._case.model.nodes[one].makes}
-        first = np.shape(part.feed.get(next(iter(side.nodes[index].inputs), ""), 0))
-        tried = variants(side, index)
+        first = np.shape(search.part.feed.get(next(iter(search.graph.nodes[index].inputs), ""), 0))
+        tried = variants(search.graph, index)
         if not self._run.is_traced:  # What an exporter wrote may follow from its example.
-            sized = resize_variants(side, index, first, np.shape(made), np.shape(goal))
-            tried = chain(sized, tried, integers(side, index))
-        for variant in tried:
-            if not set(variant.node.inputs) <= {"", *part.feed, *side.weights, *between}:
-                continue
-            if matches_expected(compute(variant), goal):
-                return variant
-        node = side.nodes[index]
-        for unknown in unknowns(node) if not target else ():
-            solved = self._solve_number(partial(with_number, node, unknown), compute, goal)
-            if solved is not None:
-                return solved
-        return None
+            sized = resize_variants(search.graph, index, first, np.shape(output), np.shape(goal))
+            tried = chain(sized, usual_variants(search.graph, index))
+        found = chain(
+            search.matching(tried),
+            search.find_numbers(index),
+            search.find_inputs(index, self._saved_tensors(), search.part.feed),
+        )
+        return next(found, None)
 
-    @staticmethod
-    def _solve_number(
-        made: Callable[[float], Variant], compute: Callable[[Variant], Any], goal: Any
-    ) -> Variant | None:
-        """Return the variant whose number, found by golden-section search, reproduces the saved
-        tensor; None if there is none.
-        """
-
-        def error(number: float) -> float:
-            """Return the mean square error with a number in the node."""
-            return mean_square_error(compute(made(number)), goal)
-
-        variant = made(nearest_number(error, signs=(1.0,), exponents=_EXPONENTS, digits=3))
-        return variant if matches_expected(compute(variant), goal) else None
-
-    def _find_other_input(
-        self, name: str, region: Sequence[int], side: Side, index: int, known: Trace
-    ) -> Variant | None:
-        """Return the variant that reads another saved tensor and reproduces the result, unused
-        tensors first; None if there is none.
-        """
-        held = known.held
-        try:
-            part = cut_part(self._case.model, region, held, [name])
-            compute = self._load(part)
-        except PolygraphyException:
-            return None
-        given = part.feed
-        node = side.nodes[index]
-        others = ChainMap(held, self._lost)  # type: ignore[arg-type]
-        behind = {after for one in side.nodes[index:] for after in one.outputs}
-        for operand in dict.fromkeys(given):
-            alike = [
-                other
-                for other, array in others.items()
-                if other not in (name, operand)
-                and other not in behind
-                and getattr(array, "shape", None) == given[operand].shape
-                and array.dtype == given[operand].dtype
-            ]
-            for other in alike[:_CANDIDATES]:
-                try:
-                    made = compute({**given, operand: others[other]})[name]
-                except BackendError:
-                    continue
-                if matches_expected(made, known.values[name]):
-                    change = changes.other_input(node.op, operand, other)
-                    if other in self._lost:
-                        change = changes.lost_node_between(node.op, other)
-                    return Variant("structure", change, node)
-        return None
+    def _saved_tensors(self) -> Iterator[OtherTensor]:
+        """Yield the saved tensors that a node may have read."""
+        saved, makers = self._comparison.in_own_types(), producers(self._case.model.nodes)
+        for name in saved:
+            yield OtherTensor(name, saved[name], name in makers)
 
     def _is_other_data(
         self,

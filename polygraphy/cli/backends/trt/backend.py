@@ -122,7 +122,7 @@ def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) ->
             return runs.of(engine.brief(model.source, is_path=model.is_path))
         return runs.of(Source("build_unmarked") if is_unmarked else engine.made)
 
-    return Chosen(runner=runner, steps=steps, calibrates=engine.calibrates, builds=True)
+    return Chosen(runner=runner, steps=steps, needs_data=engine.needs_data, builds=True)
 
 
 def _choose_saved(values: Values, kind: str) -> Chosen:

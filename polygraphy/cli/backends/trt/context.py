@@ -25,6 +25,7 @@ from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.option import Values, call_of
 from polygraphy.cli.shared.model import ModelOptions, split_symbol
 from polygraphy.cli.shared.onnx import EVERY_TENSOR, OutputOptions
+from polygraphy.cli.shared.steps import DATA_PROFILES, StepOptions
 from polygraphy.codegen.source import Call, Name, Source
 from polygraphy.domain.catalog.precisions import PRECISIONS, REDUCED
 
@@ -85,7 +86,11 @@ def _config_call(values: Values) -> Call:
             " lean runtime."
         )
     shapes = values[ModelOptions].input_shapes
-    profiles = [_profile_call(each) for each in profiles_of(values[TrtProfileOptions], shapes)]
+    over_steps = values[StepOptions].steps is not None
+    ranges = profiles_of(values[TrtProfileOptions], None if over_steps else shapes)
+    profiles: object = [_profile_call(each) for each in ranges] or None
+    if profiles is None and over_steps:
+        profiles = DATA_PROFILES
     rtx = call_of("CreateConfigRTX", values).kwargs
     layers = _precisions_of_layers(precision)
     allowed = call_of("CreateConfig", (precision,), **layers).kwargs
@@ -93,7 +98,7 @@ def _config_call(values: Values) -> Call:
     made = call_of(
         "CreateConfig",
         values,
-        profiles=profiles or None,
+        profiles=profiles,
         algorithm_selector=_tactics(values[TrtTacticOptions]),
         precision_constraints=_constraints(precision),
         memory_pool_limits=_pool_limits(values[TrtConfigOptions]),

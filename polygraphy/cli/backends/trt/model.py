@@ -174,8 +174,13 @@ class TrtModel:
 
     @property
     def calibrates(self) -> bool:
-        """Whether the build needs input data."""
+        """Whether the build finds value ranges in input data."""
         return self.config.calibration is not None
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether the build needs input data, or their shapes."""
+        return self.calibrates or isinstance(self.config.make.kwargs.get("profiles"), Source)
 
     @property
     def is_brief(self) -> bool:

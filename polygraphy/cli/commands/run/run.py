@@ -76,7 +76,7 @@ from polygraphy.cli.shared.onnx import (
     OutputOptions,
 )
 from polygraphy.cli.shared.runners import OrderOptions, ProfileOptions, RunOptions
-from polygraphy.cli.shared.steps import StepOptions, with_steps
+from polygraphy.cli.shared.steps import DATA_PROFILES, StepOptions, with_steps
 from polygraphy.codegen.source import (
     Call,
     Expression,
@@ -130,10 +130,10 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
     first_model = values[StepOptions].first_model
     is_once = also_unmarked and first_model is None
     unmarked = _runners_without_marks(backends) if is_once else {}
-    calibrates = any(each.chosen.calibrates for each in backends.runners)
+    needs_data = any(each.chosen.needs_data for each in backends.runners)
     name = Source("model" if backends.shares_onnx else "load_model")
     before, model = _load_steps(backends.onnx, name, is_shared=backends.shares_onnx)
-    before += data_step(data, calibrates=True) if calibrates else []
+    before += data_step(data, calibrates=True) if needs_data else []
     for each in backends.distinct:
         before += each.steps(each.chosen, model)
     plain_model = model
@@ -159,13 +159,13 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
         before += loads
         runners = [Call("WithFirstModel", each) for each in zip(runners, firsts)]
     is_sequential = runs_in_sequence(values[OrderOptions])
-    has_loader = calibrates or data != USUAL
+    has_loader = needs_data or data != USUAL
     return Run(
         before=before,
         runners=runners,
         after=[
             *_naming_steps(backends, runners),
-            *([] if calibrates else data_step(data)),
+            *([] if needs_data else data_step(data)),
             *_profiling_steps(values, backends),
         ],
         call=call_of(
@@ -218,7 +218,7 @@ def _runners_of_first_model(
     before, model = _load_steps(
         backends.onnx, name, is_shared=backends.shares_onnx, path=literal(path)
     )
-    names: dict[str, str] = {}
+    names: dict[str, str] = {f"{DATA_PROFILES}": f"{_LOADER}.profiles(first_model=True)"}
     for each in backends.distinct:
         steps = each.steps(each.chosen, model)
         if any(step.name == "save_engine" for step in steps):

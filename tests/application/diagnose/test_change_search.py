@@ -1,0 +1,63 @@
+"""The search for a changed node that all oracles share."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from polygraphy.adapters.onnx.run.reference import OnnxParty
+from polygraphy.application.diagnose.change_search import Budget, ChangeSearch, OtherTensor
+from polygraphy.application.diagnose.parts import Part
+from polygraphy.ports.editing import open_model
+from tests.support.models import make, value
+
+X = np.linspace(-2, 2, 8, dtype=np.float32)
+
+
+class Crashing(OnnxParty):
+    """The reference evaluator, which ends its process if a node has a large number."""
+
+    rewrites = ("all",)
+
+    def load(self, model: Any, **how: Any) -> Any:
+        largest = max(one.f for node in model.graph.node for one in node.attribute)
+        return os._exit(3) if largest > 50 else super().load(model, **how)
+
+
+def leaky(alpha: float) -> onnx.ModelProto:
+    """A model of one node with a number."""
+    node = helper.make_node("LeakyRelu", ["x"], ["y"], "leaky", alpha=alpha)
+    return make("leaky", [node], [value("x", [8])], [value("y", [8])])
+
+
+def search(model: onnx.ModelProto, goal: Any, party: Any, budget: Budget) -> ChangeSearch:
+    """Return the search for a change of the model."""
+    part = Part(model, {"x": X})
+    return ChangeSearch(open_model(model).indexed_graph, part, {"y": goal}, (party,), budget)
+
+
+def test_a_crash_ends_the_search_for_one_number_and_no_more() -> None:
+    goal = np.where(X < 0, 0.37 * X, X)
+    [found] = search(leaky(0.7), goal, OnnxParty(), Budget()).find_numbers(0)
+    assert found.node.attribute("alpha") == pytest.approx(0.37)
+    assert not [*search(leaky(0.7), goal, Crashing(), Budget()).find_numbers(0)]
+
+
+def test_a_budget_counts_what_was_tried_and_says_what_was_not() -> None:
+    budget = Budget(tries=2)
+    assert not [*search(leaky(0.7), 5 * X, OnnxParty(), budget).find_usual(0)]
+    assert (budget.tried, budget.is_cut_short, budget.is_spent) == (2, True, True)
+
+
+def test_a_tensor_of_another_type_or_shape_is_not_tried() -> None:
+    budget, goal = Budget(), np.where(X < 1, 0.7 * (X - 1), X - 1)
+    arrays = {"short": X[:4], "double": X.astype(np.float64), "right": X - 1}
+    others = [OtherTensor(*one) for one in arrays.items()]
+    found = search(leaky(0.7), goal, OnnxParty(), budget).find_inputs(0, others, ())
+    assert [one.node.inputs for one in found] == [("right",)]
+    assert budget.tried == 1
