@@ -56,9 +56,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def file_name(kind: str, name: str, extension: str) -> str:
-    """Return a file name that is safe on every system, whatever the name of a tensor is: two names
-    never share one.
-    """
+    """Return a file name that is safe on every system and unique for a tensor name."""
     safe = _UNSAFE.sub("_", name)[:_LONGEST].strip(".")
     if safe != name:
         safe += f"-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
@@ -132,8 +130,8 @@ _EXACT = ("int", "uint", "bool")
 
 
 def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
-    """Return a figure of the largest absolute and relative difference of each output, and what they
-    are held to; outputs that failed are marked, and what is not finite at the top.
+    """Return a figure of the largest absolute and relative difference of each output, with limits;
+    failed outputs are marked, and non-finite differences are at the top.
 
     Integers and booleans have no part in it: they are equal, or differ by whole numbers.
     """
@@ -146,9 +144,9 @@ def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
     axes = figure.subplots(2, 1, sharex=True)
     for axis, (kind, limit, title) in zip(axes, _KINDS):
         for index, (name, rows) in enumerate(drawn.items()):
-            _draw(axis, f"C{index}", name, names, rows, kind)
+            _draw_pair(axis, f"C{index}", name, names, rows, kind)
         _draw_limits(axis, names, drawn, limit)
-        _scale(axis)
+        _scale_axis(axis)
         axis.set_ylabel(title)
         axis.grid(visible=True, alpha=0.3)
     _name_outputs(axes[1], names, drawn)
@@ -195,10 +193,10 @@ def _largest_excess(row: OutputRow) -> float:
     return row.worst.excess or 0.0
 
 
-def _draw(
+def _draw_pair(
     axis: Axes, color: str, name: str, names: list[str], rows: Sequence[OutputRow], kind: str
 ) -> None:
-    """Draw the line of a pair of runs; what is not finite, or not known, leaves a gap."""
+    """Draw the line of a pair of runs, with gaps at unknown and non-finite differences."""
     depth = _depths(names, rows)
     found = [getattr(row, kind) for row in rows]
     values = np.array([np.nan if value is None else value for value in found], np.float64)
@@ -228,7 +226,7 @@ def _depths(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
 def _draw_limits(
     axis: Axes, names: list[str], drawn: Mapping[str, Sequence[OutputRow]], kind: str
 ) -> None:
-    """Draw what outputs are held to, where it is more than nothing."""
+    """Draw the limits of outputs that are not zero."""
     limits = np.full(len(names), np.nan)
     for rows in drawn.values():
         for place, row in zip(_depths(names, rows), rows):
@@ -242,8 +240,8 @@ def _draw_limits(
         )  # fmt: skip
 
 
-def _scale(axis: Axes) -> None:
-    """Make the axis logarithmic from the least number drawn in it; nothing is at its bottom."""
+def _scale_axis(axis: Axes) -> None:
+    """Make the axis logarithmic from the smallest number drawn; zero is at its bottom."""
     drawn = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axis.get_lines()])
     positive = drawn[drawn > _LEAST]
     if positive.size:
@@ -251,7 +249,9 @@ def _scale(axis: Axes) -> None:
 
 
 def _name_outputs(axis: Axes, names: list[str], drawn: Mapping[str, Sequence[OutputRow]]) -> None:
-    """Name outputs below the axis: all of few; of many an even choice, and where errors jump."""
+    """Label outputs below the axis: all if there are few, else a selection, and those where errors
+    jump.
+    """
     chosen = set(np.linspace(0, len(names) - 1, min(len(names), _MOST_NAMES), dtype=int).tolist())
     for rows in drawn.values():
         jump = largest_jump(rows)
@@ -297,7 +297,9 @@ def plots_of_errors(
     """Return what `error_plots` does, of differences that have been computed; of every element."""
     with np.errstate(all="ignore"):
         magnitude = np.abs(_as_float64(reference.reshape(-1)))
-    points = [_drawable(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))]
+    points = [
+        _clip_to_axes(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))
+    ]
     size = int(magnitude.size)
     return [(file_name("error_metrics", name, "png"), _error_figure(name, size, (0, 0), *points))]
 
@@ -368,11 +370,11 @@ def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
         absolute = np.where(a == b, 0.0, np.abs(a - b))
         magnitude = np.abs(b)
         relative = np.where(absolute == 0, 0.0, absolute / magnitude)
-        return _drawable(magnitude), _drawable(absolute), _drawable(relative)
+        return _clip_to_axes(magnitude), _clip_to_axes(absolute), _clip_to_axes(relative)
 
 
-def _drawable(numbers: Array) -> Array:
-    """Bring numbers into the range of axes, whose ticks have to fit a float."""
+def _clip_to_axes(numbers: Array) -> Array:
+    """Clip numbers to the range of axes, whose ticks must fit a float."""
     wide = numbers.astype(np.float64)
     clipped = np.where(np.abs(wide) < 1 / _LARGEST, 0.0, wide)
     return np.where(np.isfinite(clipped), np.clip(clipped, -_LARGEST, _LARGEST), clipped)
@@ -419,7 +421,7 @@ def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figu
             label = f"{what}, images {start} to {stop - 1}" if count > 1 else what
             where = f"{name}_{what.replace(' ', '_')}"
             where += f"_{start}-{stop - 1}" if count > 1 else ""
-            norm, scale = _norm(images, is_error=what.endswith("difference"))
+            norm, scale = _color_scale(images, is_error=what.endswith("difference"))
             figure = _figure_of_maps(f"{name}: {label}{scale}", images, norm)
             figures.append((file_name("heat_map", where, "svg"), figure))
     return figures
@@ -428,9 +430,7 @@ def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figu
 def array_heat_maps(
     name: str, array: Array, low: float, high: float, *, logarithmic: bool = False
 ) -> list[tuple[str, Figure]]:
-    """Return figures with their file names: of one array, whose colours go from `low` to `high`;
-    see `heat_maps`.
-    """
+    """Return heat maps of one array with their file names; colors go from `low` to `high`."""
     from matplotlib.colors import LogNorm, Normalize
 
     norm: Normalize = Normalize(low, high if high > low else low + 1)
@@ -518,9 +518,9 @@ def _figure_of_maps(title: str, images: list[Array], norm: Any) -> Figure:
     return figure
 
 
-def _norm(images: list[Array], *, is_error: bool) -> tuple[Any, str]:
-    """Return how values become colours, and what to say of it: differences are shown by their
-    logarithm where there are several orders of magnitude.
+def _color_scale(images: list[Array], *, is_error: bool) -> tuple[Any, str]:
+    """Return how values become colors, and a label: differences over several orders of magnitude
+    use a logarithmic scale.
     """
     from matplotlib.colors import LogNorm, Normalize
 
@@ -538,7 +538,7 @@ class MatplotlibPlots:
     """Draws heat maps as SVG files, error plots as PNG files, and plots of depth as either."""
 
     def prepare(self, path: str | None = None) -> None:
-        """Make sure that matplotlib is there, and that it writes such files as `path`.
+        """Import matplotlib; raise if it is missing or cannot write files like `path`.
 
         Raises:
             MissingDependencyError: it is not.

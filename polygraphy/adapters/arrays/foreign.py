@@ -135,7 +135,7 @@ def _is_device_view(array: Any) -> bool:
 
 
 def _from_torch(tensor: Any) -> np.ndarray[Any, Any]:
-    """Share a tensor's memory; by way of bytes, because NumPy lacks some of its data types."""
+    """Return a PyTorch tensor as a NumPy array that shares its memory."""
     from polygraphy.domain.tensors.datatype import DataType
 
     dtype: np.dtype[Any] = DataType.from_dtype(tensor.dtype, "torch").numpy()
@@ -200,7 +200,9 @@ def _current_stream(torch: Any, gpu: int) -> int:
 
 
 def _check_gpu(array: Any, gpu: int, stream: Order) -> None:
-    """Refuse what the GPU of the stream cannot read: it would end all work of this process."""
+    """Raise InputError if the GPU of the stream cannot read the data, which would end all work of
+    this process.
+    """
     if gpu != stream.device:
         raise InputError(
             f"A {type(array).__name__} is on GPU {gpu}, but the model runs on GPU {stream.device}.",
@@ -327,8 +329,8 @@ def has_torch(arrays: Iterable[Any]) -> bool:
 
 
 def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return outputs as tensors that share their memory: on the CPU for arrays of NumPy, on the GPU
-    for views of device memory. What PyTorch has no data type for stays as it is.
+    """Return outputs as PyTorch tensors that share their memory, on the CPU or the GPU; outputs
+    with a data type that PyTorch lacks stay as they are.
     """
     return {name: _torch_tensor(output) for name, output in outputs.items()}
 

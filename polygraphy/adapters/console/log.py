@@ -49,7 +49,7 @@ class LogConsole:
         G_LOGGER.warning(text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
-        """Input data are about to be taken from a data loader."""
+        """Log where the input data come from."""
         # What it assumes comes as notes.
 
     def runner_activating(self, runner: str) -> None:
@@ -68,7 +68,7 @@ class LogConsole:
         G_LOGGER.verbose(f"Streaming iteration {index}")
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner is fed with."""
+        """Log the metadata of the inputs of a runner."""
         G_LOGGER.info(f"{label_of_runner(runner):35}\n---- Inference Input(s) ----\n{metadata}")
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:

@@ -126,7 +126,7 @@ class DeviceArray(DeviceView):
     """
 
     def __init__(self, shape: Sequence[int] | None = None, dtype: Any = None) -> None:
-        """Allocate memory for an array; a float32 scalar without memory unless described.
+        """Allocate memory for an array; without arguments, a float32 scalar without memory.
 
         Raises:
             BackendError: there is no GPU, or not enough memory.
@@ -142,7 +142,7 @@ class DeviceArray(DeviceView):
         return cls(shape=shape, dtype=np.uint8)
 
     def resize(self, shape: Sequence[int]) -> None:
-        """Change the shape. The memory grows where it must, and then loses its content; it never
+        """Change the shape. The memory grows if necessary, and then loses its content; it never
         shrinks.
 
         Raises:
@@ -156,7 +156,7 @@ class DeviceArray(DeviceView):
         self.shape = tuple(shape)
 
     def copy_from(self: A, host_buffer: np.ndarray[Any, Any], stream: Stream | None = None) -> A:
-        """Copy from a host array, and take its shape.
+        """Copy from a host array, use its shape, and return this array.
 
         Args:
             host_buffer: what to copy; made contiguous first where it is not. Of one of another data

@@ -25,7 +25,7 @@ from polygraphy.domain.errors import BackendError, InputError, UsageError
 
 @contextmanager
 def use_device(index: int | None) -> Iterator[None]:
-    """Make the calling thread use GPU `index` inside the block, and the one before after it.
+    """Make GPU `index` the current one of the thread inside the block.
 
     What is made inside - memory, streams, engines - stays on that GPU.
 
@@ -128,7 +128,7 @@ class Stream:
             check_result(result, "record an event")
 
     def wait_for(self, stream: int) -> None:
-        """Make later work wait for what is queued on another stream now; `stream` is its
+        """Make later work wait for the work that is queued on another stream; `stream` is its
         address.
         """
         module = cudart()
@@ -184,7 +184,7 @@ class Graph:
     """A CUDA graph, ready to be launched on one stream."""
 
     def __init__(self, work: Callable[[Stream], None], stream: Stream) -> None:
-        """Capture what `work` queues on the stream it is given, without doing it.
+        """Capture the work that `work` queues on the stream, without executing it.
 
         That stream is one of its own, without order towards the default stream: otherwise, any
         thread that used the default stream meanwhile would get an error.
@@ -205,7 +205,7 @@ class Graph:
             try:
                 work(recorder)
             except BaseException:
-                _discard(module.cudaStreamEndCapture(recorder.ptr))
+                _destroy_capture(module.cudaStreamEndCapture(recorder.ptr))
                 raise
             captured = module.cudaStreamEndCapture(recorder.ptr)
         graph = value_of(captured, "capture a graph")
@@ -219,7 +219,7 @@ class Graph:
         self._stream = module.cudaStream_t(stream.ptr)
 
     def launch(self) -> None:
-        """Queue the work; BackendError when that fails."""
+        """Queue the work; raise BackendError if that fails."""
         result = self._launch(self._executable, self._stream)
         if result[0]:
             check_result(result, "launch a graph")
@@ -231,7 +231,7 @@ class Graph:
             check_result(cudart().cudaGraphExecDestroy(executable), "destroy a graph")
 
 
-def _discard(captured: tuple[Any, ...]) -> None:
+def _destroy_capture(captured: tuple[Any, ...]) -> None:
     """Destroy the graph of a capture that failed."""
     module = cudart()
     module.cudaGetLastError()
@@ -256,7 +256,7 @@ class CudaDevice:
         return wrapper().get_device()
 
     def use(self, index: int | None) -> AbstractContextManager[None]:
-        """Make GPU `index` the current one inside a block; see `polygraphy.cuda.use_device`."""
+        """Return a context that makes GPU `index` the current one."""
         return use_device(index)
 
     def synchronize(self) -> None:
@@ -329,7 +329,7 @@ class CudaDevice:
         wrapper().host_unregister(host_address)
 
     def capture(self, work: Callable[[Any], None], stream: Any) -> Graph:
-        """Write down the work that `work` queues, without doing it; see the port."""
+        """Return a graph of the work that `work` queues on the stream, without executing it."""
         return Graph(work, stream)
 
     def view(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> DeviceView:
@@ -346,7 +346,7 @@ class Pinned:
     """
 
     def __init__(self, nbytes: int) -> None:
-        """Allocate; BackendError when there is not enough."""
+        """Allocate pinned host memory; raise BackendError if there is not enough."""
         self.address = wrapper().malloc_host(nbytes)
         self.array: np.ndarray[Any, Any] = np.ctypeslib.as_array(_host_memory(self.address, nbytes))
 

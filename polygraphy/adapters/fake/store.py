@@ -76,13 +76,15 @@ class MemoryResultStore:
         return token
 
     def loads(self, text: str, kind: type[T]) -> T:
-        """Return a copy of what a token stands for; FileError when that is no `kind`."""
+        """Return a copy of the value that a token stands for; raise FileError if it is of another
+        kind.
+        """
         if text not in self._tokens:
             raise FileError("Could not read the text: it is not of this store.")
         return _copy_as(self._tokens[text], kind, "the text")
 
     def add_comparison(self, dest: str | PathLike[str], record: Mapping[str, Any]) -> None:
-        """Keep a record beside results; FileError when there are none."""
+        """Store a record with results; raise FileError if there are none."""
         if not isinstance(self.values.get(_path_key(dest)), RunResults):
             raise FileError(f"{dest} holds no results.", path=dest)
         self.comparisons[_path_key(dest)] = deepcopy(record)
@@ -90,7 +92,7 @@ class MemoryResultStore:
     def writer(
         self, dest: str | PathLike[str], kind: type[T]
     ) -> AbstractContextManager[ResultWriter[T]]:
-        """Return what takes one item after another, and keeps them if its block ends well.
+        """Return a writer, which stores its items if its block ends without an error.
 
         Raises:
             FileError: at the call, when a folder is not empty, or is none.
@@ -138,7 +140,9 @@ class MemoryResultStore:
         return (cast("T", deepcopy(item)) for item in items)
 
     def look_into(self, source: str | PathLike[str]) -> _MemoryStored:
-        """Find out what was saved; FileError when that is nothing, or of no known kind."""
+        """Return the stored data of a path; raise FileError if there are none, or of no
+        known kind.
+        """
         value = self._stored_value(source)
         items = value.items if isinstance(value, _Folder) else (value,)
         return _MemoryStored(str(source), deepcopy(items))
@@ -156,7 +160,7 @@ class _MemoryWriter(Generic[T]):
         self.has_failed = False
 
     def add(self, item: T) -> None:
-        """Keep a copy of one item."""
+        """Store a copy of one item."""
         if isinstance(item, RunResults) and self.items:
             names = cast("list[RunResults]", self.items)[0].keys()
             if item.keys() != names:
@@ -200,7 +204,7 @@ class _MemoryStored:
                 yield from deepcopy(item if isinstance(item, list) else [item])
 
     def value(self) -> Any:
-        """Return a copy of everything in one piece."""
+        """Return a copy of all stored data."""
         if self.kind is dict:
             return list(self.iterations())
         copied = deepcopy(self._items)

@@ -32,7 +32,7 @@ from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     Decoder,
     Encoder,
-    all_of,
+    check_kinds,
     metric_in,
 )
 from polygraphy.adapters.files.json.json_writer import Base64Text, SlicedText, decoded_pieces
@@ -92,7 +92,7 @@ def _encode_output(result: OutputCompareResult) -> dict[str, Any]:
 def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
     """Return the comparison of an output from JSON fields."""
     metrics = {name: metric_in(fields, name) for name in OutputCompareResult().metric_fields()}
-    (thresholds,) = all_of(Tolerance, [fields["thresholds"]])
+    (thresholds,) = check_kinds(Tolerance, [fields["thresholds"]])
     passed = fields["passed"]
     if not isinstance(passed, (bool, type(None))):
         raise TypeError(f"'passed' is {passed!r}, not true or false")
@@ -157,7 +157,7 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
             f"its verdicts are by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
         )
     result = AccuracyResult(
-        ((str(first), str(second)), all_of(dict, iterations))
+        ((str(first), str(second)), check_kinds(dict, iterations))
         for (first, second), iterations in fields["lst"]
     )
     for _, _, name, answer in result.outputs():  # All are of one function. Files do not name it.
@@ -180,7 +180,7 @@ def _encode_results(results: AccuracyResults) -> dict[str, Any]:
 @Decoder.register(AccuracyResults)
 def _decode_results(fields: dict[str, Any]) -> AccuracyResults:
     """Return the list of accuracy results from JSON fields."""
-    return AccuracyResults(all_of(AccuracyResult, fields["lst"]))
+    return AccuracyResults(check_kinds(AccuracyResult, fields["lst"]))
 
 
 def _register_metric(
@@ -197,7 +197,7 @@ def _register_metric(
     def decode_result(fields: dict[str, Any]) -> MetricResult:
         """Return the result of the metric from JSON fields."""
         threshold = fields.get("thresholds")
-        all_of(MetricThreshold, [] if threshold is None else [threshold])
+        check_kinds(MetricThreshold, [] if threshold is None else [threshold])
         if result_type.metric.field not in fields:
             raise KeyError(result_type.metric.field)
         result = result_type(metric_in(fields, result_type.metric.field), threshold)
@@ -408,7 +408,7 @@ def _encode_runs(results: RunResults) -> dict[str, Any]:
 @Decoder.register(RunResults)
 def _decode_runs(fields: dict[str, Any]) -> RunResults:
     """Return the results of several runners from JSON fields."""
-    return RunResults((name, all_of(IterationResult, its)) for name, its in fields["lst"])
+    return RunResults((name, check_kinds(IterationResult, its)) for name, its in fields["lst"])
 
 
 @Encoder.register(TensorInfo)
@@ -428,7 +428,7 @@ def _decode_tensor_info(fields: dict[str, Any]) -> TensorInfo:
 def _decode_algorithm(fields: dict[str, Any]) -> Algorithm:
     """Return the algorithm from JSON fields; unknown fields are ignored."""
     algorithm = Algorithm(**_known_fields(Algorithm, fields))
-    all_of(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
+    check_kinds(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
     return algorithm
 
 
@@ -442,7 +442,7 @@ def _encode_replay(replay: TacticReplay) -> dict[str, Any]:
 def _decode_replay(fields: dict[str, Any]) -> TacticReplay:
     """Return the tactic replay from JSON fields."""
     replay = TacticReplay(fields["replay"])
-    all_of(Algorithm, replay.values())
+    check_kinds(Algorithm, replay.values())
     return replay
 
 

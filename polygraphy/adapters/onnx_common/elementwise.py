@@ -46,8 +46,8 @@ def axis_values(values: Sequence[int] | None, length: int, default: int) -> list
     return [int(value) for value in values] if values else [default] * length
 
 
-def legacy(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    """Return a binary operator as it was below opset 7: shapes are equal, or the second one is
+def with_legacy_broadcast(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    """Return a binary operator as it was before opset 7: shapes are equal, or the second one is
     aligned with the first from an axis on if the attribute `broadcast` allows it.
     """
 

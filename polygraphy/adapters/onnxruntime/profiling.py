@@ -141,7 +141,7 @@ class SessionProfiler:
             return None
 
     def close(self) -> None:
-        """Let go of the session, and delete the trace."""
+        """Release the session, and delete the trace."""
         self._session = None
         self._run = None
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -30,8 +30,8 @@ from polygraphy.adapters.onnxruntime.session import (
     are_on_host,
     facts_of,
     inputs_of_node,
+    run_terminable,
     scalars_of,
-    terminable,
 )
 from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import check_has_outputs, check_is_tensor
@@ -59,9 +59,8 @@ _GPU, _HOST = "cuda", "cpu"
 
 
 def gpu_of(session: InferenceSession) -> int | None:
-    """Return the index of the GPU in whose memory a session computes first of all; None where it is
-    none of `Device`, or an input or output is of a kind that has no place there: texts, sequences,
-    maps and optional values.
+    """Return the index of the GPU that a session uses first; None without a GPU, or if an input or
+    output, such as a string or sequence, cannot be in its memory.
     """
     first = session.get_providers()[0]
     tensors = [*session.get_inputs(), *session.get_outputs()]
@@ -86,7 +85,7 @@ class BoundRuns:
     def __init__(
         self, session: InferenceSession, gpu: int, inputs: TensorMetadata, *, kind: str = _GPU
     ) -> None:
-        """Look up what does not change from run to run.
+        """Prepare everything that does not change from run to run.
 
         Args:
             session: the session.
@@ -123,7 +122,7 @@ class BoundRuns:
         *,
         as_torch: bool = False,
     ) -> dict[str, Any]:
-        """Run the session once.
+        """Run the session once, and return the outputs.
 
         Args:
             feed_dict: one array per input, wherever it lies; an integer is the address of an array
@@ -150,7 +149,7 @@ class BoundRuns:
         bound = self._idle.pop() if self._idle else _Bound(self._session.io_binding(), {})
         native = bound.binding._iobinding
         # Until the run is over, what is bound must stay where it is.
-        held = [self._bind(bound, name, data) for name, data in feed_dict.items()]
+        held = [self._bind_input(bound, name, data) for name, data in feed_dict.items()]
         for name in self._outputs:
             native.bind_output(name, self._place)
         # Data may still be computed, and earlier results, whose memory is free again, be read.
@@ -185,9 +184,9 @@ class BoundRuns:
         owner = onnxruntime.OrtValue(value)
         return self._device.view(value.data_ptr(), owner.shape(), output.numpy_dtype, owner=owner)
 
-    def _bind(self, bound: _Bound, name: str, data: Any) -> Any:
-        """Bind the data for an input, unless they lie where the last ones did; return what keeps
-        their memory.
+    def _bind_input(self, bound: _Bound, name: str, data: Any) -> Any:
+        """Bind the data for an input, unless they are at the last address; return the object that
+        keeps their memory.
         """
         expected = self._inputs[name]
         if isinstance(data, int):
@@ -231,7 +230,7 @@ class _WholeDevice:
         self.device = device
 
     def wait_for(self, stream: int) -> None:
-        """Do nothing: it is waited for in any case."""
+        """Do nothing: the device is synchronized in any case."""
 
 
 class _Bound(NamedTuple):
@@ -255,7 +254,7 @@ class _Input:
         return _element_type(self.dtype)
 
     def check(self, name: str, dtype: Any) -> None:
-        """Refuse data of another type, which would be read as if they were of this one."""
+        """Raise InputError for data of another type, whose bytes would be misread."""
         if dtype in self._allowed:
             return
         found = DataType.from_dtype(dtype)
@@ -293,7 +292,9 @@ def _require_static(name: str, shape: Any) -> Sequence[int]:
 
 
 def _element_type(dtype: DataTypeEntry) -> Any:
-    """Return what ONNX Runtime takes for a data type: NumPy's own, or else the number of ONNX."""
+    """Return the type that ONNX Runtime binds for a data type: NumPy's own, or the number
+    of ONNX.
+    """
     native = dtype.numpy()
     if native.isbuiltin == 1:
         return native
@@ -323,7 +324,7 @@ def run_values(
     feed_dict: Mapping[str, Any],
     options: RunOptions | None = None,
 ) -> list[Any]:
-    """Do what ``session.run`` does, for any data type of a tensor."""
+    """Return the outputs of a session, like ``session.run``, for any data type."""
     binding = session.io_binding()
     # Until the run is over, what is bound must stay where it is.
     held = [(name, *_value_of(array)) for name, array in feed_dict.items()]
@@ -402,7 +403,7 @@ class OnnxrtRunner(BaseRunner):
     leaves_inputs_alone = True
 
     def __init__(self, sess: Deferred[InferenceSession], name: str | None = None) -> None:
-        """Wrap a session, or a loader that makes one when the runner is activated."""
+        """Create a runner of a session, or of the session that a loader returns on activation."""
         super().__init__(name=name, prefix="onnxrt-runner")
         self._session = sess
         self.sess: InferenceSession | None = None
@@ -431,7 +432,7 @@ class OnnxrtRunner(BaseRunner):
         return not are_on_host(self.sess.get_providers()[:1])
 
     def get_model_facts(self) -> Facts:
-        """Return what the model tells, as far as the session was made by `SessionFromOnnx`."""
+        """Return the facts about the model, if `SessionFromOnnx` created the session."""
         assert self.sess is not None
         return facts_of(self.sess)
 
@@ -445,7 +446,7 @@ class OnnxrtRunner(BaseRunner):
         return SessionProfiler(self._session, self.sess, _run_function)
 
     def deactivate_impl(self) -> None:
-        """Let go of the session."""
+        """Release the session."""
         bound, self._bound = self._bound, None
         if bound is not None:
             bound.free()
@@ -504,7 +505,7 @@ class OnnxrtRunner(BaseRunner):
                 raise
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
-            results[name] = _as_text(results[name])
+            results[name] = _as_string_array(results[name])
         for name, dtype in self._narrow.items():
             if results[name].dtype != dtype:  # Bytes, as they lie in memory.
                 results[name] = results[name].view(dtype)
@@ -516,8 +517,10 @@ class OnnxrtRunner(BaseRunner):
         return inputs_of_node(self.sess, op, name, shapes)
 
     def _run_interruptibly(self, run: Callable[[RunOptions], T]) -> T:
-        """Run the session in a way that ctrl-C ends: the first time, and after each long one."""
-        return terminable(partial(self._measure_run, run))
+        """Return the outputs of a run that ctrl-C can end: the first run, and each after a long
+        one.
+        """
+        return run_terminable(partial(self._measure_run, run))
 
     def _measure_run(self, run: Callable[..., T], *options: RunOptions) -> T:
         """Run, keep the time that it took, and return the outputs."""
@@ -528,7 +531,9 @@ class OnnxrtRunner(BaseRunner):
         return outputs
 
     def _infer_foreign(self, feed_dict: Mapping[str, Any], to_host: bool) -> dict[str, Any]:
-        """Run the session on what is not in arrays of NumPy, or leave the outputs on the GPU."""
+        """Return the outputs for inputs that are not NumPy arrays, or with outputs that stay on the
+        GPU.
+        """
         wants_torch = has_torch(feed_dict.values())
         if self._gpu is None and not to_host:
             assert self.sess is not None
@@ -571,10 +576,8 @@ def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
     }
 
 
-def _as_text(objects: Any) -> Any:
-    """Return an array of texts; of objects, as it was, where NumPy's texts cannot hold one: they
-    lose NULs at the end.
-    """
+def _as_string_array(objects: Any) -> Any:
+    """Return an array of strings; of objects if NumPy's strings would lose NULs at the end."""
     if any(text.endswith("\0") for text in objects.flat):
         return objects
     return objects.astype(np.str_)

@@ -80,7 +80,7 @@ class Trace:
 
 
 def read_trace(path: str | Path, most: int | None = None) -> Trace:
-    """Read the trace in a file, in small parts, because it may be large.
+    """Return the trace in a file, read in small parts because it may be large.
 
     Args:
         path: of the file.

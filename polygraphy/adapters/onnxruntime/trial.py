@@ -21,8 +21,8 @@ from polygraphy.adapters.onnxruntime.providers import (
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     load_session,
+    run_terminable,
     session_options,
-    terminable,
 )
 from polygraphy.domain.checks.lint import TrialValue
 from polygraphy.domain.errors import (
@@ -80,9 +80,8 @@ class OnnxrtTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> dict[str, OnnxrtValue]:
-        """Load a model and run it; MissingDependencyError without ONNX Runtime, UnknownNameError
-        for a provider that does not exist, BackendError when the model cannot be loaded or fails,
-        InconclusiveError when it does not end.
+        """Load a model, run it, and return the outputs; raise BackendError if it fails,
+        InconclusiveError if it takes too long.
         """
         if not onnxrt.is_installed():
             raise MissingDependencyError(
@@ -93,17 +92,17 @@ class OnnxrtTrial:
         options = session_options(self._graph_optimization_level)
         options.log_severity_level = 4  # What is wrong arrives in the exceptions.
         providers = match_providers(self._providers or ["cpu"], self._libraries)
-        with _foreign_errors():
+        with _translate_errors():
             session = load_session(model, options, providers)
         taken = {value.name for value in session.get_inputs()}
         given = {name: value for name, value in feed.items() if name in taken}
         if any(map(_is_string_array, given.values())):  # It makes no values of its own of those.
             arrays = {name: _array(value) for name, value in given.items()}
-            with _foreign_errors():
+            with _translate_errors():
                 results = _limit_time(lambda options: session.run(list(outputs), arrays, options))
         else:
             values = {name: _ort_value(value) for name, value in given.items()}
-            with _foreign_errors():
+            with _translate_errors():
                 results = _limit_time(
                     lambda options: session.run_with_ort_values(list(outputs), values, options)
                 )
@@ -111,14 +110,14 @@ class OnnxrtTrial:
 
 
 def _limit_time(call: Callable[[Any], T]) -> T:
-    """Make a call that runs a session, and end it when its time is up.
+    """Return the result of a call that runs a session, which is ended when its time is over.
 
     Raises:
         InconclusiveError: it is.
     """
     limit = config.TRIAL_TIME_LIMIT_S
     if limit < 0:
-        return terminable(call)
+        return run_terminable(call)
     is_over = Event()
 
     def run_timed(options: Any) -> T:
@@ -138,7 +137,7 @@ def _limit_time(call: Callable[[Any], T]) -> T:
             timer.cancel()
 
     try:
-        return terminable(run_timed)
+        return run_terminable(run_timed)
     except Exception as error:
         if is_over.is_set():
             raise InconclusiveError(
@@ -161,8 +160,10 @@ _NOISE = (
 
 
 @contextmanager
-def _foreign_errors() -> Iterator[None]:
-    """Turn whatever ONNX Runtime raises into a BackendError with the point of its message."""
+def _translate_errors() -> Iterator[None]:
+    """Turn any error of ONNX Runtime inside the block into a BackendError with the core of its
+    message.
+    """
     try:
         yield
     except InconclusiveError:
@@ -225,12 +226,12 @@ def _trial_value(raw: Any) -> OnnxrtValue:
 
 
 def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Compute `outputs`; BackendError when ONNX Runtime has no implementation."""
+    """Return the values of `outputs`; raise BackendError if ONNX Runtime has no implementation."""
     options = session_options("disable")
     with translate_errors("evaluate"):
         serialized = with_all_results(model).SerializeToString()
         session = load_session(serialized, options, ["CPUExecutionProvider"])
-        computed = terminable(lambda options: session.run(list(outputs), {}, options))
+        computed = run_terminable(lambda options: session.run(list(outputs), {}, options))
         return dict(zip(outputs, computed))
 
 

@@ -108,7 +108,7 @@ class LogModelReports:
         """Log which weights can be pruned, and which are sparse."""
         G_LOGGER.info(f"Found: {len(weights)} weight tensor(s) eligible for pruning.")
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
-        shown = _telling_weights(weights) if is_abridged() else weights
+        shown = _selected_weights(weights) if is_abridged() else weights
         for weight in weights:
             with nullcontext() if weight in shown else only_in_file():
                 _tell_sparsity(weight)
@@ -139,7 +139,7 @@ class LogModelReports:
             G_LOGGER.verbose(line)
 
     def lint(self, report: LintReport) -> None:
-        """Write what is wrong with a model, each finding in a line."""
+        """Log the findings of a linter, one a line."""
         from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING
 
         severities = {EXCEPTION: G_LOGGER.ERROR, WARNING: G_LOGGER.WARNING, INFO: G_LOGGER.INFO}
@@ -245,7 +245,7 @@ def _finding(entry: LintEntry) -> str:
     return f"Name: {entry.nodes[0]}, Op: {entry.op} | {entry.message}"
 
 
-def _telling_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
+def _selected_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
     """Return some of many weights: first those that differ from most of the others."""
     if len(weights) <= _MOST_WEIGHTS + 1:
         return weights

@@ -32,7 +32,7 @@ def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
     if not path.is_dir():
         yield {path.stem: _file_bytes(readable_file(path, "File of input data"))}
         return
-    for folder in _iterations(path):
+    for folder in _iteration_folders(path):
         yield {
             str(PurePosixPath(file.relative_to(folder).with_suffix(""))): _file_bytes(file)
             for file in sorted(_blob_files(folder))
@@ -41,8 +41,8 @@ def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
 
 @contextmanager
 def blob_writer(folder: str | Path) -> Iterator[_BlobWriter]:
-    """Open a folder to write one feed dictionary per iteration; FileError when that cannot be
-    done.
+    """Yield a writer of one feed dictionary per iteration to a folder; raise FileError if it cannot
+    be written.
     """
     yield _BlobWriter(Path(folder))
 
@@ -73,7 +73,7 @@ def _blob_files(folder: Path) -> Iterator[Path]:
     return (file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
 
 
-def _iterations(path: Path) -> list[Path]:
+def _iteration_folders(path: Path) -> list[Path]:
     """Return the folders of the iterations; the folder itself if it holds a single one."""
     with translate_os_errors(path, "read the folder"):
         numbered = [

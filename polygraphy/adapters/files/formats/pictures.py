@@ -58,7 +58,7 @@ def _images_in(folder: Path) -> list[Path]:
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield per picture its file, and its array by name; see the port."""
+    """Yield the path of each image, and its array by name."""
     for name in sample_files(source) or ():
         if Path(name).suffix.lower() in _TENSORS:
             yield name, _read_tensors(Path(name))

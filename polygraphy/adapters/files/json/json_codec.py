@@ -244,8 +244,8 @@ def _decode_child(step: str | int, value: Any) -> Any:
         raise
 
 
-def all_of(kind: type[T], values: Iterable[Any]) -> list[T]:
-    """Return the values as a list; TypeError when one of them is not a `kind`."""
+def check_kinds(kind: type[T], values: Iterable[Any]) -> list[T]:
+    """Return the values as a list; raise TypeError if one is not a `kind`."""
     listed = list(values)
     for value in listed:
         if not isinstance(value, kind):

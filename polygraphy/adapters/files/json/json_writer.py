@@ -169,7 +169,7 @@ def _write_value(value: Any, write: Write, depth: int) -> None:
 
 
 def _write_object(value: Any, write: Write, depth: int) -> None:
-    """Write an object with an encoder, or else of a subclass of what JSON knows."""
+    """Write an object that has an encoder, or is of a subclass of a JSON type."""
     if Encoder.find(type(value)) is None:
         for base, as_base in _BASES:
             if isinstance(value, base):

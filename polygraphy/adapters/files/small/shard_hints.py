@@ -45,7 +45,7 @@ def read_shard_hints(path: str) -> ShardHints:
     with translate_os_errors(path, "read"):
         content = file.read_bytes()
     try:
-        hints = _value(json.loads(content))
+        hints = _from_json(json.loads(content))
     except (ValueError, RecursionError) as error:
         raise FileError(
             f"{path} contains no shard hints: {error}.",
@@ -77,17 +77,17 @@ def _to_json(value: Any) -> Any:
     return [_to_json(one) for one in value] if isinstance(value, tuple) else value
 
 
-def _value(plain: Any) -> Any:
-    """Return the object that plain values describe; ValueError if they describe none."""
+def _from_json(plain: Any) -> Any:
+    """Return the hint that JSON values describe; raise ValueError if they describe none."""
     if isinstance(plain, list):
-        return tuple(map(_value, plain))
+        return tuple(map(_from_json, plain))
     if not isinstance(plain, Mapping):
         return plain
     name = plain.get(_MARKER)
     if name not in _CLASSES:
         raise ValueError(f"the class {name!r} is unknown")
     known = {field.name for field in attrs.fields(_CLASSES[name])}
-    given = {key: _value(one) for key, one in plain.items() if key != _MARKER}
+    given = {key: _from_json(one) for key, one in plain.items() if key != _MARKER}
     for key, one in given.items():
         if key not in known:
             raise ValueError(f"{name} has no {key!r}")

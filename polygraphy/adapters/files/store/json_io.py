@@ -305,11 +305,11 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
     """
     if type(value) is kind or (kind not in (dict, list) and isinstance(value, kind)):
         return value
-    raise mismatch(tree, kind)
+    raise kind_error(tree, kind)
 
 
-def mismatch(tree: Any, kind: type) -> ContentError:
-    """Return the error that a tree holds something else than a kind."""
+def kind_error(tree: Any, kind: type) -> ContentError:
+    """Return the error that a tree contains another kind of data."""
     found = _describe_tree(tree)
     expected = _EXPECTED.get(kind, f"an object of type {kind.__name__!r}")
     return ContentError(
@@ -363,7 +363,8 @@ def save(value: Any, dest: PathOrFile) -> None:
 
 
 def load(source: PathOrFile, kind: type[T]) -> T:
-    """Read a file, or an open file from its start; `object` stands for any kind.
+    """Return the object of a kind from a file, or from an open file from its start; `object` stands
+    for any kind.
 
     Raises:
         FileError: it is missing, empty, truncated, damaged, not JSON, or does not hold a `kind`.
@@ -378,7 +379,7 @@ def load(source: PathOrFile, kind: type[T]) -> T:
 
 
 def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None = None) -> Any:
-    """Read a file as far as to know its structure; its arrays are read when they are decoded.
+    """Return the structure of a file; its arrays are read when they are decoded.
 
     Args:
         path: the file.
@@ -410,7 +411,9 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes, kind: type[T]) -> T:
-    """Read JSON text; FileError when it is truncated, damaged, not JSON, or holds no `kind`."""
+    """Return the object of a kind from JSON text; raise FileError if it is damaged, or of another
+    kind.
+    """
     with content_errors_named("read JSON text"):
         tree = parse_text(text)
         return expect(decode_tree(tree), kind, tree)

@@ -25,7 +25,7 @@ from polygraphy.adapters.files.store.json_io import (
     PathOrFile,
     description_of,
     expect,
-    mismatch,
+    kind_error,
     parse_path,
 )
 from polygraphy.adapters.files.store.writers import (
@@ -43,9 +43,9 @@ from polygraphy.adapters.files.store.writers import (
 )
 from polygraphy.adapters.os.paths import (
     atomic_file,
+    create_temporary_folder,
     ensure_parent,
     is_empty_file,
-    make_part_folder,
     translate_os_errors,
 )
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
@@ -64,7 +64,7 @@ class StoredData:
     """
 
     def __init__(self, path: Path) -> None:
-        """Look into a file, or into all files of a folder.
+        """Read the structure of a file, or of all files in a folder.
 
         Raises:
             FileError: it is missing, empty, damaged, or holds neither inputs nor results nor
@@ -96,7 +96,7 @@ class StoredData:
                 for kind in (RunResults, AccuracyResults):
                     if marker == kind.__name__:
                         return kind
-                raise mismatch(tree, object)
+                raise kind_error(tree, object)
             split_feeds(tree)
         return dict
 
@@ -158,7 +158,7 @@ class StoredData:
 
 
 def save_tensors(item: Mapping[str, Any] | RunResults, path: Path) -> None:
-    """Write one iteration to one file, whole or not at all; FileError when that cannot be done."""
+    """Write one iteration to one file, completely or not at all; raise FileError if that fails."""
     with content_errors_named(f"save to {path}", path):
         tensors, description = tensors_of(item)
         with atomic_file(path) as stream:
@@ -181,10 +181,10 @@ class TensorWriter:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[TensorWriter]:
-        """Open a writer; after an error, nothing of what it wrote is left."""
+        """Yield a writer; after an error, nothing that it wrote remains."""
         target = Path(os.path.realpath(ensure_parent(path)))  # A symbolic link stays one.
         with translate_os_errors(path, "write"):
-            lock, folder = make_part_folder(target)
+            lock, folder = create_temporary_folder(target)
         try:
             writer = cls(target, folder)
             yield writer
@@ -195,7 +195,7 @@ class TensorWriter:
                 os.close(lock)
 
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
-        """Write one iteration; FileError when that cannot be done."""
+        """Write one iteration; raise FileError if that fails."""
         if self._has_failed:
             message = f"{self._path} is not written: an earlier item could not be."
             raise FileError(message, path=self._path)
@@ -223,7 +223,7 @@ class TensorWriter:
             self._replace_by_folder()
 
     def _replace_by_folder(self) -> None:
-        """Put the folder in place of an empty folder, of a file, or of nothing."""
+        """Move the written folder to its path, in place of an empty folder or a file."""
         if not self._path.is_file():
             self._folder.replace(self._path)
             return
@@ -250,7 +250,9 @@ _SET = re.compile(r"test_data_set_(\d+)")
 
 
 def data_sets_in(path: Path) -> list[Path]:
-    """Return the folders of data in a folder, which may be one itself; none in anything else."""
+    """Return the folders of input sets in a folder, or the folder itself if it is one; empty for
+    other folders.
+    """
     if not path.is_dir():
         return []
     if _numbered_files(path, _INPUT):
@@ -259,8 +261,8 @@ def data_sets_in(path: Path) -> list[Path]:
 
 
 def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield a feed dictionary per folder. A tensor without a name is called after its file, and
-    belongs to the input in its place.
+    """Yield a feed dictionary per folder. A tensor without a name is named after its file, and
+    belongs to the input at its position.
 
     Raises:
         FileError: a file is damaged, or holds something else than a tensor.
@@ -329,12 +331,12 @@ class FileResultStore:
         _check_is_written(dest)
         G_LOGGER.info(f"Saving {description_of(type(value))} to {json_io.name_of(dest)}")
         if _is_for_tensors(dest):
-            save_tensors(_one_iteration(value, dest), Path(str(dest)))
+            save_tensors(_single_iteration(value, dest), Path(str(dest)))
         else:
             json_io.save(value, dest)
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
-        """Read one file.
+        """Return the object of a kind from one file.
 
         Raises:
             FileError: it is missing, damaged, or does not hold a `kind`.
@@ -350,9 +352,8 @@ class FileResultStore:
         return json_io.loads(text, kind)
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
-        """Add what a comparison found to a JSON file of results, as its member
-        ``comparison_results``. Folders, devices and files of nothing but tensors have no place for
-        it, so they stay as they are.
+        """Add the record of a comparison to a JSON file of results, as its member
+        ``comparison_results``; other kinds of files stay unchanged.
 
         Raises:
             FileError: the file is not there, was not written here, or cannot be written.
@@ -363,7 +364,7 @@ class FileResultStore:
             annotate(path, {"comparison_results": record})
 
     def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
-        """Open a file or folder to write one item per iteration, in memory of a constant size.
+        """Return a writer of one item per iteration to a file or folder, in constant memory.
 
         Args:
             dest: where to write. A file is replaced when the block ends without an error. A folder
@@ -461,8 +462,8 @@ def _is_for_tensors(dest: PathOrFile) -> bool:
     return isinstance(dest, (str, PathLike)) and Path(dest).suffix.lower() == TENSORS
 
 
-def _one_iteration(value: Any, dest: PathOrFile) -> Any:
-    """Return results as they are; the only feed dictionary of a list of one."""
+def _single_iteration(value: Any, dest: PathOrFile) -> Any:
+    """Return results, or the only feed dictionary of a list of one."""
     if isinstance(value, (list, tuple)) and not isinstance(value, RunResults) and len(value) == 1:
         [value] = value
     if not isinstance(value, (dict, RunResults)):

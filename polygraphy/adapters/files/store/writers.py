@@ -29,7 +29,7 @@ from polygraphy.adapters.files.json.json_codec import (
 )
 from polygraphy.adapters.files.json.json_writer import JsonList, write_json
 from polygraphy.adapters.files.store import json_io
-from polygraphy.adapters.files.store.json_io import description_of, mismatch, parse_path
+from polygraphy.adapters.files.store.json_io import description_of, kind_error, parse_path
 from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.errors import FileError, UsageError
@@ -40,9 +40,7 @@ LARGEST_LISTED = 10_000
 
 
 def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
-    """Return the first iteration of every runner; of runners of one kind, the second and later ones
-    are numbered.
-    """
+    """Return the first iteration of every runner as JSON values; equal runner names get numbers."""
     plain: dict[str, dict[str, Any]] = {}
     counts: dict[str, int] = {}
     for name, iterations in results:
@@ -164,7 +162,7 @@ class _Writer:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Surround every write; name the file in what goes wrong."""
+        """Surround every write, and name the file in errors."""
         path = self._path
         if self._has_failed:
             raise FileError(f"{path} is not written: an earlier item could not be.", path=path)
@@ -190,14 +188,14 @@ class FeedFileWriter(_Writer):
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[FeedFileWriter]:
-        """Open a file that takes the place of `path` when the block ends without an error."""
+        """Yield a writer to a file that replaces `path` when the block ends without an error."""
         with _replace_file(path) as stream:
             writer = cls(path, stream)
             yield writer
             writer._finish()
 
     def add(self, item: Mapping[str, Any]) -> None:
-        """Write one feed dictionary; FileError when that cannot be done."""
+        """Write one feed dictionary; raise FileError if that fails."""
         with self._writing():
             self._feeds.add(_plain_feed(item))
 
@@ -230,7 +228,7 @@ class ResultsFileWriter(_Writer):
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[ResultsFileWriter]:
-        """Open a file that takes the place of `path` when the block ends without an error."""
+        """Yield a writer to a file that replaces `path` when the block ends without an error."""
         with _replace_file(path) as stream, ExitStack() as resources:
             writer = cls(path, stream, resources)
             yield writer
@@ -312,7 +310,7 @@ class FolderWriter(_Writer):
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[FolderWriter]:
-        """Make the folder if it is not there, and open it for writing."""
+        """Create the folder if it does not exist, and yield a writer to it."""
         was_there = path.is_dir()
         with translate_os_errors(path, "create the folder"):
             path.mkdir(parents=True, exist_ok=True)
@@ -325,7 +323,7 @@ class FolderWriter(_Writer):
             raise
 
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
-        """Write one file, named after the number of items before; FileError when it cannot be."""
+        """Write one file, named after its position; raise FileError if that fails."""
         with self._writing():
             file = self._path / f"{len(self._files):010}.json"
             self._files.append(file)
@@ -341,7 +339,7 @@ class FolderWriter(_Writer):
 
 
 def _plain_feed(feed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a feed dictionary of arrays, whatever kind of mapping it was."""
+    """Return a feed as a dictionary of arrays."""
     plain = {}
     for name, array in feed.items():
         if not hasattr(array, "__array__"):
@@ -434,7 +432,7 @@ def _decode_files(
 
 
 def _loading(file: Path) -> AbstractContextManager[object]:
-    """Name the file in what goes wrong inside the block."""
+    """Name the file in errors inside the block."""
     named = ExitStack()
     named.enter_context(content_errors_named(f"load {file}", file))
     named.enter_context(translate_os_errors(file, "read"))
@@ -445,12 +443,12 @@ def split_feeds(tree: Any) -> list[Any]:
     """Return the trees of feed dictionaries; ContentError if there are none."""
     iterations = tree if isinstance(tree, list) else [tree]  # One of a folder's files: no list.
     if any(not isinstance(feed, dict) or marker_of(feed) is not None for feed in iterations):
-        raise mismatch(tree, dict)
+        raise kind_error(tree, dict)
     return iterations
 
 
 def decode_feed(tree: Any) -> dict[str, Any]:
-    """Read the arrays of one feed dictionary; ContentError when one is damaged."""
+    """Return the arrays of one feed dictionary; raise ContentError if one is damaged."""
     feed: dict[str, Any] = decode_tree(tree)
     if is_unread(feed):
         return StoredArrays(feed)
@@ -476,7 +474,7 @@ def split_results(tree: Any) -> list[Any]:
 def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
     """Return runner names and the trees of their iterations; ContentError if there are none."""
     if marker_of(tree) != RunResults.__name__:
-        raise mismatch(tree, RunResults)
+        raise kind_error(tree, RunResults)
     try:
         return [(str(name), list(iterations)) for name, iterations in tree["lst"]]
     except (KeyError, TypeError, ValueError) as error:
@@ -484,7 +482,9 @@ def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
 
 
 def decode_results(step: Any) -> RunResults:
-    """Read the arrays of one iteration: of a list of ``(runner name, tree of its outputs)``."""
+    """Return the results of one iteration, from pairs of a runner name and the tree of its
+    outputs.
+    """
     results = RunResults((name, [decode_tree(tree)]) for name, tree in step)
     for name, (iteration,) in results:
         if not isinstance(iteration, IterationResult):

@@ -28,7 +28,7 @@ from polygraphy.adapters.onnx_common.messages import (
     copy_of,
     identity_of,
     refuse_inner_name,
-    used_by,
+    tensors_read,
     weight_names,
 )
 from polygraphy.domain.diagnosis.pairing import pair_graphs
@@ -321,5 +321,5 @@ def _declared_arguments(node: NodeProto, versions: Mapping[str, int]) -> Any:
 def _drop_replaced(graph: GraphProto, gone: set[str]) -> None:
     """Remove nodes and weights that only the replaced nodes needed."""
     delete_where(graph.node, lambda node: bool(node.output) and gone.issuperset(node.output))
-    held = weight_names(graph).union(*(used_by(node) for node in graph.node))
+    held = weight_names(graph).union(*(tensors_read(node) for node in graph.node))
     drop_unused(graph, (held | {value.name for value in graph.output}) - gone)

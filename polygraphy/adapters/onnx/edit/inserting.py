@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import (
     graphs_of,
     refuse_inner_name,
-    used_by,
+    tensors_read,
     weight_names,
 )
 from polygraphy.domain.errors import UnknownNameError, UsageError
@@ -169,7 +169,7 @@ class RemoveNodes(BaseLoader):
         self._types = list(types)
 
     def call_impl(self) -> ModelProto:
-        """Return the model without the nodes, and without what only they needed.
+        """Return the model without the nodes, and without nodes and weights that only they needed.
 
         Raises:
             UnknownNameError: the model has no node of a type.
@@ -222,7 +222,7 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
 def _used_tensors(graph: GraphProto) -> set[str]:
     """Return the tensors of a graph that its nodes read or that are its outputs."""
     used = {value.name for value in graph.output}
-    used.update(name for node in graph.node for name in used_by(node))
+    used.update(name for node in graph.node for name in tensors_read(node))
     return used
 
 
@@ -260,7 +260,7 @@ class CleanUp(BaseLoader):
     """Removes nodes and weights on which no output of an ONNX model depends."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, which is changed in place, or a loader that makes it."""
+        """Create a loader that changes a model, or the model from a loader, in place."""
         self._model = model
 
     def call_impl(self) -> ModelProto:
@@ -278,7 +278,7 @@ class SortNodes(BaseLoader):
     """Puts the nodes of an ONNX model into an order in which they can be computed."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, which is changed in place, or a loader that makes it."""
+        """Create a loader that changes a model, or the model from a loader, in place."""
         self._model = model
 
     def call_impl(self) -> ModelProto:

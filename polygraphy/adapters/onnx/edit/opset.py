@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     own_model,
     skeleton,
 )
-from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, restore
+from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, restore_nodes
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -102,7 +102,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     failed = f"The onnx package cannot convert the model to opset {opset}"
     with onnx_errors(failed, BackendError):
         made = version_converter.convert_version(hide_crashing_nodes(bare), opset)
-    restore(made)
+    restore_nodes(made)
     for graph in all_graphs(made.graph):
         for tensor in graph.initializer:
             # Below onnx 1.19, the converter also forgets where elements are.

@@ -119,7 +119,7 @@ class QuantizedModel:
     def add_switches(self, *, requantizes: bool = False) -> ModelProto:
         """Return the model with one more input, which switches each site on or off."""
         copy, graph = self._copy_graph()
-        between = self._between if requantizes else {}
+        between = self._weights_between if requantizes else {}
         graph.input.append(
             onnx.helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.BOOL, [len(self.sites)])
         )
@@ -136,13 +136,13 @@ class QuantizedModel:
     @cached_property
     def between(self) -> dict[int, tuple[int, ...]]:
         """Weights that a backend may quantize again, with the first sites around their nodes."""
-        return {weight: (one, behind[0]) for weight, (one, behind) in self._between.items()}
+        return {weight: (one, behind[0]) for weight, (one, behind) in self._weights_between.items()}
 
     def requantized_weights(self, on: Collection[int]) -> list[int]:
         """Return the weights that are off, and that a backend may quantize again."""
         return [
             weight
-            for weight, (before, behind) in self._between.items()
+            for weight, (before, behind) in self._weights_between.items()
             if weight not in on and before in on and any(one in on for one in behind)
         ]
 
@@ -150,7 +150,7 @@ class QuantizedModel:
         """Return the name of a weight that is quantized again if the tensors around its
         node are.
         """
-        before, behind = self._between[number]
+        before, behind = self._weights_between[number]
         array = self.sites[number].exact
         assert array is not None
         like = Scheme("int8", numpy.float64(1), numpy.float64(0))
@@ -170,8 +170,9 @@ class QuantizedModel:
         return f"{again}/chosen"
 
     @cached_property
-    def _between(self) -> dict[int, tuple[int, list[int]]]:
-        """Weights between activations that are quantized, by what is before and behind their node.
+    def _weights_between(self) -> dict[int, tuple[int, list[int]]]:
+        """Return the weights between quantized activations, by the sites before and after their
+        node.
 
         Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
         QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
@@ -601,7 +602,9 @@ class QuantizedModel:
         self._dequantized[output] = output
 
     def _find_operators(self) -> None:
-        """Find operators that compute in few bits, whose tensors the reference has as well."""
+        """Add the sites of operators that compute in few bits, if the reference has their
+        tensors.
+        """
         if not self._references:
             return
         reference = self._references[0]

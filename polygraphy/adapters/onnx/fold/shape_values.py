@@ -134,7 +134,7 @@ class Elements:
 
     @staticmethod
     def of(array: Any) -> Elements | None:
-        """Return a constant as elements; None if it cannot be a shape."""
+        """Return the elements of a constant; None if it cannot be a shape."""
         elem_type = _TYPES.get(array.dtype.str[1:])
         if elem_type is None or array.ndim > 1 or array.size > LONGEST:
             return None
@@ -472,7 +472,9 @@ class Room:
         self._said = said
 
     def take(self, node: NodeProto, nbytes: float) -> bool:
-        """Use up room for the result of a node; return whether there is enough, and log if not."""
+        """Reserve memory for the result of a node; return whether there is enough, and log
+        if not.
+        """
         if self._taken + nbytes <= self._limit:
             self._taken += nbytes
             return True
@@ -496,7 +498,7 @@ class Sizes:
         small: Callable[[str], Any],
         compute: Callable[[str], Any],
     ) -> None:
-        """Set what is known.
+        """Set the known types, shapes and small constants.
 
         Args:
             kind: returns the type of a tensor.

@@ -33,9 +33,14 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.graph.shapes import input_metadata
 from polygraphy.adapters.onnx.run.reference import translated
-from polygraphy.adapters.onnx.storage.elements import elements, put
+from polygraphy.adapters.onnx.storage.elements import elements, replace_elements
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, in_memory, is_stored
+from polygraphy.adapters.onnx.storage.weights import (
+    all_graphs,
+    all_tensors,
+    is_stored,
+    load_weights,
+)
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32
@@ -172,7 +177,7 @@ class _Evaluated:
 
         with translated("load"):
             evaluator = evaluator_of(
-                in_memory(self._model if model is None else model),
+                load_weights(self._model if model is None else model),
                 watched=fast,
                 missing=self._kernels.missing,
             )
@@ -222,7 +227,7 @@ class OnnxNarrowModel:
         self._evaluated = _Evaluated(model)
         self._dtype = dtype
         self._range = Range.of(dtype)
-        _, self._forms = cast_copy(model, dtype, self._selection(), is_trial=True)
+        _, self._forms = cast_copy(model, dtype, self._cast_selection(), is_trial=True)
         self._nodes, self._weights = self._evaluated.nodes, self._evaluated.weights
         self.passes = list(
             dict.fromkeys(
@@ -231,7 +236,7 @@ class OnnxNarrowModel:
         )
         self.users = _users(self._nodes)
 
-    def _selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
+    def _cast_selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
         """Return which nodes to cast, without those in `kept`."""
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
 
@@ -243,7 +248,7 @@ class OnnxNarrowModel:
         if plain:
             return self._evaluated.with_nodes(_unchanged)
         kept = frozenset(without)
-        made, _ = cast_copy(self._model, self._dtype, self._selection(kept), is_trial=True)
+        made, _ = cast_copy(self._model, self._dtype, self._cast_selection(kept), is_trial=True)
         watched = partial(_rounding, narrow=self._dtype.numpy())
         return self._evaluated.with_nodes(watched, made)
 
@@ -488,8 +493,8 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
 
 
 def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
-    """Return the narrow type in which most nodes of a model compute, of those that compute in one,
-    and the names of these nodes; None where no node does.
+    """Return the narrow type in which most low-precision nodes of a model compute, and the names of
+    these nodes; None if there are none.
     """
     kinds = {f"tensor({dtype.name})": dtype for dtype in _NARROW}
     found: dict[str, list[str]] = {}
@@ -564,7 +569,7 @@ def _with_rounded_weights(
     _, _, spacing = limits_of(dtype.numpy())
     for tensor in _weights(model, kept):
         rounded = with_digits(elements(tensor), spacing)
-        put(tensor, rounded, in_file=is_stored(tensor))
+        replace_elements(tensor, rounded, in_file=is_stored(tensor))
     return model
 
 
@@ -642,7 +647,7 @@ class _FastKernels:
             }
             kinds = tuple((value.dtype, value.ndim) for value in given.values())
             if kinds not in loaded:
-                model = _foreign(node, version, given, self._weights)
+                model = _node_model(node, version, given, self._weights)
                 loaded[kinds] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
             made = loaded[kinds](
                 {name: value for name, value in given.items() if name not in self._weights}
@@ -653,7 +658,7 @@ class _FastKernels:
 
     def _session(self, node: NodeProto, version: int, inputs: int) -> Compute | None:
         """Return a function that runs a node in ONNX Runtime; None if that is not possible."""
-        model = _alone(node, version, inputs)
+        model = _plain_node_model(node, version, inputs)
         key = model.SerializeToString(deterministic=True)
         if key not in self._loaded:
             try:
@@ -663,7 +668,7 @@ class _FastKernels:
         return self._loaded[key]
 
 
-def _foreign(
+def _node_model(
     node: NodeProto, version: int, given: Mapping[str, Any], weights: Collection[str]
 ) -> ModelProto:
     """Return a model of one node, with its weights."""
@@ -692,7 +697,7 @@ def _cost(x: Any, weight: Any, *_: Any) -> int:
     return int(x.size * weight.shape[0] * prod(weight.shape[2:]))
 
 
-def _alone(node: NodeProto, version: int, inputs: int) -> ModelProto:
+def _plain_node_model(node: NodeProto, version: int, inputs: int) -> ModelProto:
     """Return a model of one node, without its name and its weights."""
     alone: NodeProto = onnx.NodeProto(op_type=node.op_type, output=["y"])
     alone.input.extend(f"x{index}" for index in range(inputs))

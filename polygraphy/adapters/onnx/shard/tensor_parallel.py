@@ -28,9 +28,9 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
-from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put
+from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, replace_elements
 from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size, is_stored
-from polygraphy.adapters.onnx_common.messages import copy_of, used_by
+from polygraphy.adapters.onnx_common.messages import copy_of, tensors_read
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.sharding import Collectives, ShardHints
 from polygraphy.logger import G_LOGGER
@@ -88,8 +88,8 @@ class Attention:
         return str(self.nodes[-1].output[0])
 
 
-def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterator[Attention]:
-    """Yield the attention layers of a graph, in its order, without those in subgraphs.
+def attention_layers(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterator[Attention]:
+    """Yield the attention layers of a graph in order, without those in subgraphs.
 
     Args:
         graph: the graph.
@@ -103,14 +103,16 @@ def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterato
         if node.op_type == "Attention" and len(node.input) >= 3:
             yield Attention((node,))
         elif node.op_type == "Softmax":
-            before = _before(node, opened, scale_is_computed=scale_is_computed)
-            after = _after(node, opened)
+            before = _nodes_before(node, opened, scale_is_computed=scale_is_computed)
+            after = _nodes_after(node, opened)
             if before and after:
                 scores = tuple(str(one.output[0]) for one in before)
                 yield Attention((*before, node, *after), scores, tuple(before[1:]))
 
 
-def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) -> list[NodeProto]:
+def _nodes_before(
+    softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool
+) -> list[NodeProto]:
     """Return the first product and the nodes between it and Softmax; empty if there is none."""
     chain: list[NodeProto] = []
     name = softmax.input[0]
@@ -130,10 +132,8 @@ def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) ->
     return []
 
 
-def _after(softmax: NodeProto, graph: OpenGraph) -> list[NodeProto]:
-    """Return the nodes from Softmax to the second product, including that; empty if there
-    is none.
-    """
+def _nodes_after(softmax: NodeProto, graph: OpenGraph) -> list[NodeProto]:
+    """Return the nodes from Softmax to the second product, including it; empty if there is none."""
     chain: list[NodeProto] = []
     name = softmax.output[0]
     while True:
@@ -181,7 +181,7 @@ def collective(
     Raises:
         ModelError: the number of axes is needed, and not known or too small.
     """
-    permutation = _to_front(axis, rank, source)
+    permutation = _swap_with_first(axis, rank, source)
     before, after = source, target
     nodes = []
     if permutation:
@@ -209,7 +209,7 @@ def collective(
     return nodes
 
 
-def _to_front(axis: int, rank: int | None, name: str) -> list[int]:
+def _swap_with_first(axis: int, rank: int | None, name: str) -> list[int]:
     """Return the permutation that swaps an axis with the first; it is its own inverse."""
     if rank is not None and not -rank <= axis < rank:
         raise ModelError(f"Tensor {name!r} has {rank} axes, so axis {axis} does not exist.")
@@ -336,7 +336,7 @@ class _Search:
             if node.input[2] not in self.graph.dense:
                 raise Cannot("its bias is computed")
             self._weights.setdefault((node.input[2], None), []).append((index, 2))
-        self._need(node.input[0], self._rank(node.input[0]) - 1)
+        self._require_split(node.input[0], self._rank(node.input[0]) - 1)
         if not any(axis is not None for _, axis in list(self._weights)[1:]):
             raise Cannot("nothing before it has weights")
 
@@ -378,7 +378,7 @@ class _Search:
         if place not in places:
             places.append(place)
 
-    def _need(self, name: str, axis: int) -> None:
+    def _require_split(self, name: str, axis: int) -> None:
         """Require a tensor to be split along an axis."""
         if name in self._split:
             if self._split[name] != axis:
@@ -396,7 +396,7 @@ class _Search:
         if node.domain not in ("", "ai.onnx") or name != node.output[0]:
             raise Cannot(f"there is no rule for {node.op_type}")
         if node.op_type in _UNARY:
-            self._need(node.input[0], axis)
+            self._require_split(node.input[0], axis)
         elif node.op_type in _BINARY:
             self._split_elementwise(index, node, axis)
         elif node.op_type in _RULES:
@@ -417,7 +417,7 @@ class _Search:
             if name in self.graph.dense:
                 self._slice(name, own, (index, operand))
             else:
-                self._need(name, own)
+                self._require_split(name, own)
 
     def _split_matmul(self, index: int, node: NodeProto, axis: int) -> None:
         """Split a MatMul along an axis of its output; raise Cannot if that is impossible."""
@@ -434,7 +434,7 @@ class _Search:
                 continue  # It has no such axis: all of it is needed.
             if name in self.graph.dense:
                 raise Cannot(f"weight {name!r} has more than two axes")
-            self._need(name, own)
+            self._require_split(name, own)
 
     def _split_gemm(self, index: int, node: NodeProto, axis: int) -> None:
         """Split a Gemm along its columns; raise Cannot if that is impossible."""
@@ -455,7 +455,7 @@ class _Search:
         rank = self._rank(node.output[0])
         if _attributes(node).get("axis", -1) % rank == axis:
             raise Cannot(f"{node.op_type} {node.name!r} sums along the axis")
-        self._need(node.input[0], axis)
+        self._require_split(node.input[0], axis)
 
     def _split_concat(self, index: int, node: NodeProto, axis: int) -> None:
         """Split a Concat along an axis; raise Cannot for the axis that it joins."""
@@ -465,7 +465,7 @@ class _Search:
             if name in self.graph.dense:
                 self._slice(name, axis, (index, operand))
             else:
-                self._need(name, axis)
+                self._require_split(name, axis)
 
     def _split_transpose(self, index: int, node: NodeProto, axis: int) -> None:
         """Require the input of a Transpose to be split along the axis that becomes the given
@@ -473,10 +473,12 @@ class _Search:
         """
         rank = self._rank(node.input[0])
         permutation = _attributes(node).get("perm", list(range(rank))[::-1])
-        self._need(node.input[0], permutation[axis])
+        self._require_split(node.input[0], permutation[axis])
 
-    def _reshape(self, index: int, node: NodeProto, axis: int) -> None:
-        """Follow an axis through a reshape: the part of a device must be contiguous."""
+    def _split_reshape(self, index: int, node: NodeProto, axis: int) -> None:
+        """Require the input of a Reshape to be split along the axis that becomes the given one; the
+        part of a device must be contiguous.
+        """
         before, after = self._shape(node.input[0]), self._shape(node.output[0])
         own = _matching_axis(before, after, axis)
         if own is None:
@@ -491,14 +493,14 @@ class _Search:
             self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (place,))
         elif target[axis] == 0 and own != axis:
             raise Cannot(f"the shape that Reshape {node.name!r} makes is copied")
-        self._need(node.input[0], own)
+        self._require_split(node.input[0], own)
 
 
 _RULES: dict[str, Callable[[_Search, int, Any, int], None]] = {
     "Concat": _Search._split_concat,
     "Gemm": _Search._split_gemm,
     "MatMul": _Search._split_matmul,
-    "Reshape": _Search._reshape,
+    "Reshape": _Search._split_reshape,
     "Softmax": _Search._split_softmax,
     "Transpose": _Search._split_transpose,
 }
@@ -574,7 +576,7 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
     for rank in range(count):
         part = copy_of(model)
         for block in blocks:
-            _split(part.graph, block, rank, hints)
+            _split_block(part.graph, block, rank, hints)
         del part.graph.value_info[:]
         sort(part.graph)
         clean(part.graph)
@@ -615,7 +617,7 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
     return blocks
 
 
-def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> None:
+def _split_block(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> None:
     """Reduce a block to the part of one device, and add up the sums of all devices after it."""
     count = hints.dist_collectives.nb_rank
     weights = graph_weights(graph)
@@ -642,7 +644,7 @@ def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorPr
         part: TensorProto = onnx.TensorProto(
             name=one.name, data_type=weight.data_type, dims=array.shape
         )
-        put(part, array, in_file=True)
+        replace_elements(part, array, in_file=True)
     else:
         part = numpy_helper.from_array(array, one.name)
     return part
@@ -662,7 +664,7 @@ def _uses(graph: GraphProto) -> dict[str, int]:
     """Return the number of nodes that read each tensor."""
     counts: dict[str, int] = {}
     for node in graph.node:
-        for name in used_by(node):
+        for name in tensors_read(node):
             counts[name] = counts.get(name, 0) + 1
     return counts
 
@@ -670,7 +672,7 @@ def _uses(graph: GraphProto) -> dict[str, int]:
 def _replace_weight(
     graph: GraphProto, one: Any, tensor: Any, uses: dict[str, int], taken: set[str]
 ) -> None:
-    """Give the operands of a block another weight; other readers keep the old one."""
+    """Make the operands of a block read another weight; other readers keep the old one."""
     if uses.get(one.name, 0) > len(one.places):
         tensor.name = unused_name(f"{one.name}_part", taken)
         _replace_operands(graph, one.places, tensor.name)
