@@ -18,6 +18,8 @@ sys.path.insert(0, str(FOLDER))
 import generate  # noqa: E402
 
 from polygraphy import __version__  # noqa: E402
+from polygraphy.cli.help import all_described  # noqa: E402
+from polygraphy.cli.reference import list_of_pages  # noqa: E402
 
 if TYPE_CHECKING:
     from docutils.nodes import Element
@@ -47,7 +49,7 @@ html_title = f"Polygraphy {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = ["copy.js"]
-html_search_scorer = str(FOLDER / "static" / "scorer.js")
+html_search_scorer = str(FOLDER / "generated" / "scorer.js")
 html_show_sphinx = False
 html_copy_source = False
 highlight_language = "text"
@@ -56,6 +58,7 @@ pygments_dark_style = "github-dark"
 
 _HEADING = re.compile(r"^## (.+)$", re.M)
 _FILE = re.compile(r"^<!-- file: (.+) -->\n```(\w+)$", re.M)
+_COMMAND = re.compile(r"\((generated/commands/.+)\.md\)$", re.M)
 _ENTRY = re.compile(r"^- \[.*\]\((.+)\.md\)", re.M)
 
 
@@ -68,6 +71,24 @@ def add_navigation(app: Sphinx, name: str, source: list[str]) -> None:
         pages = _ENTRY.findall(text) + generate.PAGES.get(heading, [])
         tree = "\n".join((":hidden:", f":caption: {heading}", "", *pages))
         source[0] += f"\n```{{toctree}}\n{tree}\n```\n"
+
+
+def split_reference(app: Sphinx, name: str, source: list[str]) -> None:
+    """Replace the one page of all commands, as viewers of files show it, by a list of their pages.
+
+    It has the same headings, so that links to a command on that page remain valid.
+    """
+    if name == "reference":
+        text = list_of_pages(list(all_described().values()), "generated/commands")
+        tree = "\n".join((":hidden:", "", *_COMMAND.findall(text)))
+        source[0] = f"{text}\n```{{toctree}}\n{tree}\n```\n"
+
+
+def add_keywords(app: Sphinx, name: str, source: list[str]) -> None:
+    """Give a page its keywords, which only the search of this site reads."""
+    if keywords := generate.keywords_in(source[0]):
+        words = ", ".join(keywords)
+        source[0] = f'---\nmyst:\n  html_meta:\n    keywords: "{words}"\n---\n{source[0]}'
 
 
 def add_captions(app: Sphinx, name: str, source: list[str]) -> None:
@@ -89,5 +110,7 @@ def setup(app: Sphinx) -> None:
     """Add what this site needs."""
     generate.write(FOLDER)
     app.connect("source-read", add_navigation)
+    app.connect("source-read", split_reference)
+    app.connect("source-read", add_keywords)
     app.connect("source-read", add_captions)
     app.connect("missing-reference", named)

@@ -1,15 +1,20 @@
-"""The pages that are made of declarations: docstrings, formats, the schema of reports."""
+"""Pages written from declarations: docstrings, options, formats, the schema of reports."""
 
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
+from polygraphy.cli.help import all_described
+from polygraphy.cli.reference import pages_of
 from polygraphy.domain.catalog.formats import FORMATS
 from polygraphy.domain.catalog.reports import REPORTS
+
+_KEYWORDS = re.compile(r"^<!-- search: (.+) -->$", re.M)
 
 MODULES = (
     "polygraphy.comparator",
@@ -66,14 +71,37 @@ PAGES = {
 def write(folder: Path) -> None:
     """Write the pages into `generated`."""
     out = folder / "generated"
-    out.mkdir(exist_ok=True)
+    (out / "commands").mkdir(parents=True, exist_ok=True)
     schema = json.loads((folder / "report.schema.json").read_text(encoding="utf-8"))
     pages = {"verdict-document": document(schema), "file-formats": formats(), "api": api()}
     pages |= {name: module(name) for name in MODULES}
-    for name, text in pages.items():
-        path = out / f"{name}.md"
+    commands = pages_of(list(all_described().values()))
+    pages |= {f"commands/{name}": text for name, text in commands.items()}
+    files = {f"{name}.md": text for name, text in pages.items()}
+    files["scorer.js"] = scorer(folder)
+    for name, text in files.items():
+        path = out / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # Sphinx goes by times.
             path.write_text(text, encoding="utf-8")
+
+
+def keywords_in(page: str) -> list[str]:
+    """Return the words of the comment below a heading, for which the search shows the page."""
+    comment = _KEYWORDS.search(page)
+    return comment[1].split() if comment else []
+
+
+def scorer(folder: Path) -> str:
+    """Return the script that orders search results, with the keywords of each page."""
+    pages = (*folder.glob("*.md"), *folder.glob("how-to/*.md"))
+    words = {
+        page.relative_to(folder)
+        .with_suffix("")
+        .as_posix(): [word.lower() for word in keywords_in(page.read_text(encoding="utf-8"))]
+        for page in sorted(pages)
+    }
+    script = (folder / "static" / "scorer.js").read_text(encoding="utf-8")
+    return f"const KEYWORDS = {json.dumps(words)};\n{script}"
 
 
 def api() -> str:

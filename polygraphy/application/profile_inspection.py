@@ -42,24 +42,27 @@ def inspect_profile(
         report_tables(tables_of(first, nodes), sort, rows)
         return
     second = load_profiles(other, other_layers)
-    pairs = _pair_by_shapes(first, second, path, other)
+    pairs = pair_profiles(first, second, path, other)
     tables = [table for pair in pairs for table in tables_of(pair, nodes)]
     report_tables(tables, sort, rows)
 
 
-def _pair_by_shapes(
+def pair_profiles(
     first: list[ExecutionProfile], second: list[ExecutionProfile], path: str, other: str
 ) -> list[list[ExecutionProfile]]:
-    """Return profiles of both files with equal shapes; unknown shapes match any."""
+    """Return profiles of both files with equal shapes, and of runners with equal names if there are
+    any; unknown shapes match any.
+    """
     pairs = []
     for one in first:
-        for two in second:
-            if not one.shapes or not two.shapes or _shapes(one) == _shapes(two):
-                is_same = one.runner == two.runner
-                named = evolve(one, runner=_file_name(path) if is_same else one.runner)
-                shown = _file_name(other) if is_same else two.runner
-                pairs.append([named, evolve(two, runner=shown, shapes=one.shapes)])
-                break
+        is_only = len(first) == len(second) == 1
+        matches = [two for two in second if _have_equal_shapes(one, two, is_only=is_only)]
+        twins = [two for two in matches if two.runner == one.runner]
+        for two in (twins or matches)[:1]:
+            names = [one.runner, two.runner] if not twins else _file_names(path, other, one.runner)
+            pairs.append(
+                [evolve(one, runner=names[0]), evolve(two, runner=names[1], shapes=one.shapes)]
+            )
     if not pairs:
         raise UsageError(
             f"{path} and {other} have no input shapes in common:"
@@ -69,11 +72,28 @@ def _pair_by_shapes(
     return pairs
 
 
+def _have_equal_shapes(one: ExecutionProfile, two: ExecutionProfile, *, is_only: bool) -> bool:
+    """Return whether two profiles have equal input shapes. If their inputs have different names,
+    shapes are compared without them; those of the only profiles are not.
+    """
+    if not one.shapes or not two.shapes or one.shapes.keys() & two.shapes.keys():
+        names = one.shapes.keys() & two.shapes.keys()
+        return all(list(one.shapes[name]) == list(two.shapes[name]) for name in names)
+    return is_only or sorted(_shapes(one).values()) == sorted(_shapes(two).values())
+
+
 def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:
     """Return the shapes of a profile, by name."""
     return {name: list(shape) for name, shape in sorted(profile.shapes.items())}
 
 
-def _file_name(path: str) -> str:
-    """Return the last part of a path, on any system."""
-    return path.replace("\\", "/").rpartition("/")[2]
+def _file_names(path: str, other: str, runner: str) -> list[str]:
+    """Return names for two profiles of one runner: those of the files, as much of their paths as it
+    takes to tell them apart, and A and B for one file.
+    """
+    parts = [each.replace("\\", "/").split("/") for each in (path, other)]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(each[-count:]) for each in parts]
+        if names[0] != names[1]:
+            return names
+    return [f"{runner} A", f"{runner} B"]

@@ -94,9 +94,43 @@ def markdown(descriptions: Sequence[Description]) -> str:
             "",
         ]
         lines += _bullets(group[2])
-    lines += ["", "## Exit codes", ""]
-    lines += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
+    return "\n".join((*lines, "", *_exit_codes())) + "\n"
+
+
+def pages_of(descriptions: Sequence[Description]) -> dict[str, str]:
+    """Return a page for each command, with all its options, by the name of its file."""
+    return {each[0].replace(" ", "-"): _page_of(each) for each in descriptions}
+
+
+def list_of_pages(descriptions: Sequence[Description], folder: str) -> str:
+    """Return the page that lists the pages of the commands, with the headings of `markdown`."""
+    lines = ["# Commands and options", "", f"{_INTRODUCTION} Each command has a page."]
+    lines += ["", *_bullets(_GLOBAL)]
+    for name, usage, _, _ in descriptions:
+        lines += ["", f"## polygraphy {name}", "", _escape_text(COMMANDS[name][1])]
+        lines += ["", f"[`{usage}`]({folder}/{name.replace(' ', '-')}.md)"]
+    lines += ["", *_exit_codes()]
     return "\n".join(lines) + "\n"
+
+
+def _page_of(description: Description) -> str:
+    name, usage, text, groups = description
+    lines = [f"# polygraphy {name}", "", _escape_text(text), "", "```", usage]
+    lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
+    lines.append("```")
+    titles = [title for title, _, _ in groups]
+    for place, (title, explanation, entries) in enumerate(groups):
+        if title not in titles[:place]:
+            lines += ["", f"## {title}"]
+        lines.append("")
+        if explanation:  # It follows a colon in the help.
+            lines += [_escape_text(explanation[0].upper() + explanation[1:]), ""]
+        lines += _bullets(entries)
+    return "\n".join((*lines, "", *_exit_codes())) + "\n"
+
+
+def _exit_codes() -> list[str]:
+    return ["## Exit codes", "", *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES)]
 
 
 def man(descriptions: Sequence[Description], version: str) -> str:

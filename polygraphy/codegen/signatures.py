@@ -340,7 +340,7 @@ SIGNATURES = {
     "sweep": Signature("polygraphy.sweep", {"plan": ..., "folder": ..., "root": ".",
         "engine": "local", "jobs": None, "shard": None, "times": None, "resume": False,
         "only": None, "timeout": 600.0, "memory": None, "repeat_failed": 0, "baseline": None,
-        "known": (), "strict": False, "diagnose": False, "dry_run": False}),
+        "known": (), "strict": False, "diagnose": False, "dry_run": False, "profile": None}),
     "verify": Signature("polygraphy.surgeon", {"original": ..., "edited": ...,
         "data_loader": None, "compare_func": None, "advice": None}),
     "verify_runs": Signature("polygraphy.surgeon", {"model": ..., "data_loader": None}),

@@ -36,6 +36,14 @@ pytestmark = pytest.mark.skipif(not SITE.exists(), reason="`make docs` has not b
         ("int8 accuracy drop", "how-to/quantized"),
         ("quantization", "how-to/quantized"),
         ("CI tolerance", "how-to/tolerance"),
+        ("quantisation", "how-to/quantized"),
+        ("normalisation", "how-to/exporting"),
+        ("optimisation", "how-to/find-the-layer"),
+        ("colour", "how-to/images"),
+        ("mismatch", "how-to/find-the-layer"),
+        ("images flip", "how-to/samples"),
+        ("smallest reproduction", "debugging"),
+        ("polygraphy inspect model", "generated/commands/inspect-model"),
     ],
 )
 def test_the_search_finds_the_page_among_the_first_three(
@@ -43,7 +51,7 @@ def test_the_search_finds_the_page_among_the_first_three(
 ) -> None:
     tab = browser.new_page()
     tab.goto(f"{SITE.as_uri()}/search.html?q={words.replace(' ', '+')}")
-    tab.wait_for_selector("ul.search > li:nth-child(3)", timeout=60_000)
+    tab.wait_for_selector("ul.search > li", timeout=60_000)
     tab.wait_for_function("!document.querySelector('.search-summary').innerText.includes('...')")
     links = [each.get_attribute("href") for each in tab.query_selector_all("ul.search li > a")[:3]]
     tab.close()
@@ -61,4 +69,13 @@ def test_blocks_of_code_have_the_name_of_their_file_and_a_button(browser: Any) -
     tab.wait_for_function("window.copied")
     assert not tab.evaluate("window.copied").startswith("$ ")
     assert tab.evaluate("document.documentElement.scrollWidth") == 1400
+    tab.close()
+
+
+def test_links_to_a_command_on_the_page_of_all_commands_lead_to_its_own_page(browser: Any) -> None:
+    tab = browser.new_page()
+    tab.goto(f"{SITE.as_uri()}/reference.html#polygraphy-run")
+    tab.click("#polygraphy-run a.internal")
+    assert tab.url.endswith("/generated/commands/run.html")
+    assert "--rtol" in tab.inner_text("article")
     tab.close()

@@ -131,6 +131,28 @@ def test_states_that_hold_other_things_are_no_fault(
     assert "hold other values on both sides, which no output shows" in done.out
 
 
+def test_run_and_diagnosis_agree_about_states_that_differ_while_outputs_agree(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    for name, factor in (("one", 1), ("two", 2)):  # No output depends on the factor.
+        text = f"""<ir_version: 8, opset_import: ["": 17]>
+            m (float[1,4] x, float[2,4] past) => (float[1,4] y, float[2,4] present)
+            <float[1,1] factor = {{{factor}}}, int64[1] from = {{0}}, int64[1] to = {{1}},
+             int64[1] axis = {{0}}>
+            {{ used = Slice(past, from, to, axis)  sum = Add(x, used)  y = Tanh(sum)
+              scaled = Mul(x, factor)  present = Concat<axis = 0>(y, scaled) }}"""
+        onnx.save(onnx.parser.parse_model(text), f"{name}.onnx")
+    for steps, code in ((3, 0), (1, 1)):
+        options = f"--onnxrt --steps {steps} --state present:past"
+        polygraphy(f"polygraphy run one.onnx {options} --save-outputs s{steps}.json")
+        done = polygraphy(f"polygraphy run two.onnx {options} --load-outputs s{steps}.json")
+        assert (done.code, "Not counted" in done.out) == (code, not code)
+        assert ("--steps 2 shows whether they matter" in done.out) == bool(code)
+        done = polygraphy(f"polygraphy diagnose two.onnx {options} --reference one.onnx")
+        assert (done.code, "hold other values" in done.out) == (4 * code, not code)
+        assert ("--steps 2 shows whether it matters" in done.out + done.err) == bool(code)
+
+
 def test_outputs_without_names_that_change_places_are_seen_beside_a_reference(
     folder: Path, polygraphy: Callable[..., Any]
 ) -> None:

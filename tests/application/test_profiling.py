@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from polygraphy.adapters.fake import FakeNodeProfiler, FakeRunner, RecordingConsole
+from polygraphy.application.profile_inspection import pair_profiles
 from polygraphy.application.run.profiling import ProfileNodes, errors_of
+from polygraphy.domain.profiling.execution import ExecutionProfile
 from polygraphy.domain.profiling.table import NODES, Cell, ProfileTable, TimeRow
 
 
@@ -47,3 +49,21 @@ def test_nan_is_the_largest_error() -> None:
     rows = [TimeRow(NODES, name, [Cell(1.0)], tensors=[name]) for name in ("z", "y", "x")]
     table = ProfileTable("", 0, {}, [], rows).with_errors(errors)
     assert [row.label for row in table.sorted("error")] == ["y", "z", "x"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "runners", "names"),
+    [
+        (["x/a.json", "x/b.json"], ["ort", "ort"], [["a.json", "b.json"]]),
+        (["x/a.json", "y/a.json"], ["ort", "ort"], [["x/a.json", "y/a.json"]]),
+        (["a.json", "a.json"], ["ort", "ort"], [["ort A", "ort B"]]),
+        (["a.json", "b.json"], ["cpu", "gpu"], [["cpu", "gpu"]]),
+        (["a.json", "b.json"], ["cpu gpu", "gpu"], [["cpu", "gpu"], ["a.json", "b.json"]]),
+    ],
+)
+def test_profiles_of_two_files_are_paired_by_runner(
+    paths: list[str], runners: list[str], names: list[list[str]]
+) -> None:
+    one, two = ([ExecutionProfile(name, []) for name in each.split()] for each in runners)
+    pairs = pair_profiles(one, two, *paths)
+    assert [[profile.runner for profile in pair] for pair in pairs] == names

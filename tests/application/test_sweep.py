@@ -189,6 +189,55 @@ def test_shards_do_not_each_compute_a_reference_that_failed_again(run: Sweeps) -
     assert len(ran) == len({job.key for job in ran}) == 2
 
 
+def node_times(**times: float) -> dict[str, Any]:
+    rows = [
+        {"label": name, "nodes": [name], "microseconds": time, "spread": 0.1}
+        for name, time in times.items()
+    ]
+    essence = {"summary": "", "verdict": "", "nodes": rows}
+    return {"essence": essence, "machine": dict(machine_facts())}
+
+
+def test_cells_that_ran_are_profiled_alone_and_their_slower_nodes_are_named(
+    run: Sweeps, tmp_path: Path
+) -> None:
+    is_profile = is_of("--profile")
+
+    def answer(job: Job) -> Mapping[str, Any]:
+        if not is_profile(job):
+            facts = {"code": 3 if is_of("b.onnx", "--fp-to-fp16")(job) else 0}
+            return {"machine": dict(machine_facts()), **facts}
+        if "b.onnx" in job.command:
+            return {"code": 2, "said": "no profiler"}
+        return node_times(conv=100, fc=50)
+
+    run.answer = answer
+    with suppress(BackendError, InconclusiveError):
+        before = run(profile=5)
+    jobs = list(filter(is_profile, run.ran))
+    assert len(jobs) == 3 and all(job.exclusive for job in jobs)  # One cell did not run.
+    assert all("--load-outputs" not in job.command for job in jobs)
+    assert [note for note in before.notes if "profile" in note] == [
+        "1 cell without a profile: no profiler"
+    ]
+    assert [bool(row.profile) for row in before.rows] == [True, True, False, False]
+    baseline = tmp_path / "baseline.json"
+    baseline.write_text(json.dumps({"results": [{"kind": "sweep", **plain(before)}]}))
+
+    def slower(job: Job) -> Mapping[str, Any]:
+        if not is_profile(job):
+            return {"machine": dict(machine_facts())}
+        is_confirmed = "--fp-to-fp16" in job.command or ".time" not in job.key
+        return node_times(conv=300 if is_confirmed else 101, fc=50)
+
+    run.answer = slower
+    run.folder = tmp_path / "later"
+    after = run(profile=5, baseline=str(baseline))
+    assert [[each.label for each in row.slower_nodes] for row in after.rows[:2]] == [[], ["conv"]]
+    assert "with slower nodes" in after.rows[1].changes
+    assert "1 with slower nodes" in after.summary and run.passed
+
+
 def test_a_failure_is_repeated_and_may_be_flaky(run: Sweeps) -> None:
     is_half = is_of("a.onnx", "--fp-to-fp16")
     run.answer = lambda job: {"code": 1} if is_half(job) and not job.key.endswith(".3") else {}

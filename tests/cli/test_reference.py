@@ -13,7 +13,7 @@ import pytest
 from polygraphy import __version__
 from polygraphy.cli.help import all_described
 from polygraphy.cli.main import main
-from polygraphy.cli.reference import EXIT_CODES, anchor, man, markdown
+from polygraphy.cli.reference import EXIT_CODES, anchor, list_of_pages, man, markdown, pages_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
@@ -47,6 +47,21 @@ def test_links_lead_to_headings() -> None:
     headings = [anchor(line.lstrip("# ")) for line in text.splitlines() if line.startswith("#")]
     assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= set(headings)
     assert len(headings) == len(set(headings))
+
+
+def test_the_site_has_a_page_for_each_command() -> None:
+    pages = pages_of(list(DESCRIPTIONS.values()))
+    for (name, _, _, groups), text in zip(DESCRIPTIONS.values(), pages.values(), strict=True):
+        headings = [line for line in text.splitlines() if line.startswith("#")]
+        assert headings[0] == f"# polygraphy {name}"
+        assert len(headings) == len(set(headings))
+        assert all(f"- `{flags}`: " in text for _, _, entries in groups for flags, _ in entries)
+    index = list_of_pages(list(DESCRIPTIONS.values()), "commands")
+    assert re.findall(r"\]\(commands/(.*)\.md\)", index) == list(pages)
+    page = PAGE.read_text(encoding="utf-8")
+    assert re.findall("^## polygraphy .*", index, re.M) == re.findall(
+        "^## polygraphy .*", page, re.M
+    )
 
 
 def test_the_readme_has_the_same_exit_codes() -> None:

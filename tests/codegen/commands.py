@@ -415,7 +415,7 @@ RENDERED: dict[str, str] = {
     "sweep_all": (
         "sweep tests/data/sweep/plan.toml --known tests/data/sweep/known.toml --strict --jobs 4"
         " --shard 1/2 --times old.json --only identity --timeout 60 --memory 2G --repeat-failed 2"
-        " --baseline old.json --diagnose --folder results --report report.html"
+        " --baseline old.json --diagnose --profile 20 --folder results --report report.html"
     ),
     "diagnose_quantized": (
         "diagnose identity.onnx --reference r.onnx --onnxrt --within 0.1 --metric metric.py:drop"

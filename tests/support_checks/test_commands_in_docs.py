@@ -21,7 +21,7 @@ ADDED = ROOT / "examples" / "numpy_backend" / "README.md"
 PAGES = [
     page
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"))
-    if page != WRITTEN and page.parent.name != "generated"
+    if page != WRITTEN and "generated" not in page.parts
 ]
 _COMMAND = re.compile(r"(?:^ *(?:\$ )?|`)(polygraphy [a-z][^`\n]*)", re.M)
 _RUN = re.compile(r"^```console\n.*?^```$", re.M | re.S)
@@ -97,3 +97,10 @@ def test_the_changelog_is_a_page() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert text.count("\n## ") == 1
     assert text.count("\n") < 60
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "how-to").glob("*.md")), ids=lambda p: p.stem
+)
+def test_a_guide_has_words_for_the_search_below_its_heading(page: Path) -> None:
+    assert re.match(r"# .+\n\n<!-- search: .+ -->\n\n.", page.read_text(encoding="utf-8"))

@@ -31,6 +31,7 @@ from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorR
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.limits import Tolerance
+from polygraphy.domain.profiling.regression import slower_text
 from polygraphy.domain.results.results import label_of_runner, label_of_runners, short_names
 from polygraphy.domain.sweep.outcome import (
     FAILED,
@@ -362,6 +363,8 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
         yield ""
     for row in changed[:_MOST_MODELS]:
         yield f"  {', '.join(row.changes)}: {one_line(row.name)}"
+        if row.slower_nodes:
+            yield from wrap_text(f"    {one_line(slower_text(row.slower_nodes))}", 4)
     yield from ("", *wrap_text(outcome.summary, 0), "")
 
 

@@ -242,22 +242,37 @@ def profile_runs(runs: Sequence[TraceRun], graph: ModelNodes | None) -> Executio
 def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
     """Return the profiles in a trace file, one for each set of input shapes; see the port."""
     trace = read_trace(path, MOST_RUNS)
-    runs, notes = list(trace.runs), list(trace.notes)
-    if len(runs) > 1:  # The first one initializes, and chooses kernels.
-        runs = runs[1:]
-    else:
-        notes.append("The only run includes initialization.")
+    runs, notes = trace.runs, list(trace.notes)
     executed = None if layers is None else model_nodes(layers)
     if executed is None:
         notes.append(
             "Without the executed graph, nodes are matched by name only. ONNX Runtime writes it to"
             " SessionOptions.optimized_model_filepath."
         )
-    return [
-        evolve(
-            profile_runs([runs[number] for number in group], executed),
-            runner=Path(path).name,
-            notes=notes,
-        )
-        for group in group_by_shapes(run.shapes for run in runs)
-    ]
+    found = []
+    for group in group_by_shapes(run.shapes for run in runs):
+        first, *later = group  # The first one initializes, and chooses kernels.
+        profile = profile_runs([runs[number] for number in later or group], executed)
+        only = [] if later else ["The only run includes initialization."]
+        shapes = _input_shapes(runs[first], profile, executed)
+        found.append(evolve(profile, runner=Path(path).name, shapes=shapes, notes=[*notes, *only]))
+    return found
+
+
+def _input_shapes(
+    run: TraceRun, profile: ExecutionProfile, graph: ModelNodes | None
+) -> dict[str, list[int]]:
+    """Return the shapes of the inputs that the first node of a run reads; without a graph, of all
+    that it reads.
+    """
+    first = run.events[0].name
+    reads = next((node.reads for node in profile.nodes if node.name == first), ())
+    shapes: dict[str, list[int]] = {}
+    for at, entry in enumerate(run.shapes if isinstance(run.shapes, list) else ()):
+        shape = next(iter(entry.values()), None) if isinstance(entry, dict) else None
+        if not isinstance(shape, list):
+            continue
+        name = reads[at] if at < len(reads) else f"operand {at + 1} of {first}"
+        if graph is None or not graph.inputs or name in graph.inputs:
+            shapes[name] = shape
+    return shapes

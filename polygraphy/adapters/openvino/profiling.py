@@ -30,6 +30,8 @@ _FUSED = "undef"
 _MICROSECONDS = 1e6
 _PREFIX = "openvino:"
 """Of tensors, so that none is taken for one of the model: cuts follow from original names."""
+_MOST_NODES = 20_000
+"""Of a report, whose further requests repeat the nodes."""
 _WITHOUT_BIASES = "/WithoutBiases"
 _LINE = re.compile(
     r"^(?P<name>\S.*?)\s+(?:Status\.)?(?P<status>EXECUTED|NOT_RUN|OPTIMIZED_OUT)\s+"
@@ -199,6 +201,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         UsageError: the report contains no executed node.
     """
     nodes: list[ExecutedNode] = []
+    notes = ["The time of the whole model is not in the report."]
     is_cut = False
     with Path(path).open(encoding="utf-8", errors="replace") as stream:
         for line in stream:
@@ -207,6 +210,9 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
                 if nodes and line.startswith("Total time"):
                     break  # Further requests have a list of their own.
                 continue
+            if len(nodes) == _MOST_NODES:
+                notes.append(f"Only the first {_MOST_NODES} nodes of the report were read.")
+                break
             name, status, op, kernel, time = found
             is_cut = is_cut or name.endswith("...")
             if status == _EXECUTED:
@@ -216,7 +222,6 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
                 nodes[-1] = evolve(nodes[-1], origins=[*nodes[-1].origins, name])
     if not nodes:
         raise UsageError(f"{path}: the report contains no executed node.")
-    notes = ["The time of the whole model is not in the report."]
     if is_cut:
         notes.append("Long names are cut: add -report_type detailed_counters.")
     return [ExecutionProfile(Path(path).name, nodes, "openvino", "OpenVINO", notes=notes)]

@@ -118,6 +118,15 @@ def _unfinished_files(target: Path) -> Iterator[Path]:
 _CHUNK = 1 << 22
 
 
+def check_size(path: str | Path, most: int, hint: str) -> None:
+    """Raise FileError if a file that is read as a whole has more than `most` bytes."""
+    size = Path(path).stat().st_size
+    if size > most:
+        raise FileError(
+            f"{path} has {size >> 20} MiB; at most {most >> 20} MiB are read.", path=path, hint=hint
+        )
+
+
 def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = False) -> Path:
     """Return the path of an existing, readable file, which is not empty unless it may be.
 

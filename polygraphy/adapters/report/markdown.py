@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, brief
 from polygraphy.domain.catalog.formats import format_named
+from polygraphy.domain.profiling.regression import SlowerNodes, slower_text
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import (
     ERROR,
@@ -97,6 +98,10 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
             counts.items())  # fmt: skip
     yield ""
     yield from _table(("combination", *states), rows)
+    for row in sweep["rows"]:
+        if row["slower_nodes"]:
+            text = slower_text([SlowerNodes(**each) for each in row["slower_nodes"]])
+            yield from ("", text_of(f"{row['name']}: slower nodes: {text}."))
     for group in sweep["groups"]:
         yield ""
         yield f"**{len(group['cells'])} cells: {text_of(group['cause'])}**"

@@ -45,6 +45,7 @@ from polygraphy.domain.accuracy.summarizing import worst_row
 from polygraphy.domain.model import Model, Node
 from polygraphy.domain.model.description import constant_weight
 from polygraphy.domain.model.drawing import GraphDrawing, draw_graph
+from polygraphy.domain.profiling.regression import SlowerNodes, slower_text
 from polygraphy.domain.report.document import Document
 from polygraphy.domain.report.summary import (
     PASSED,
@@ -355,6 +356,8 @@ def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
     why = [f"{each[0].upper()}{each[1:]}." for each in (*row["changes"], row["known"]) if each]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
+        slower = slower_text([SlowerNodes(**each) for each in row["slower_nodes"]])
+        why += [f"Slower: {slower}." if slower else ""]
         why += [row["summary"], "Run on a different machine." if row["is_foreign"] else ""]
     return [
         "failed" if row["state"] in FAILURES else "passed",

@@ -317,6 +317,7 @@ def compare_accuracy(
         raise UsageError("An average requires all iterations, so it cannot stop at the first.")
     is_whole, held_back = _take_all(comparison, iterations_of(run_results), fail_fast=fail_fast)
     verdicts = comparison.verdicts if comparison.pairs else None
+    comparison.leave_out_harmless_states()
     if add_to_outputs_path is not None and comparison.record is not None and verdicts is not None:
         resolve(ResultStore).add_comparison(
             add_to_outputs_path, comparison.record.as_dict(verdicts)
@@ -509,7 +510,18 @@ class _Comparison:
                 self._let_go(result)
         if not pair.results:  # Another part of the iteration may have some.
             return any(run is not None and run.part is not None for _, run in (run0, run1))
-        return not pair.mismatched
+        # A state counts if an output of a later step differs.
+        facts = next((run.step for _, run in (run0, run1) if run is not None and run.step), None)
+        return not {*pair.mismatched} - {*(facts.states if facts is not None else ())}
+
+    def leave_out_harmless_states(self) -> None:
+        """Leave out states that differ although all other outputs agree."""
+        for position, figures in self.steps.items():
+            if names := figures.harmless_states:
+                for verdict in self.verdicts:
+                    verdict.leave_uncounted(
+                        position, names, None if self._keep_arrays else open_spool
+                    )
 
     def _take_step(self, position: int, runs: tuple[Run, Run], pair: PairResult) -> None:
         """Keep the figures of a step of a model with states."""

@@ -15,19 +15,14 @@ from polygraphy.application.diagnose.lowered.half import Trial, half_trial
 from polygraphy.application.diagnose.lowered.half_verdict import (
     cast_model,
     diagnose_cast,
-    lowering_party,
 )
-from polygraphy.application.diagnose.lowered.tf32 import diagnose_in_float32_first, tf32_parties
 from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.oracles.against_float32 import against_float32
 from polygraphy.application.diagnose.oracles.against_golden import against_golden
 from polygraphy.application.diagnose.oracles.against_program import against_program
 from polygraphy.application.diagnose.oracles.against_reference import against_reference
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
 from polygraphy.application.diagnose.oracles.over_steps import over_steps
-from polygraphy.application.diagnose.oracles.precision import (
-    check_lowered_first,
-    check_lowered_last,
-)
 from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.tensor_trace import describe_idle_branches, inline_branches
@@ -132,25 +127,10 @@ def diagnose(
     elsewhere = Elsewhere(case, others) if others else None
     if elsewhere is not None:
         case = evolve(case, versions=elsewhere.versions)
-    request = Request(data_loader, diagnose_once, reference, paths, program, elsewhere, goal)
-
-    def diagnose_in_float32(case: Case) -> Found:
-        """Return the diagnosis of a case, without low precision."""
-        answer = take_steps(QUESTIONS, case, request)
-        assert isinstance(answer, Found)  # The last one always answers.
-        return answer
-
-    def diagnose_lowered(case: Case) -> Found:
-        """Return the diagnosis of a case in which a backend may compute in low precision."""
-        lowering = lowering_party(case.parties)
-        if lowering is None:
-            return diagnose_in_float32(case)
-        in_order = check_lowered_last if request.has_oracle else check_lowered_first
-        return in_order(case, lowering, diagnose_in_float32, data_loader)
+    request = Request(data_loader, _ask, reference, paths, program, elsewhere, goal)
 
     try:
-        lowered = tf32_parties(parties)
-        found = diagnose_in_float32_first(case, lowered, diagnose_lowered, data_loader)
+        found = _ask(case, request)
         result, case = found.result, found.case
         if elsewhere is not None:
             result = elsewhere.tried(case, result)
@@ -206,8 +186,15 @@ def diagnose_once(case: Case, request: Request) -> Found:
     return Found(result, case)
 
 
-QUESTIONS: Sequence[Step[Request]] = (over_steps, diagnose_once)
-"""What a model is asked: over several steps with states, or on data that need none."""
+QUESTIONS: Sequence[Step[Request]] = (against_float32, over_steps, diagnose_once)
+"""What a model is asked: in float32 first, over steps with states, or on data that need none."""
+
+
+def _ask(case: Case, request: Request) -> Found:
+    """Return the answer to the questions."""
+    answer = take_steps(QUESTIONS, case, request)
+    assert isinstance(answer, Found)  # The last one always answers.
+    return answer
 
 
 def _goal(

@@ -25,6 +25,8 @@ from polygraphy.domain.errors import (
     MissingFileError,
     UsageError,
 )
+from polygraphy.domain.profiling.execution import MOST_RUNS
+from polygraphy.domain.profiling.regression import Times, find_slower_nodes, shortest_times
 from polygraphy.domain.sweep.cells import (
     Asked,
     Cell,
@@ -35,12 +37,15 @@ from polygraphy.domain.sweep.cells import (
     key_of,
     partition,
     shard_of,
+    step_flags,
 )
 from polygraphy.domain.sweep.outcome import (
     CRASHED,
     ERROR,
     FAILED,
+    FLAKY,
     HUNG,
+    INCONCLUSIVE,
     MEMORY,
     MISSING,
     NO_REFERENCE,
@@ -251,6 +256,15 @@ class Planned:
             cell.cell.runner.gpu,
         )
 
+    def profile_job(self, cell: PlannedCell, runs: int, suffix: str = "") -> Job:
+        """Return the job that profiles the nodes of a cell, with nothing beside it."""
+        base = self.job(cell, f".profile{runs}{suffix}")
+        _, inputs = self._reference_files(cell)
+        words = (*cell.cell.party, *step_flags(self.plan.flags), "--load-inputs", inputs)
+        words = (*words, "--profile", str(runs), "--save-profile", f"{base.stem}.nodes.json")
+        command = self._command_words(cell.interpreter, base.stem, "run", cell.cell.model, words)
+        return evolve(base, command=command, exclusive=True)
+
     def diagnosis(self, cell: PlannedCell) -> Job:
         """Return the diagnosis job for a failed cell; its oracle is the reference, or a backend
         running the same model.
@@ -291,6 +305,8 @@ _BROKEN, _INCONCLUSIVE = 3, 4
 _OF_THE_MOMENT = (CRASHED, HUNG, MEMORY)
 """States of a reference that may be another one next time: --resume computes it again."""
 _DIAGNOSES = "Diagnoses"
+_PROFILED = (PASSED, FAILED, INCONCLUSIVE, FLAKY)
+"""States of a cell that ran, so that it can be profiled."""
 _DIAGNOSED = (FAILED, ERROR, CRASHED)
 """States of a cell that is diagnosed. A diagnosis runs more: it would run into a limit as well."""
 
@@ -315,6 +331,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     strict: bool = False,
     diagnose: bool = False,
     dry_run: bool = False,
+    profile: int | None = None,
 ) -> bool:
     """Run every combination of a plan in its own process, and compare it with the reference.
 
@@ -340,6 +357,9 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         diagnose: whether failures are diagnosed, but for those that ran into a limit, so that those
             with one cause become one group.
         dry_run: whether cells are only listed.
+        profile: the number of profiled runs of each cell that ran, 1 to 50, in another process with
+            nothing beside it. With `baseline`, nodes that became slower are named (default: no
+            profiles).
 
     Returns:
         Whether nothing failed that is new: not known and, with a baseline, not failing there.
@@ -352,6 +372,10 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     """
     failures = known_failures({"known": list(known)}) if known else []
     checked = plan_of(plan)
+    if profile is not None and not 1 <= profile <= MOST_RUNS:
+        raise UsageError(
+            f"{profile} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}."
+        )
     if holds_sweep(folder) and not (resume or shard or dry_run):
         raise UsageError(
             f"The folder {folder} has results of an earlier sweep.",
@@ -374,6 +398,8 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     if repeat_failed:
         running.repeat(run, chosen, repeat_failed)
     rows = [running.row(cell) for cell in chosen]
+    if profile is not None:
+        rows = running.profiled(run, chosen, rows, profile, before)
     if before is not None:
         rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
     names = [f"{one.cell.model} {label}" for one in planned.cells for label in one.cell.axes.labels]
@@ -579,6 +605,85 @@ class _Sweep:
                 times = [time for time in (made[at].inference, took) if time is not None]
                 made[at] = evolve(made[at], inference=min(times, default=None))
         return made
+
+    def profiled(
+        self,
+        run: Callable[[str, Sequence[Job]], dict[str, Record]],
+        cells: Sequence[PlannedCell],
+        rows: Sequence[Row],
+        runs: int,
+        before: Mapping[str, Record] | None,
+    ) -> list[Row]:
+        """Return rows with profiles, and the nodes that became slower since a baseline. Cells with
+        such nodes are profiled again, and the shortest times count.
+        """
+        made = list(rows)
+        able = [at for at, row in enumerate(rows) if row.state in _PROFILED]
+        jobs = {at: self._planned.profile_job(cells[at], runs) for at in able}
+        records = self._run_missing(run, "Profiles", jobs)
+        failed: dict[str, list[str]] = {}
+        for at, record in records.items():
+            times = record.get("essence", {}).get("nodes")
+            if times:
+                path = PurePath(f"{jobs[at].stem}.nodes.json").relative_to(self._planned.folder)
+                is_comparable = not (self._is_foreign(record) or record["shared"])
+                nodes = times if is_comparable else ()
+                made[at] = evolve(made[at], profile=path.as_posix(), nodes=nodes)
+            else:
+                failed.setdefault(state_of(record)[1], []).append(rows[at].name)
+        for reason, names in failed.items():
+            self.notes.append(f"{count_text(len(names), 'cell')} without a profile: {reason}")
+        if before is not None:
+            self._find_slower_nodes(run, cells, made, runs, before)
+        return made
+
+    def _find_slower_nodes(
+        self,
+        run: Callable[[str, Sequence[Job]], dict[str, Record]],
+        cells: Sequence[PlannedCell],
+        rows: list[Row],
+        runs: int,
+        before: Mapping[str, Record],
+    ) -> None:
+        earlier: dict[int, Times] = {
+            at: old["nodes"]
+            for at, (row, old) in enumerate(zip(rows, rows_before(rows, before)))
+            if row.nodes and old is not None and old.get("nodes") and not old.get("is_foreign")
+        }
+        if not earlier and any(row.nodes for row in rows):
+            self.notes.append("The baseline has no profiles to compare with: add --profile to it.")
+        now: dict[int, list[Times]] = {at: [rows[at].nodes] for at in earlier}
+        for number in range(_CONFIRMATIONS + 1):
+            slower = {
+                at: found
+                for at, times in now.items()
+                if (found := find_slower_nodes(earlier[at], shortest_times(times)))
+            }
+            if number == _CONFIRMATIONS:
+                break
+            suffix = f".time{number + 1}"
+            jobs = {at: self._planned.profile_job(cells[at], runs, suffix) for at in slower}
+            for at, job in jobs.items():
+                if cells[at].key in self._ran_now:
+                    forget_record(job.result)
+            for at, record in self._run_missing(run, "Times", jobs).items():
+                if times := record.get("essence", {}).get("nodes"):
+                    now[at].append(times)
+            now = {at: now[at] for at in slower}
+        for at, found in slower.items():
+            rows[at] = evolve(rows[at], slower_nodes=found)
+
+    def _run_missing(
+        self,
+        run: Callable[[str, Sequence[Job]], dict[str, Record]],
+        label: str,
+        jobs: Mapping[int, Job],
+    ) -> dict[int, Record]:
+        """Return the records of jobs, of which those without a record are run."""
+        found = {at: self._read(job) for at, job in jobs.items()}
+        ran = run(label, [job for at, job in jobs.items() if found[at] is None])
+        records = {at: found[at] or ran.get(job.key) for at, job in jobs.items()}
+        return {at: record for at, record in records.items() if record is not None}
 
     def diagnosed(
         self,

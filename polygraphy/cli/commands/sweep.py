@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from polygraphy.cli.backends.built_in import built_in
 from polygraphy.cli.commands.command import Command, Program
 from polygraphy.cli.declare.errors import BadValue, CommandLineError
-from polygraphy.cli.declare.kinds import Choice, Integer, Number, Text, Texts
+from polygraphy.cli.declare.kinds import Choice, Integer, Number, OptionalInteger, Text, Texts
 from polygraphy.cli.declare.kinds.base import ByteSize
 from polygraphy.cli.declare.option import Options, Values, call_of, option, option_group
+from polygraphy.cli.shared.runners import MOST_RUNS, USUAL_RUNS
 from polygraphy.codegen.source import Source, quote_word
 from polygraphy.domain.errors import UsageError
 
@@ -140,6 +141,14 @@ class JudgementOptions(Options):
         reads="Document",
         help="JSON document of an earlier sweep; only new failures count.",
         feeds="sweep.baseline",
+    )
+    profile: int | None = option(
+        "--profile",
+        kind=OptionalInteger(USUAL_RUNS, 1, MOST_RUNS),
+        help="Profile N runs of each cell that ran, one cell at a time, and keep the profiles in"
+        " the folder. With --baseline, list the nodes that became slower.",
+        otherwise="10 runs",
+        feeds="sweep.profile",
     )
     known: str | None = option(
         "--known",

@@ -196,6 +196,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             side has them.
         files_at: per position of a pair, the files that its two runs were read from, empty for
             none; left out where neither was.
+        uncounted_at: per position of a pair, the outputs of which no result counts, such as states
+            that differ without effect.
     """
 
     key_description = "Pair of runners"
@@ -203,6 +205,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     aggregation = "per_sample"
     left_out_at: Mapping[int, Sequence[str]] = MappingProxyType({})
     files_at: Mapping[int, tuple[str, str]] = MappingProxyType({})
+    uncounted_at: Mapping[int, Sequence[str]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -225,6 +228,17 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         log = AnswerLog(open_spool)
         self.append((pair, log))
         return log
+
+    def leave_uncounted(
+        self, position: int, names: Sequence[str], open_spool: Callable[[], Spool] | None
+    ) -> None:
+        """Remove the results of outputs of a pair that do not count."""
+        pair, iterations = list.__getitem__(self, position)
+        counted = AnswerLog(open_spool)
+        for answers in iterations.reading() if isinstance(iterations, AnswerLog) else iterations:
+            counted.add({name: each for name, each in answers.items() if name not in names})
+        list.__setitem__(self, position, (pair, counted))
+        self.uncounted_at = {**self.uncounted_at, position: list(names)}
 
     def read(self) -> Iterator[tuple[RunnerPair, Collection[Answers]]]:
         """Yield pairs and their results like `items`, but keep only a few iterations in memory;

@@ -4,7 +4,7 @@ come, without holding an array.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
@@ -207,6 +207,10 @@ class OutputRows:
     def __len__(self) -> int:
         return len(self._found)
 
+    def drop(self, names: Collection[str]) -> None:
+        """Drop the rows of outputs."""
+        self._found = {name: each for name, each in self._found.items() if name not in names}
+
     def rows(self) -> list[OutputRow]:
         """Return the rows, in the order of the outputs."""
         return [found.row() for found in self._found.values()]
@@ -238,6 +242,9 @@ class AccuracyTable:
         those are judged.
         """
         tables = [table for (label, _), table in self._tables.items() if label == result.label]
+        for position, names in result.uncounted_at.items():
+            if position < len(tables):
+                tables[position].drop(names)
         if not result.is_average:
             return tables
         return [_average_rows(table, result, at) for at, table in enumerate(tables)]

@@ -80,7 +80,7 @@ def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
             mine = given.get(one.name)
             if one.kind not in _PLAIN:
                 continue
-            if mine is not None and attribute_text(mine) == attribute_text(one):
+            if one.is_default if mine is None else attribute_text(mine) == attribute_text(one):
                 continue
             kept = tuple(each for each in node.attributes if each.name != one.name)
             own = None if mine is None else mine.value

@@ -308,8 +308,9 @@ def _any_parameters(side: Side, node: Node) -> Key:
 
 
 def attribute_digests(node: Node) -> tuple[tuple[str, str], ...]:
-    """Return pairs of attribute name and digest, sorted by name."""
-    return tuple(sorted((one.name, attribute_text(one)) for one in node.attributes))
+    """Return pairs of attribute name and digest, without defaults, sorted by name."""
+    stated = (one for one in node.attributes if not one.is_default)
+    return tuple(sorted((one.name, attribute_text(one)) for one in stated))
 
 
 def attribute_text(attribute: Attribute) -> str:

@@ -1,4 +1,4 @@
-"""Weights with which a node computes what is expected, as far as they can be solved for.
+"""Weights and sizes with which a node computes what is expected, as far as they can be solved for.
 
 Each is only a candidate: the node has to be run with it. Several weights may do the same where the
 data are few, so that a weight that passes says which input differs, and not what it contained.
@@ -6,14 +6,20 @@ data are few, so that a weight that passes says which input differs, and not wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTISING, cause_of_weight, role_of
-from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.variants import (
+    LARGEST_RANK,
+    Variant,
+    difference_of_integers,
+    with_attribute,
+)
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.tensors.precision import is_float
@@ -23,6 +29,8 @@ _MOST = 4_000_000
 _NORMS = frozenset(
     {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization"}
 )
+_BOUNDS = 256
+"""The longest axis of which all starts and ends are tried."""
 _RATIO = 1e-4
 """Relative; ratios that differ by no more are one factor."""
 
@@ -288,3 +296,116 @@ def _factor(array: Any, reference: Any) -> float | None:
     ratios = np.asarray(array[held], np.float64) / np.asarray(reference[held], np.float64)
     middle = float(np.mean(ratios))
     return middle if middle and np.allclose(ratios, middle, rtol=_RATIO) else None
+
+
+def resize_variants(
+    side: Side, index: int, read: Sequence[int], made: Sequence[int], expected: Sequence[int]
+) -> Iterator[Variant]:
+    """Yield a node with another size, bound or step, so that its output has the expected shape.
+
+    Args:
+        side: the model.
+        index: the position of the node.
+        read: the shape of its first input.
+        made: the shape of its output.
+        expected: what that should be.
+    """
+    node = side.nodes[index]
+    if len(made) == len(expected) and tuple(made) == tuple(expected):
+        return
+
+    def weight(position: int, value: Sequence[float]) -> Iterator[Variant]:
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        held = side.weights[name].values if name in side.weights else None
+        if held is None:
+            return
+        array, other = np.asarray(held), np.asarray(value)
+        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
+            change = changes.other_weight(
+                "weight", name, difference_of_integers(array, other), node.op
+            )
+            yield Variant("weight", change, node, {name: other.astype(array.dtype)})
+
+    if node.op in ("Reshape", "Expand"):
+        yield from weight(1, expected)
+    elif node.op == "Tile" and len(read) == len(expected):
+        yield from weight(1, [size // max(own, 1) for own, size in zip(read, expected)])
+    elif node.op == "Resize" and len(read) == len(expected):
+        yield from weight(3, expected)
+        yield from weight(2, [size / max(own, 1) for own, size in zip(read, expected)])
+    elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
+        yield from _bounds(side, node, read, expected, weight)
+    elif node.op in ("Squeeze", "Unsqueeze"):
+        count = abs(len(expected) - len(read))
+        for axes in combinations(
+            range(min(max(len(expected), len(read)), LARGEST_RANK + 1)), count
+        ):
+            yield from weight(1, axes)
+    rank = len(read) - 2
+    sized = node.attribute("kernel_shape")
+    if sized and len(read) == len(expected):
+        usual = {
+            "strides": (2, 1, 3, 4),
+            "dilations": (2, 1, 3),
+            "kernel_shape": (2, 1, 3, 4, 5, 7),
+        }
+        for name, sizes in usual.items():
+            held = tuple(node.attribute(name) or (1,) * rank)
+            if name == "kernel_shape" and len(node.inputs) > 1:
+                continue
+            for size in sizes:
+                if held != (size,) * rank:
+                    change = changes.other_attribute(node.op, name, held, (size,) * rank)
+                    other = with_attribute(node, name, "ints", (size,) * rank)
+                    yield Variant("attribute", change, other)
+        yield from _sized_pads(node, read[2:], expected[2:])
+
+
+def _sized_pads(node: Node, read: Sequence[int], expected: Sequence[int]) -> Iterator[Variant]:
+    """Yield variants of a node with pads that give the expected size: on both sides, or on one."""
+    rank, kernel = len(read), node.attribute("kernel_shape")
+    held = tuple(node.attribute("pads") or (0,) * 2 * rank)
+    if node.op == "ConvTranspose" or len(kernel) != rank:
+        return
+    steps, spread = (
+        tuple(node.attribute(name) or (1,) * rank) for name in ("strides", "dilations")
+    )
+    least = [
+        (expected[i] - 1) * steps[i] + (kernel[i] - 1) * spread[i] + 1 - read[i]
+        for i in range(rank)
+    ]
+    for more in range(max(steps)):  # What a step does not reach may be padded, or not.
+        sums = [max(one, 0) + (more if step > more else 0) for one, step in zip(least, steps)]
+        for begin in ([s // 2 for s in sums], [s - s // 2 for s in sums], [0] * rank, sums):
+            value = (*begin, *(one - first for one, first in zip(sums, begin)))
+            if value != held:
+                change = changes.other_attribute(node.op, "pads", held, value)
+                yield Variant("attribute", change, with_attribute(node, "pads", "ints", value))
+
+
+def _bounds(
+    side: Side,
+    node: Node,
+    read: Sequence[int],
+    expected: Sequence[int],
+    weight: Callable[[int, Sequence[float]], Iterator[Variant]],
+) -> Iterator[Variant]:
+    """Yield variants of a Slice with other starts, ends or axes."""
+    held = [side.weights[name].values if name in side.weights else None for name in node.inputs]
+    starts, ends = held[1], held[2]
+    if starts is None or ends is None:
+        return
+    count = np.size(starts)
+    axes = held[3] if len(held) > 3 and held[3] is not None else np.arange(count)
+    steps = held[4] if len(held) > 4 and held[4] is not None else np.ones(count, np.int64)
+    for at, (axis, step) in enumerate(zip(np.reshape(axes, -1), np.reshape(steps, -1))):
+        size, wanted = read[int(axis)], expected[int(axis)]
+        bounds = [np.reshape(each, -1).tolist() for each in (starts, ends)]
+        for position in (1, 2):
+            for value in range(size + 1) if size <= _BOUNDS else ():
+                other = [*bounds[position - 1]]
+                other[at] = value
+                pair = [other if position == each else bounds[each - 1] for each in (1, 2)]
+                taken = range(size)[pair[0][at] : pair[1][at] : int(step)]
+                if len(taken) == wanted:
+                    yield from weight(position, other)

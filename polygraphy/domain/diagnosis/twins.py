@@ -221,7 +221,10 @@ def _aliases(graph: Graph) -> dict[str, str]:
 def _attributes(node: Node, twin: Node, position: int) -> Iterator[Spot]:
     """Yield the places of attributes that differ between two nodes."""
     for name in dict.fromkeys(each.name for each in (*node.attributes, *twin.attributes)):
-        values = [each.attribute(name) for each in (node, twin)]
+        both = [next((a for a in n.attributes if a.name == name), None) for n in (node, twin)]
+        if all(each is None or each.is_default for each in both):
+            continue
+        values = [None if each is None else each.value for each in both]
         if any(isinstance(each, Graph) for each in values):
             continue
         arrays = [getattr(each, "values", each) for each in values]

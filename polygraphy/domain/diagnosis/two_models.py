@@ -257,7 +257,10 @@ def _attributes(pairing: Pairing) -> Iterator[Suspect]:
             if one is not None and two is not None and one.kind == two.kind == "graph":
                 yield from _bodies(pairing, (index, other), one, two)
                 continue
-            texts = [None if each is None else attribute_text(each) for each in (one, two)]
+            texts = [
+                None if each is None or each.is_default else attribute_text(each)
+                for each in (one, two)
+            ]
             if texts[0] == texts[1]:
                 continue
             mine_value, value = (None if each is None else each.value for each in (one, two))

@@ -4,7 +4,7 @@ one that gives them says what was changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
@@ -124,6 +124,13 @@ _WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
 }  # fmt: skip
 """Attributes of one word, the default first."""
+_ACTIVATIONS = {
+    "RNN": ("Tanh",),
+    "GRU": ("Sigmoid", "Tanh"),
+    "LSTM": ("Sigmoid", "Tanh", "Tanh"),
+}
+"""The activations of recurrent operators, for each direction."""
+_CURVES = ("Tanh", "Relu", "Sigmoid", "HardSigmoid", "Softsign", "Softplus", "Elu", "Affine")
 _ALIKE = (
     ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"),
     ("Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Softplus",
@@ -151,13 +158,11 @@ _FEW = 8
 _LARGEST = 1 << 62
 """Integers above stand for the end of an axis."""
 _NESTED = frozenset({"If", "Loop", "Scan"})
-_BOUNDS = 256
-"""The longest axis of which all starts and ends are tried."""
 _TABLES = frozenset({"Gather", "GatherElements", "GatherND", "Where", "Compress"})
 """Operators whose first input is looked up, whatever it is."""
 _TREES = ("nodes_", "tree_roots", "target_", "class_", "leaf_")
 """Attributes that hold the branches of trees: with other integers a tree may never end."""
-_RANK = 4
+LARGEST_RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
 _AXES = frozenset(
@@ -197,13 +202,15 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _transpose_variants(side, node)
     yield from _partners(side, index)
     yield from _words(node)
+    yield from _activations(node)
+    yield from _equations(node)
     yield from _operators(node)
     yield from _rounds(side, node)
     yield from _directions(node)
     yield from _outputs(node)
 
 
-def _with(node: Node, name: str, kind: str, value: Any) -> Node:
+def with_attribute(node: Node, name: str, kind: str, value: Any) -> Node:
     """Return a node with another value of an attribute."""
     kept = tuple(one for one in node.attributes if one.name != name)
     return evolve(node, attributes=(*kept, Attribute(name, kind, value)))
@@ -248,7 +255,7 @@ def with_number(node: Node, name: str, value: float) -> Variant:
     held = node.attribute(name)
     shown = None if held is None else float(held)
     change = changes.other_attribute(node.op, name, shown, float(f"{value:.3g}"))
-    return Variant(_NUMBERS[name][0], change, _with(node, name, "float", value))
+    return Variant(_NUMBERS[name][0], change, with_attribute(node, name, "float", value))
 
 
 def unknowns(node: Node) -> tuple[str, ...]:
@@ -290,7 +297,7 @@ def _switches(node: Node) -> Iterator[Variant]:
         if held not in (0, 1):
             continue
         change = changes.other_attribute(node.op, name, held, 1 - held)
-        yield Variant("attribute", change, _with(node, name, "int", 1 - held))
+        yield Variant("attribute", change, with_attribute(node, name, "int", 1 - held))
 
 
 def _words(node: Node) -> Iterator[Variant]:
@@ -300,7 +307,40 @@ def _words(node: Node) -> Iterator[Variant]:
         for word in words:
             if word != held:
                 change = changes.other_attribute(node.op, name, held, word)
-                yield Variant("attribute", change, _with(node, name, "string", word))
+                yield Variant("attribute", change, with_attribute(node, name, "string", word))
+
+
+def _activations(node: Node) -> Iterator[Variant]:
+    """Yield variants of a recurrent node with another activation, in all directions."""
+    usual = _ACTIVATIONS.get(node.op)
+    if usual is None:
+        return
+    held = tuple(node.attribute("activations") or usual)
+    for at, own in enumerate(held[: len(usual)]):
+        for word in _CURVES:
+            if word != own:
+                value = tuple(word if i % len(usual) == at else e for i, e in enumerate(held))
+                change = changes.other_attribute(node.op, "activations", held, value)
+                yield Variant(
+                    "attribute", change, with_attribute(node, "activations", "strings", value)
+                )
+
+
+def _equations(node: Node) -> Iterator[Variant]:
+    """Yield variants of an Einsum whose operands or result have another order of axes."""
+    held = str(node.attribute("equation", "")).replace(" ", "")
+    terms = held.replace("->", ",").split(",")
+    if node.op != "Einsum" or "->" not in held or "." in held:
+        return
+    for at, term in enumerate(terms):
+        for order in permutations(term) if len(term) <= LARGEST_RANK else ():
+            read = ["".join(order) if at == each else own for each, own in enumerate(terms)]
+            value = f"{','.join(read[:-1])}->{read[-1]}"
+            if value != held:
+                change = changes.other_attribute("Einsum", "equation", held, value)
+                yield Variant(
+                    "attribute", change, with_attribute(node, "equation", "string", value)
+                )
 
 
 def _operators(node: Node) -> Iterator[Variant]:
@@ -337,7 +377,7 @@ def _directions(node: Node) -> Iterator[Variant]:
         ones = [(*held[:at], 1 - held[at], *held[at + 1 :]) for at in range(len(held))]
         for value in dict.fromkeys([tuple(1 - one for one in held), *ones]):
             change = changes.other_attribute("Scan", name, held, value)
-            yield Variant("attribute", change, _with(node, name, "ints", value))
+            yield Variant("attribute", change, with_attribute(node, name, "ints", value))
 
 
 def _axes(node: Node) -> Iterator[Variant]:
@@ -348,17 +388,17 @@ def _axes(node: Node) -> Iterator[Variant]:
     for value in (-1, 1, -2, 0, 2, 3):
         if held != value:
             change = changes.other_attribute(node.op, "axis", held, value)
-            yield Variant("attribute", change, _with(node, "axis", "int", value))
+            yield Variant("attribute", change, with_attribute(node, "axis", "int", value))
 
 
 def _orders(node: Node) -> Iterator[Variant]:
     """Yield variants of a Transpose with another order of axes."""
     held = tuple(node.attribute("perm") or ())
-    if node.op == "Transpose" and len(held) <= _RANK:
+    if node.op == "Transpose" and len(held) <= LARGEST_RANK:
         for value in permutations(range(len(held))):
             if value != held:
                 change = changes.other_attribute("Transpose", "perm", held, value)
-                yield Variant("attribute", change, _with(node, "perm", "ints", value))
+                yield Variant("attribute", change, with_attribute(node, "perm", "ints", value))
 
 
 def _reductions(side: Side, node: Node) -> Iterator[Variant]:
@@ -367,15 +407,15 @@ def _reductions(side: Side, node: Node) -> Iterator[Variant]:
         return
     name = node.inputs[1] if len(node.inputs) > 1 else ""
     held = side.weights[name].values if name in side.weights else node.attribute("axes")
-    if held is None or len(held := tuple(int(axis) for axis in held)) > _RANK:
+    if held is None or len(held := tuple(int(axis) for axis in held)) > LARGEST_RANK:
         return
-    for count in range(1, _RANK):
-        for value in combinations(range(_RANK), count):
+    for count in range(1, LARGEST_RANK):
+        for value in combinations(range(LARGEST_RANK), count):
             change = changes.other_axes(node.op, held, value)
             if name:
                 yield Variant("weight", change, node, {name: np.array(value, np.int64)})
             else:
-                yield Variant("attribute", change, _with(node, "axes", "ints", value))
+                yield Variant("attribute", change, with_attribute(node, "axes", "ints", value))
 
 
 def _pads(node: Node) -> Iterator[Variant]:
@@ -390,18 +430,18 @@ def _pads(node: Node) -> Iterator[Variant]:
     for value in dict.fromkeys((middle, tuple(k // 2 for k in kernel) * 2, (0,) * 2 * rank)):
         if value != now:
             change = changes.other_attribute(node.op, "pads", now, value)
-            yield Variant("attribute", change, _with(node, "pads", "ints", value))
+            yield Variant("attribute", change, with_attribute(node, "pads", "ints", value))
     spread = node.attribute("dilations") or (1,) * rank
     if any(one != 1 for one in spread):
         change = changes.other_attribute(node.op, "dilations", tuple(spread), (1,) * rank)
-        ones = _with(node, "dilations", "ints", (1,) * rank)
+        ones = with_attribute(node, "dilations", "ints", (1,) * rank)
         usual = tuple(k // 2 for k in kernel) * 2
-        yield Variant("attribute", change, _with(ones, "pads", "ints", usual))
+        yield Variant("attribute", change, with_attribute(ones, "pads", "ints", usual))
     for name in ("strides", "dilations"):
         if any(one != 1 for one in node.attribute(name) or ()):
             own = tuple(node.attribute(name))
             change = changes.other_attribute(node.op, name, own, (1,) * rank)
-            yield Variant("attribute", change, _with(node, name, "ints", (1,) * rank))
+            yield Variant("attribute", change, with_attribute(node, name, "ints", (1,) * rank))
 
 
 def integers(side: Side, index: int) -> Iterator[Variant]:
@@ -423,7 +463,9 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
             if not all(limits.min <= one <= limits.max for one in value):
                 continue
             other = np.array(value, np.int64)
-            change = changes.other_weight("weight", name, _difference_fact(array, other), node.op)
+            change = changes.other_weight(
+                "weight", name, difference_of_integers(array, other), node.op
+            )
             shaped = other.reshape(array.shape).astype(array.dtype)
             yield Variant("weight", change, node, {name: shaped})
     for one in node.attributes:
@@ -437,98 +479,15 @@ def integers(side: Side, index: int) -> Iterator[Variant]:
             shown = value[0] if one.kind == "int" else value
             mine = own[0] if one.kind == "int" else own
             change = changes.other_attribute(node.op, one.name, mine, shown)
-            yield Variant("attribute", change, _with(node, one.name, one.kind, shown))
+            yield Variant("attribute", change, with_attribute(node, one.name, one.kind, shown))
 
 
-def _difference_fact(array: Any, other: Any) -> Fact:
-    """Return the fact that an array has different values."""
+def difference_of_integers(array: Any, other: Any) -> Fact:
+    """Return the fact that integers are others."""
     values, expected = array.reshape(-1).tolist(), other.reshape(-1).tolist()
     if len(values) == len(expected) == 1:
         return changes.is_value(values[0], expected[0])
     return changes.contains(values, expected)
-
-
-def resize_variants(
-    side: Side, index: int, read: Sequence[int], made: Sequence[int], expected: Sequence[int]
-) -> Iterator[Variant]:
-    """Yield a node with another size, bound or step, so that its output has the expected shape.
-
-    Args:
-        side: the model.
-        index: the position of the node.
-        read: the shape of its first input.
-        made: the shape of its output.
-        expected: what that should be.
-    """
-    node = side.nodes[index]
-    if len(made) == len(expected) and tuple(made) == tuple(expected):
-        return
-
-    def weight_variants(position: int, value: Sequence[float]) -> Iterator[Variant]:
-        """Yield the variant of a Resize with another value of a weight."""
-        name = node.inputs[position] if position < len(node.inputs) else ""
-        held = side.weights[name].values if name in side.weights else None
-        if held is None:
-            return
-        array, other = np.asarray(held), np.asarray(value)
-        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
-            change = changes.other_weight("weight", name, _difference_fact(array, other), node.op)
-            yield Variant("weight", change, node, {name: other.astype(array.dtype)})
-
-    if node.op in ("Reshape", "Expand"):
-        yield from weight_variants(1, expected)
-    elif node.op == "Tile" and len(read) == len(expected):
-        yield from weight_variants(1, [size // max(own, 1) for own, size in zip(read, expected)])
-    elif node.op == "Resize" and len(read) == len(expected):
-        yield from weight_variants(3, expected)
-        yield from weight_variants(2, [size / max(own, 1) for own, size in zip(read, expected)])
-    elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
-        yield from _bounds(side, node, read, expected, weight_variants)
-    rank = len(read) - 2
-    sized = node.attribute("kernel_shape")
-    if sized and len(read) == len(expected):
-        usual = {
-            "strides": (2, 1, 3, 4),
-            "dilations": (2, 1, 3),
-            "kernel_shape": (2, 1, 3, 4, 5, 7),
-        }
-        for name, sizes in usual.items():
-            held = tuple(node.attribute(name) or (1,) * rank)
-            if name == "kernel_shape" and len(node.inputs) > 1:
-                continue
-            for size in sizes:
-                if held != (size,) * rank:
-                    change = changes.other_attribute(node.op, name, held, (size,) * rank)
-                    other = _with(node, name, "ints", (size,) * rank)
-                    yield Variant("attribute", change, other)
-
-
-def _bounds(
-    side: Side,
-    node: Node,
-    read: Sequence[int],
-    expected: Sequence[int],
-    weight: Callable[[int, Sequence[float]], Iterator[Variant]],
-) -> Iterator[Variant]:
-    """Yield variants of a Slice with other starts, ends or axes."""
-    held = [side.weights[name].values if name in side.weights else None for name in node.inputs]
-    starts, ends = held[1], held[2]
-    if starts is None or ends is None:
-        return
-    count = np.size(starts)
-    axes = held[3] if len(held) > 3 and held[3] is not None else np.arange(count)
-    steps = held[4] if len(held) > 4 and held[4] is not None else np.ones(count, np.int64)
-    for at, (axis, step) in enumerate(zip(np.reshape(axes, -1), np.reshape(steps, -1))):
-        size, wanted = read[int(axis)], expected[int(axis)]
-        bounds = [np.reshape(each, -1).tolist() for each in (starts, ends)]
-        for position in (1, 2):
-            for value in range(size + 1) if size <= _BOUNDS else ():
-                other = [*bounds[position - 1]]
-                other[at] = value
-                pair = [other if position == each else bounds[each - 1] for each in (1, 2)]
-                taken = range(size)[pair[0][at] : pair[1][at] : int(step)]
-                if len(taken) == wanted:
-                    yield from weight(position, other)
 
 
 def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -75,11 +75,13 @@ class Attribute:
             ``type`` or ``reference`` (to an attribute of the function), or one of the former with
             an ``s``.
         value: numbers, texts, `Weight` and `Graph` objects, or tuples of these.
+        is_default: whether the operator means the same without it.
     """
 
     name: str
     kind: str
     value: Any
+    is_default: bool = field(default=False, eq=False)
 
 
 _IN_TRACE = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)

@@ -7,6 +7,7 @@ of input shapes (`polygraphy.domain.tensors.profile`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from statistics import median
 
 from attrs import Factory, frozen
@@ -148,7 +149,7 @@ class ExecutionProfile:
         """The median time of a run without the profiler; None if it was not measured."""
         return median(self.plain_times) if self.plain_times else None
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """Microseconds that it takes to measure one node: an estimate, 0 if unknown."""
         events = sum(node.events for node in self.nodes)

@@ -28,6 +28,8 @@ _NOTABLE = 0.2
 """Share of the difference above which a cause in the other direction is named, and below which
 causes explain nothing.
 """
+_UNCLEAR = 0.1
+"""Share of a run above which a difference within the spread means that the runs vary too much."""
 _OP_COUNT = 3
 _SIGMAS = 3.0
 _ERROR_OF_MEDIAN = 1.86
@@ -73,6 +75,11 @@ def explain_difference(table: ProfileTable) -> str:
         times = first.profiled, last.profiled
         limit, condition = _uncertainty_of_rows(table), " by the sum of its parts"
     difference = times[1] - times[0]
+    if abs(difference) <= limit and abs(difference) > _UNCLEAR * min(times):
+        return (
+            f"The runs of {one} and {two} vary too much to compare them: the difference of"
+            f" {time_text(abs(difference))} is within their spread."
+        )
     if abs(difference) <= limit or not all(times):
         return (
             f"{one} and {two} take equally long: the difference of {time_text(abs(difference))} is"

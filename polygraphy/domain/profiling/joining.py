@@ -229,7 +229,7 @@ class _Joining:
         found = {}
         for index, executed in enumerate(self.executed):
             origins: list[int] = []
-            for name in executed.origins:
+            for name in executed.origins or self._names_of(executed):
                 first, dots, last = name.partition(_RANGE)
                 for part in (first, last) if dots else (name,):
                     at = named.get(part, self.makers.get(part))
@@ -238,6 +238,13 @@ class _Joining:
             if origins:
                 found[index] = origins
         return found
+
+    def _names_of(self, executed: ExecutedNode) -> list[str]:
+        """Return the nodes or tensors after which a node is called whose tensors are unknown."""
+        if executed.makes:
+            return []
+        tensor = self._tensor_of_blocked(executed)
+        return [executed.name if tensor is None else tensor]
 
     def _ends_of(self, origins: Sequence[int]) -> list[str]:
         """Return what nodes compute that none of them reads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from polygraphy.domain.search.subsets import Outcome
 
@@ -56,15 +56,22 @@ _DIGITS = (3, 6)
 """Decimal digits that a number is rounded to; people write numbers with few."""
 
 
-def nearest_number(error: Callable[[float], float]) -> float:
+def nearest_number(
+    error: Callable[[float], float],
+    *,
+    signs: Sequence[float] = (1.0, -1.0),
+    exponents: Sequence[float] = _EXPONENTS,
+) -> float:
     """Return the number with the smallest error: the best power of ten, refined by golden-section
     search, with three decimal digits if more are no better, else six.
 
     Args:
         error: of a number; infinite where there is none.
+        signs: 1 and -1, or one of them.
+        exponents: the powers of ten that are tried first, half a decade apart.
     """
     sign, best = min(
-        ((s, e) for s in (1.0, -1.0) for e in _EXPONENTS), key=lambda c: error(c[0] * 10 ** c[1])
+        ((s, e) for s in signs for e in exponents), key=lambda c: error(c[0] * 10 ** c[1])
     )
 
     def error_at(exponent: float) -> float:

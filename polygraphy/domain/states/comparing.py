@@ -12,6 +12,7 @@ from polygraphy.domain.results.results import short_names
 from polygraphy.domain.rounding import rounding_between
 from polygraphy.domain.states.memory import StepFacts
 from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.naming import some_of
 from polygraphy.domain.tensors.precision import is_float
 
 MOST_ROWS = 10
@@ -67,7 +68,10 @@ class StepsCompared:
         rows: the steps in at most ten rows.
         first_wrong: the first step that failed; None if all passed.
         ties: the steps whose tokens differ by rounding, at most ten.
-        differing_states: states that differ in all steps while all other outputs agree.
+        differing_states: states that differ while all other outputs agree in all steps, later
+            steps that read them included. They do not count.
+        last_states: states that differ in the last step alone, while all other outputs agree: no
+            step reads them.
     """
 
     parties: Sequence[str]
@@ -77,6 +81,7 @@ class StepsCompared:
     first_wrong: StepRow | None = None
     ties: Sequence[StepRow] = ()
     differing_states: Sequence[str] = ()
+    last_states: Sequence[str] = ()
 
 
 def step_row(
@@ -182,29 +187,45 @@ class StepFigures:
         self.parties = parties
         self.judged: str | None = None
         self._rows: list[StepRow] = []
-        self._states: dict[str, int] = {}
+        self._first_wrong: dict[str, int] = {}  # By state: the place of the first wrong row.
+        self._has_others = True
 
     def add(self, facts: StepFacts, row: StepRow, results: Mapping[str, Any]) -> None:
         """Add the figures of a step."""
         self.judged = facts.judged
-        self._rows.append(row)
+        self._has_others &= any(name not in facts.states for name in results)
         for name in facts.states:
             if name in results and not results[name]:
-                self._states[name] = self._states.get(name, 0) + 1
+                self._first_wrong.setdefault(name, len(self._rows))
+        self._rows.append(row)
+
+    @property
+    def harmless_states(self) -> list[str]:
+        """States that differ although all other outputs agree, in all steps that read them."""
+        if not self._has_others or any(row.output for row in self._rows):
+            return []
+        last = len(self._rows) - 1
+        return [name for name, first in self._first_wrong.items() if first < last]
 
     def compared(self) -> StepsCompared:
         """Return the comparison over all steps."""
-        wrong = next((row for row in self._rows if not row.passed), None)
-        others_agree = not any(row.output for row in self._rows)
-        held = [name for name, count in self._states.items() if count == len(self._rows)]
+        harmless, rows = self.harmless_states, self._rows
+        others_agree = self._has_others and not any(row.output for row in rows)
+        unread = (
+            [name for name in self._first_wrong if name not in harmless] if others_agree else []
+        )
+        if harmless:
+            rows = [evolve(row, passed=True) for row in rows[:-1]]
+            rows.append(evolve(self._rows[-1], passed=not unread))
         return StepsCompared(
             self.parties,
             self.judged,
-            len(self._rows),
-            list(_fold_rows(self._rows)),
-            wrong,
-            [row for row in self._rows if row.is_flip and row.is_tie][:MOST_ROWS],
-            held if others_agree else [],
+            len(rows),
+            list(_fold_rows(rows)),
+            next((row for row in rows if not row.passed), None),
+            [row for row in rows if row.is_flip and row.is_tie][:MOST_ROWS],
+            harmless,
+            unread,
         )
 
 
@@ -314,5 +335,8 @@ def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
             f" {row['error']:.2g}, both within rounding."
         )
     if found["differing_states"]:
-        names = ", ".join(repr(name) for name in found["differing_states"][:3])
-        yield f"{names} differ in every step while all other outputs agree: they hold other values."
+        names = some_of(found["differing_states"])
+        yield f"Not counted, because all outputs of later steps agree: state {names}."
+    if found.get("last_states"):
+        names, more = some_of(found["last_states"]), found["steps"] + 1
+        yield f"No step reads {names} of the last step: --steps {more} shows whether they matter."

@@ -167,7 +167,7 @@ def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> Aske
     row = plan.reference
     if row.outputs:
         return Asked("", (), row.outputs, row.inputs)
-    steps = _step_flags(plan.flags)
+    steps = step_flags(plan.flags)
     repeated: Words = ("--iterations", str(plan.iterations))
     if any(word.partition("=")[0] == "--steps" for word in (*row.flags, *steps)):
         repeated = ()
@@ -178,7 +178,7 @@ def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> Aske
 _STEP_FLAGS = frozenset({"--steps", "--prompt", "--state", "--tokens", "--first-model"})
 
 
-def _step_flags(flags: Words) -> Words:
+def step_flags(flags: Words) -> Words:
     """Return the flags for the steps of a model with states, which its reference needs too."""
     chosen, is_chosen = [], False
     for word in flags:

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from polygraphy.domain.profiling.regression import SlowerNodes, times_in
 from polygraphy.domain.quantization.causes import PARAMETER_CAUSES
 from polygraphy.domain.sweep.cells import cells_meant
 from polygraphy.domain.sweep.plan import Known
@@ -31,8 +32,8 @@ _SLOWER = 1.25
 _LONGEST = 160
 _VERDICTS = {0: PASSED, 1: FAILED, 4: INCONCLUSIVE}
 
-NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, KNOWN_PASSES = (
-    "newly failing", "newly passing", "slower", "faster", "known, but passes",
+NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, SLOWER_NODES, KNOWN_PASSES = (
+    "newly failing", "newly passing", "slower", "faster", "with slower nodes", "known, but passes",
 )  # fmt: skip
 
 
@@ -53,6 +54,8 @@ def essence(document: Mapping[str, Any]) -> dict[str, Any]:
         made["inference"] = times[0]["median"]
     if document["culprits"]:
         made["culprits"] = document["culprits"]
+    if nodes := times_in(document["results"]):
+        made["nodes"] = nodes
     return made
 
 
@@ -89,6 +92,10 @@ class Row:
         runner: its value on that axis of the plan, as `precision`, `shape`, `seed` and
             `environment` are; empty where the plan lacks the axis.
         rounding: the data type whose rounding explains all differences; empty where it does not.
+        profile: the path of its profile, from the folder of the sweep on; empty if there is none.
+        nodes: the times in its profile, for later sweeps to compare with; see
+            `polygraphy.domain.profiling.regression`.
+        slower_nodes: the nodes that take longer than in the baseline.
         labels: its label, and those that it has in plans with fewer axes.
     """
 
@@ -116,6 +123,9 @@ class Row:
     seed: int | None = None
     environment: str = ""
     rounding: str = ""
+    profile: str = ""
+    nodes: Sequence[Mapping[str, Any]] = ()
+    slower_nodes: Sequence[SlowerNodes] = ()
     labels: Sequence[str] = field(default=(), metadata={IN_DOCUMENT: False})
 
     @property
@@ -237,6 +247,8 @@ def _changes(row: Row, before: Mapping[str, Any] | None) -> Iterator[str]:
         return
     if row.state == PASSED and before["state"] in FAILURES:
         yield NEWLY_PASSING
+    if row.slower_nodes:
+        yield SLOWER_NODES
     factor = slowdown(row, before)
     if factor is not None and factor > _SLOWER:
         yield SLOWER
@@ -440,7 +452,7 @@ class SweepOutcome:
             text += f"; {passing} known to fail {'passes' if passing == 1 else 'pass'}"
         if self.has_baseline:
             changes = Counter(change for row in self.rows for change in row.changes)
-            kinds = (NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER)
+            kinds = (NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, SLOWER_NODES)
             parts = [f"{changes[kind]} {kind}" for kind in kinds if changes[kind]]
             text += f"; since the baseline: {', '.join(parts) or 'nothing new'}"
         causes = len(self.groups)

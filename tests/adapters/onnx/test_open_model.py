@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx.reference
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import TensorProto, helper
 
 from polygraphy.adapters.onnx.run.opening import open_model, save_to_file
+from polygraphy.domain.diagnosis.pairing import attribute_digests
 from tests.support import models
 
 
@@ -83,3 +86,32 @@ def test_a_part_is_saved_with_its_weights_beside_it(tmp_path: Path) -> None:
     save_to_file(part, path, external_data_path="part_ext_data", size_threshold=0)
     assert (tmp_path / "part_ext_data").stat().st_size > 0
     assert onnx.load(path).graph.node[1].op_type == "Relu"
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "stated", "is_equal"),
+    [
+        ("Softmax", 17, {"axis": -1}, True),
+        ("Softmax", 11, {"axis": -1}, False),
+        ("Softmax", 11, {"axis": 1}, False),  # A newer Softmax would take another axis.
+        ("LeakyRelu", 17, {"alpha": 0.01}, True),
+        ("LeakyRelu", 17, {"alpha": 0.02}, False),
+        ("MaxPool", 17, {"strides": [1, 1], "pads": [0, 0, 0, 0], "ceil_mode": 0}, True),
+        ("MaxPool", 17, {"strides": [2, 1]}, False),
+    ],
+)
+def test_nodes_with_defaults_spelled_out_are_equal(
+    op: str, opset: int, stated: dict[str, Any], is_equal: bool
+) -> None:
+    own = {"kernel_shape": [2, 2]} if op == "MaxPool" else {}
+    nodes = [
+        helper.make_node(op, ["x"], [f"y{at}"], **own, **more)
+        for at, more in enumerate(({}, stated))
+    ]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("x", "y0", "y1")]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    opened = open_model(model)
+    assert (opened.nodes[0].settings == opened.nodes[1].settings) == is_equal
+    first, second = (attribute_digests(node) for node in opened.indexed_graph.nodes)
+    assert (first == second) == is_equal

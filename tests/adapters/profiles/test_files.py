@@ -74,6 +74,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         ('{"format": "polygraphy execution profile", "version": 1, "models": [', "damaged"),
         ('{"format": "polygraphy execution profile", "version": 7}', "version 7"),
         ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": [3]}', "damaged"),
+        ('{"format": "polygraphy execution profile", "version": 1, "models": [], "profiles": []}', "damaged"),
         ("{}", "not an execution profile"),
         ('[{"cat": "Session", "ph": "X", "name": "x"}]', "no complete run"),
         ('[{"count": 3}]', "no times of layers"),
@@ -85,6 +86,25 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, text: str, said:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(PolygraphyException, match=said):
         load_profiles(str(path))
+
+
+def test_what_is_read_as_a_whole_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polygraphy.adapters.files.small.profiles._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("polygraphy.adapters.tensorrt.describe.layer_times._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("polygraphy.adapters.openvino.profiling._MOST_NODES", 3)
+    own = '{"format": "polygraphy execution profile", "version": 1}'
+    for start in (own, '[{"count": 3}]'):
+        path = tmp_path / "large.json"
+        path.write_text(start + " " * (1 << 21), encoding="utf-8")
+        with pytest.raises(PolygraphyException, match=r"large\.json has 2 MiB; at most 1 MiB"):
+            load_profiles(str(path))
+    report = tmp_path / "report.csv"
+    row = "n{};Status.EXECUTED;Relu;jit;0.010;0.010\n"
+    report.write_text("layerName;execStatus\n" + "".join(map(row.format, range(9))))
+    (profile,) = load_profiles(str(report))
+    assert len(profile.nodes) == 3 and "Only the first 3 nodes" in " ".join(profile.notes)
 
 
 def test_bodies_are_inside_their_node_and_counted_once() -> None:
@@ -125,13 +145,18 @@ def test_the_time_of_a_node_on_a_device_is_that_of_its_kernels() -> None:
 
 def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Path) -> None:
     runs = []
-    for size in (1, 1, 1, 9, 9):
+    for size, time in ((1, 99), (1, 10), (1, 10), (9, 999), (9, 90)):  # First runs initialize.
         shapes = [{"float": [size, 3]}]
-        runs += [event("a", "Relu", 0, 10 * size, input_type_shape=shapes), end(0, 12 * size)]
+        runs += [event("a", "Relu", 0, time, input_type_shape=shapes), end(0, time + 2)]
     path = tmp_path / "t.json"
     write_trace(path, runs)
     whole = path.read_text(encoding="utf-8")
-    assert [each.node_time for each in load_profiles(str(path))] == [10, 90]
+    profiles = load_profiles(str(path))
+    assert [each.node_time for each in profiles] == [10, 90]
+    assert [each.shapes for each in profiles] == [{"operand 1 of a": [size, 3]} for size in (1, 9)]
+    # Without the executed graph, names are all that there is.
+    rows = compare_profiles(profiles[:1], ModelNodes([GraphNode("a", "Relu", ["x"], ["y"])])).rows
+    assert [(row.label, row.time) for row in rows] == [("a", 10), ("(outside nodes)", 2)]
     path.write_text(whole[: len(whole) - 60], encoding="utf-8")
     trace = read_trace(path)
     assert len(trace.runs) == 4

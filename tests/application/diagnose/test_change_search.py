@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
-from polygraphy.application.diagnose.change_search import Budget, ChangeSearch, OtherTensor
+from polygraphy.application.diagnose.changes.change_search import Budget, ChangeSearch, OtherTensor
 from polygraphy.application.diagnose.parts import Part
 from polygraphy.ports.editing import open_model
 from tests.support.models import make, value

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
-from polygraphy.application.diagnose import outputs_alone
+from polygraphy.application.diagnose.changes import outputs_alone
 from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose

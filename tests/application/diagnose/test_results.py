@@ -62,7 +62,11 @@ def tables(op: str, outputs: Collection[str] = ("changed",), **attributes: Any) 
         "ScatterElements": [[[0, 1], [1, 1], [0, 0]], random.randn(3, 2).astype(np.float32)],
         "MatMul": [random.randn(6, 4).astype(np.float32) * attributes.pop("factor", 1)],
         "Reshape": [attributes.pop("shape", [2, 9])],
+        "PRelu": [np.arange(1, 7, dtype=np.float32) / 4],
+        "Clip": [np.float32(each) for each in attributes.pop("bounds", [-0.2, 0.3])],
     }
+    for place in attributes.pop("places", ()):
+        held[op][0][place] += np.float32(2)
     weights = {f"w{i}": np.array(array) for i, array in enumerate(held[op])}
     nodes = [
         helper.make_node("Tanh", ["x"], ["rows"], name="rows"),
@@ -82,6 +86,10 @@ def tables(op: str, outputs: Collection[str] = ("changed",), **attributes: Any) 
          "attribute", "is none instead of add"),
         (tables("MatMul"), tables("MatMul", factor=1.5), "weight", "is scaled by 1.5"),
         (tables("Reshape"), tables("Reshape", shape=[9, 2]), "weight", "[9, 2] instead of [2, 9]"),
+        (tables("PRelu"), tables("PRelu", places=[2]), "weight", "the weight 'w0' of prelu differs"),
+        (tables("PRelu"), tables("PRelu", places=[1, 4]), "weight", "the weight 'w0' of prelu differs"),
+        (tables("Clip"), tables("Clip", bounds=[-0.1, 0.3]), "weight", "is -0.1 instead of -0.2"),
+        (tables("Clip"), tables("Clip", bounds=[-0.2]), "structure", "clip has one input less"),
     ],
 )  # fmt: skip
 def test_wires_sizes_enumerations_and_weights_are_tried(

@@ -718,6 +718,7 @@ WORDS: dict[str, dict[str, str]] = {
         "known": "--known tests/data/sweep/known.toml",
         "strict": "--known tests/data/sweep/known.toml + --strict",
         "diagnose": "--diagnose",
+        "profile": "--profile 5",
     },
     "HandoverOptions": {
         "save_culprit": "--save-culprit c",

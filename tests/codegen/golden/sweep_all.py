@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the cells of tests/data/sweep/plan.toml.
 
-polygraphy sweep tests/data/sweep/plan.toml --known tests/data/sweep/known.toml --strict --jobs 4 --shard 1/2 --times old.json --only identity --timeout 60 --memory 2G --repeat-failed 2 --baseline old.json --diagnose --folder results --report report.html
+polygraphy sweep tests/data/sweep/plan.toml --known tests/data/sweep/known.toml --strict --jobs 4 --shard 1/2 --times old.json --only identity --timeout 60 --memory 2G --repeat-failed 2 --baseline old.json --diagnose --profile 20 --folder results --report report.html
 """
 
 from polygraphy import program
@@ -34,6 +34,7 @@ def main() -> bool:
         known=KNOWN,
         strict=True,
         diagnose=True,
+        profile=20,
     )
 
 

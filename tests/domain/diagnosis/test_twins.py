@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
+from polygraphy.domain.diagnosis.pairing import pair_graphs
 from polygraphy.domain.diagnosis.twins import Spot, compare_twins, is_statistic
-from polygraphy.domain.model.description import Graph, Node, Tensor, Weight
+from polygraphy.domain.diagnosis.two_models import suspects
+from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
 
 RANDOM = np.random.RandomState(0)
 WEIGHTS = [RANDOM.randn(4, 4).astype(np.float32) for _ in range(4)]
@@ -29,6 +32,16 @@ def layers(*numbers: int) -> Graph:
 def test_a_missing_layer_changes_no_weight() -> None:
     differences = compare_twins(layers(0, 1, 3), layers(0, 1, 2, 3))
     assert (differences.missing, differences.extra, differences.spots) == ([2], [], [])
+
+
+@pytest.mark.parametrize(("is_default", "count"), [(True, 0), (False, 1)])
+def test_a_default_that_is_spelled_out_is_no_difference(is_default: bool, count: int) -> None:
+    stated, bare = layers(0), layers(0)
+    attribute = Attribute("axis", "int", -1, is_default)
+    stated = evolve(stated, nodes=(evolve(stated.nodes[0], attributes=(attribute,)),))
+    for pair in ((stated, bare), (bare, stated)):
+        assert len(compare_twins(*pair).spots) == count
+        assert len(suspects(pair_graphs(*pair))) == count
 
 
 KERNEL = RANDOM.randn(3, 2, 1, 1).astype(np.float32)

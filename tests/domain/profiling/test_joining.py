@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from attrs import evolve
 
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import UsageError
@@ -147,6 +148,9 @@ def test_the_sentence_names_the_ratio_and_the_largest_cause() -> None:
     )
     assert "fast" in compare_profiles([SLOW, FUSED]).sentence
     assert "equally long" in compare_profiles([FUSED, FUSED]).sentence
+    erratic = evolve(FUSED, runner="b", run_times=[200.0, 40.0, 90.0, 41.0, 99.0])
+    sentence = compare_profiles([FUSED, erratic]).sentence
+    assert sentence.startswith("The runs of a and b vary too much to compare them")
 
 
 def test_rows_within_their_spread_explain_nothing() -> None:

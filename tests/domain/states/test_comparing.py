@@ -44,8 +44,9 @@ def test_equal_steps_are_folded_around_the_first_wrong_one() -> None:
     figures = StepFigures(("a", "b"))
     for index in range(5000):
         is_wrong = index >= 4000 and index % 3 == 0
-        row = StepRow(index, index, index, index, not is_wrong, 0.5, state="now" * is_wrong)
-        figures.add(facts(index), row, {"now": not is_wrong, "logits": True})
+        names = {"state": "now" * is_wrong, "output": "logits" * is_wrong}
+        row = StepRow(index, index, index, index, not is_wrong, 0.5, **names)
+        figures.add(facts(index), row, {"now": not is_wrong, "logits": not is_wrong})
     found = figures.compared()
     assert len(found.rows) <= 10
     assert (found.rows[0].first, found.rows[0].last) == (0, 4001)
@@ -54,11 +55,36 @@ def test_equal_steps_are_folded_around_the_first_wrong_one() -> None:
     assert "Step 4002 is the first that differs" in " ".join(steps_in_words(plain(found)))
 
 
-def test_a_state_that_holds_other_values_while_outputs_agree_is_one_line() -> None:
-    figures = StepFigures(("a", "b"))
+@pytest.mark.parametrize(
+    ("wrong", "outputs", "harmless", "last"),
+    [
+        ([0, 1, 2], True, ["now"], []),
+        ([1], True, ["now"], []),
+        ([2], True, [], ["now"]),  # No step reads it.
+        ([0], False, [], []),
+        ([], True, [], []),
+    ],
+)
+def test_a_state_counts_if_an_output_differs_or_no_step_reads_it(
+    wrong: list[int], outputs: bool, harmless: list[str], last: list[str]
+) -> None:
+    figures, alone = StepFigures(("a", "b")), StepFigures(("a", "b"))
     for index in range(3):
-        row = StepRow(index, index, index, index, passed=False, error=0.0, state="now")
-        figures.add(facts(index), row, {"now": False, "logits": True})
-    assert "'now' differ in every step while all other outputs agree" in " ".join(
-        steps_in_words(plain(figures.compared()))
+        results = {"now": index not in wrong, "logits": outputs or index < 2}
+        passed, state = all(results.values()), "" if results["now"] else "now"
+        row = StepRow(
+            index, index, index, index, passed, 0.0, state=state,
+            output="" if results["logits"] else "logits",
+        )  # fmt: skip
+        figures.add(facts(index), row, results)
+        alone.add(facts(index), row, {"now": results["now"]})
+    found = figures.compared()
+    assert (found.differing_states, found.last_states) == (harmless, last)
+    assert figures.harmless_states == harmless
+    assert (found.first_wrong is None) == (outputs and not last)
+    assert alone.harmless_states == []
+    text = " ".join(steps_in_words(plain(found)))
+    assert ("Not counted, because all outputs of later steps agree: state 'now'." in text) == bool(
+        harmless
     )
+    assert ("--steps 4 shows" in text) == bool(last)

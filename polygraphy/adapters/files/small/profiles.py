@@ -8,7 +8,12 @@ from typing import Any, cast
 
 import attrs
 
-from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
+from polygraphy.adapters.os.paths import (
+    atomic_file,
+    check_size,
+    readable_file,
+    translate_os_errors,
+)
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import FileError
@@ -18,6 +23,8 @@ from polygraphy.ports.running import read_backend_profile
 _FORMAT = "polygraphy execution profile"
 _VERSION = 1
 _HEAD = 1 << 16
+_MOST_BYTES = 1 << 26
+"""Of a saved profile: 50 runs of 20,000 nodes are 10 MB."""
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -86,6 +93,7 @@ def _kind_of(head: str) -> str | None:
 def _load_profiles(path: str) -> list[ExecutionProfile]:
     """Return the profiles of a file; raise FileError if it is damaged."""
     with translate_os_errors(path, "read"):
+        check_size(path, _MOST_BYTES, "Profile fewer runs, with fewer sets of input shapes.")
         text = readable_file(path, "Profile").read_bytes()
     try:
         document = json.loads(text)
@@ -100,7 +108,10 @@ def _load_profiles(path: str) -> list[ExecutionProfile]:
         )
     try:
         models = [_decode_model(each) for each in document["models"]]
-        return [_decode_profile(each, models) for each in document["profiles"]]
+        profiles = [_decode_profile(each, models) for each in document["profiles"]]
+        if not profiles:
+            raise ValueError("no profile")
+        return profiles
     except (*_DAMAGED, IndexError) as error:
         raise _damage_error(path) from error
 

@@ -13,6 +13,7 @@ from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, location_of
 from polygraphy.adapters.onnx.storage.model import load_structure
@@ -24,6 +25,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_external,
     is_stored,
 )
+from polygraphy.adapters.onnx_common.defaults import is_default
 from polygraphy.domain.model import (
     Attribute,
     Detail,
@@ -61,6 +63,7 @@ _RANDOM = ("Random", "Bernoulli", "Multinomial", "BlackmanWindow", "HannWindow",
 
 def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Describing) -> Attribute:
     """Return a description of an attribute of a node; an unknown type has the kind ``unknown``."""
+    is_usual = is_default(attribute, node, describing.opsets)
     name, reference = texts((attribute.name, attribute.ref_attr_name))
     if reference:
         return Attribute(name, "reference", reference)
@@ -71,8 +74,8 @@ def attribute_of(node: NodeProto, attribute: AttributeProto, describing: _Descri
         if kind == "int" and _is_dtype(node.op_type, name):
             entry = _TYPES.from_native(value)
             if entry is not None:
-                return Attribute(name, "dtype", entry.name)
-        return Attribute(name, kind, value)
+                return Attribute(name, "dtype", entry.name, is_usual)
+        return Attribute(name, kind, value, is_usual)
     if number in _DESCRIBED:
         kind, describe = _DESCRIBED[number]
         return Attribute(name, kind, describe(attribute, describing))
@@ -190,7 +193,8 @@ def describe_model(
         arrays: gives the elements of weights; None to leave them out.
         skips_files: whether those in other files are left out all the same.
     """
-    describing = _Describing(detail, arrays, Path(path).name, skips_files=skips_files)
+    opsets = versions_of(model.opset_import)
+    describing = _Describing(detail, arrays, Path(path).name, opsets, skips_files=skips_files)
     with _collector_paused():
         return _model(model, path, describing)
 
@@ -247,8 +251,15 @@ class _Describing:
     """Turns messages into values, as far as they were asked for."""
 
     def __init__(
-        self, detail: Detail, arrays: WeightArrays | None, own_name: str, *, skips_files: bool
+        self,
+        detail: Detail,
+        arrays: WeightArrays | None,
+        own_name: str,
+        opsets: Mapping[str, int],
+        *,
+        skips_files: bool,
     ) -> None:
+        self.opsets = opsets
         self._detail = detail
         self._arrays = arrays
         self._own_name = own_name

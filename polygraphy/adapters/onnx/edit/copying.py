@@ -162,12 +162,14 @@ _LARGE = 1 << 16
 the graph of an open model is kept as long as the model.
 """
 
-_PLAIN = frozenset({"float", "int", "ints", "floats", "string"})
+_PLAIN = frozenset({"float", "int", "ints", "floats", "string", "strings"})
 
 
 def _is_same_value(held: Any, value: Any) -> bool:
     """Return whether an attribute has a value."""
     held = held.decode() if isinstance(held, bytes) else held
+    if isinstance(held, list):
+        held = [one.decode() if isinstance(one, bytes) else one for one in held]
     return held is not None and (
         list(held) == list(value) if isinstance(value, tuple) else held == value
     )

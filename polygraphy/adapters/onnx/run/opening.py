@@ -23,6 +23,7 @@ from polygraphy.adapters.onnx.edit.outputs import (
     observe_tensors,
     one_feed,
 )
+from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, sorted_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped_value
@@ -36,6 +37,7 @@ from polygraphy.adapters.onnx.storage.elements import elements, load_external_da
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath, load_onnx, load_structure
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx, has_to_be_split, write_model
 from polygraphy.adapters.onnx.storage.weights import weights_size, without_large_weights
+from polygraphy.adapters.onnx_common.defaults import is_default
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.os.paths import scratch_file
 from polygraphy.domain.diagnosis.pairing import Side
@@ -157,7 +159,8 @@ class OnnxOpenModel(OpenModel):
 
     @cached_property
     def nodes(self) -> list[GraphNode]:
-        return list(map(_node, self.protos, self.reads))
+        opsets = versions_of(self.proto.opset_import)
+        return [_node(node, reads, opsets) for node, reads in zip(self.protos, self.reads)]
 
     @cached_property
     def indexed_graph(self) -> Side:
@@ -246,11 +249,13 @@ def _mark_outputs(model: ModelProto, exclude_outputs: Sequence[str]) -> ModelPro
     return marked
 
 
-def _node(node: NodeProto, reads: Sequence[str]) -> GraphNode:
+def _node(node: NodeProto, reads: Sequence[str], opsets: Mapping[str, int]) -> GraphNode:
     """Return a description of a node."""
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
     settings = sorted(
-        attribute.SerializeToString(deterministic=True) for attribute in node.attribute
+        attribute.SerializeToString(deterministic=True)
+        for attribute in node.attribute
+        if not is_default(attribute, node, opsets)
     )
     origin = origin_of(node)
     cast_to = next((entry.i for entry in node.attribute if entry.name == "to"), 1)

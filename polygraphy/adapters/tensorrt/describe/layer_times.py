@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.adapters.os.paths import check_size
 from polygraphy.domain.errors import FileError
 from polygraphy.domain.profiling.execution import DEVICE, ExecutedNode, ExecutionProfile
 
@@ -28,6 +30,8 @@ _RANGE = "..."
 _POINTWISE = "PWN("
 _SEPARATORS = (" + ", " || ", ", ")
 _MICROSECONDS = 1e3
+_MOST_BYTES = 1 << 26
+"""Of a file of trtexec: 20,000 layers with long names are 10 MB."""
 _LEAST_TIMES = ("medianMs", "averageMs")
 
 
@@ -182,19 +186,21 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
 def _time_of(row: Mapping[str, Any], count: float) -> float:
     """Return the milliseconds of a layer in one run."""
     for name in _LEAST_TIMES:
-        if isinstance(row.get(name), (int, float)):
-            return float(row[name])
+        if (time := _as_float(row.get(name), -1.0)) >= 0:
+            return time
     return _as_float(row.get("timeMs"), 0.0) / (count or 1.0)
 
 
 def _as_float(value: Any, otherwise: float) -> float:
     """Return a number as a float; a default for what is not a number."""
-    return float(value) if isinstance(value, (int, float)) else otherwise
+    is_number = isinstance(value, (int, float)) and math.isfinite(value)
+    return float(value) if is_number else otherwise
 
 
 def _read_json(path: str) -> Any:
     """Return the JSON of a file; raise FileError if it is damaged or cannot be read."""
     try:
+        check_size(path, _MOST_BYTES, "Use the files that trtexec wrote about one engine.")
         # Names of layers may contain control characters, which trtexec does not escape.
         return json.loads(Path(path).read_text(encoding="utf-8", errors="replace"), strict=False)
     except (ValueError, RecursionError) as error:

@@ -10,8 +10,8 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.changes.model_changes import Differences, find_changes
 from polygraphy.application.diagnose.comparisons.model_pair import FEW_DIFFERENCES, ModelPair
-from polygraphy.application.diagnose.model_changes import Differences, find_changes
 from polygraphy.domain.diagnosis.commands import copy_command
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.fused import expand_replacement, is_open_trace, trace_suspects

@@ -376,10 +376,12 @@ class SideBySide:
     Attributes:
         first: the first wrong step; None if all agree.
         states: states that differ though all outputs agree: they hold something else.
+        unread: states that differ in the last step alone: no step reads them.
     """
 
     first: FirstWrong | None
     states: Sequence[str] = ()
+    unread: Sequence[str] = ()
 
 
 def output_names(party: Party, reference: Party) -> dict[str, str]:
@@ -438,7 +440,11 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         for name, (value, other) in zip(states, shapes)
         if value is not None and other is not None and _shape(value) != _shape(other)
     }
-    return SideBySide(None, [name for name in states if name in different | doubtful | resized])
+    return SideBySide(
+        None,
+        [name for name in states if name in different | resized],
+        [name for name in states if name in doubtful - different - resized],
+    )
 
 
 def _shape(value: Any) -> Any:

@@ -179,6 +179,9 @@ def _compare(case: Case, states: ModelWithStates, right: Party) -> StepCompariso
     except BackendError as error:
         return explain_failing_step(case, own, error, right)
     wrong = beside.first
+    if beside.unread:
+        reason = reasons.unread_states(beside.unread, len(own.feeds))
+        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if wrong is None:
         return Skip("all steps agree")
     harmless = [pair.input for pair in own.plan.pairs if pair.output in beside.states]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.changes.model_changes import Differences
 from polygraphy.application.diagnose.comparisons.differences import (
     add_copy_command,
     find_differences,
@@ -15,7 +16,6 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelComparison,
     matches_reference,
 )
-from polygraphy.application.diagnose.model_changes import Differences
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.tensor_trace import Trace, rename_tensors, trace_tensors
 from polygraphy.application.diagnose.wrong_nodes import (

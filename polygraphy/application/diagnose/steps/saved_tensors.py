@@ -10,11 +10,15 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.change_search import (
+from polygraphy.application.diagnose.changes.change_search import (
     Budget,
     ChangeSearch,
     OtherTensor,
     usual_variants,
+)
+from polygraphy.application.diagnose.changes.weight_search import (
+    find_lost_inputs,
+    find_other_weights,
 )
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
 from polygraphy.application.diagnose.golden_files import LazySubset
@@ -38,11 +42,11 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
+from polygraphy.domain.diagnosis.solving import resize_variants
 from polygraphy.domain.diagnosis.variants import (
     Variant,
     guess_cause,
     matches_expected,
-    resize_variants,
     variants,
 )
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
@@ -224,7 +228,12 @@ class _SavedTensors:
                 goal = trace.values[name]
                 variant = self._find_variant(search, index, wrong[1], goal)
                 if variant is None:
-                    weight = next(search.find_weights(index, wrong[1], goal), None)
+                    solved = chain(
+                        find_lost_inputs(search, index, goal),
+                        search.find_weights(index, wrong[1], goal),
+                        find_other_weights(search, index, goal),
+                    )
+                    weight = next(solved, None)
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
                 note = remedies.undo([change])

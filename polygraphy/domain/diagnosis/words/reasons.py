@@ -628,6 +628,14 @@ def equal_states_agree(step: int, position: int) -> str:
 
 
 @statement
+def unread_states(states: Sequence[str], steps: int) -> str:
+    return (
+        f"All outputs agree, but state {some_of(states)} differs in the last step, which no step"
+        f" reads: --steps {steps + 1} shows whether it matters."
+    )
+
+
+@statement
 def nothing_to_compare_steps(obstacle: str) -> str:
     """Return the sentence that the steps have nothing to be compared with."""
     return (

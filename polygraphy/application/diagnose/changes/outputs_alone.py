@@ -15,7 +15,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
-from polygraphy.application.diagnose.change_search import Budget, ChangeSearch, output_name
+from polygraphy.application.diagnose.changes.change_search import Budget, ChangeSearch, output_name
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.data.loading import describe_model

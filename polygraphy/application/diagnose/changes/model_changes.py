@@ -10,13 +10,13 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.change_search import (
+from polygraphy.application.diagnose.changes.change_search import (
     Budget,
     ChangeSearch,
     OtherTensor,
     output_name,
 )
-from polygraphy.application.diagnose.divergence.search import LEFT, Parting, Partings, partings
+from polygraphy.application.diagnose.changes.divergence import LEFT, Parting, Partings, partings
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,

@@ -18,7 +18,7 @@ import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.change_search import Budget
+from polygraphy.application.diagnose.changes.change_search import Budget
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,

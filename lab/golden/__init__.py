@@ -1,0 +1,1 @@
+"""Single nodes with planted faults, diagnosed against all saved tensors of the healthy model."""

@@ -1,0 +1,141 @@
+"""Measure `polygraphy diagnose --golden` where all tensors were saved.
+
+    python -m golden [--seed N] [--rounds N] [--only TEXT]
+
+In the folder `lab`. A fault is planted into one node; all tensors of the healthy model are saved.
+Prints a table by kind of fault: *exact* (this node alone, and what was changed), *node* (this node
+alone, without the cause), *cause* (this node alone, with a cause that is not true), *open* (nothing
+is named) or *wrong* (an innocent node is named).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from exports.command import diagnosed
+from faults.planted_cases import shows
+
+from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.comparator import RunResults
+from polygraphy.json import save_json
+from polygraphy.logger import G_LOGGER
+
+from .nodes import ROWS_OF_OPERATORS, model_of
+from .planting import Fault, drawn, faults, two
+
+EXACT, NODE, CAUSE, OPEN, WRONG = WORDS = ("exact", "node", "cause", "open", "wrong")
+UNKNOWN = "changed"
+"""The cause of a node whose change is not known."""
+
+
+class Case(NamedTuple):
+    """A healthy model, a faulty one, and data."""
+
+    name: str
+    right: onnx.ModelProto
+    wrong: onnx.ModelProto
+    feed: dict[str, np.ndarray]
+    fault: Fault
+
+
+def cases(seed: int, rounds: int, only: str = "") -> Iterator[Case]:
+    """Yield one case for each thing that can be wrong about each row, as far as it shows."""
+    for number in range(rounds):
+        for position, row in enumerate(ROWS_OF_OPERATORS):
+            rng = np.random.default_rng([seed, number, position])
+            node = drawn(row, rng)
+            planted = list(faults(node, rng))
+            double = two(node, rng)
+            for fault in (*planted, *([double] if double else [])):
+                feed = _feed(node, rng)
+                name = f"{row.op}: {fault.kind}"
+                if only not in name:
+                    continue
+                right, wrong = model_of(node), model_of(fault.node)
+                if shows(right, wrong, feed):
+                    yield Case(name, right, wrong, feed, fault)
+
+
+def _feed(node: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    if node.before == "index":
+        return {"x": rng.integers(0, 5 if node.op == "OneHot" else 10, 4)}
+    return {"x": rng.standard_normal(node.row.shape).astype(np.float32)}
+
+
+def answer(case: Case, folder: Path) -> tuple[str, str]:
+    """Diagnose a case; return the word of the table, and what was said."""
+    marked = onnx.ModelProto()
+    marked.CopyFrom(case.right)
+    outer = {value.name for value in marked.graph.output}
+    marked.graph.output.extend(
+        onnx.ValueInfoProto(name=name)
+        for node in marked.graph.node
+        for name in node.output
+        if name and name not in outer
+    )
+    results = RunResults()
+    results.add([OnnxrtParty().load(marked)(case.feed)], runner_name="onnxrt")
+    with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
+        results.save(str(folder / "golden.json"))
+        save_json([case.feed], str(folder / "inputs.json"))
+    onnx.save(case.wrong, folder / "model.onnx")
+    files = {name: folder / name for name in ("model.onnx", "golden.json", "inputs.json")}
+    words = "{} --onnxrt --golden {} --load-inputs {}".format(*files.values())
+    code, document, said = diagnosed(words)
+    return _judged(case, code, document, said)
+
+
+def _judged(case: Case, code: int, document: dict[str, Any], said: str) -> tuple[str, str]:
+    culprits = document.get("culprits", [])
+    named = {name for one in culprits for name in one["nodes"]}
+    causes = {one["cause"] for one in culprits}
+    said = (
+        "; ".join(
+            f"{one['nodes']} {one['cause']} {one.get('evidence', [''])[1:]}" for one in culprits
+        )
+        or f"{document.get('verdict', 'error')} {document.get('reason', said)}"
+    )
+    if not named:
+        return OPEN, said
+    if not named <= {*case.fault.nodes}:
+        return WRONG, said
+    if causes <= {*case.fault.causes} and code == 1:
+        return EXACT, said
+    return (NODE if causes <= {UNKNOWN} else CAUSE), said
+
+
+def main() -> int:
+    """Diagnose the cases, and print the table."""
+    parser = argparse.ArgumentParser(prog="golden", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", default="", help="cases with this text in their names")
+    given = parser.parse_args()
+    by_kind: dict[str, Counter[str]] = defaultdict(Counter)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases(given.seed, given.rounds, given.only):
+            word, said = answer(case, Path(folder))
+            by_kind[case.fault.kind][word] += 1
+            if word != EXACT:
+                print(f"{word:6} {case.name} {case.fault.causes}\n       {said[:400]}")
+                sys.stdout.flush()
+    print(f"\n| {'':22} | {' | '.join(f'{word:5}' for word in WORDS)} |")
+    for kind, count in sorted(by_kind.items()):
+        print(f"| {kind:22} | {' | '.join(f'{count[word]:5}' for word in WORDS)} |")
+    total = sum(by_kind.values(), Counter())
+    print(f"\nAll: {dict(total)} of {sum(total.values())}, {time.perf_counter() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

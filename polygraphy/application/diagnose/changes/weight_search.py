@@ -1,0 +1,163 @@
+"""Which weight of a node differs, or which one it lacks: the one with which it computes what is
+expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
+from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.subprocesses import try_in_subprocess
+from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.two_models import QUANTISING
+from polygraphy.domain.diagnosis.variants import Variant, matches_expected
+from polygraphy.domain.diagnosis.words import changes
+from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.description import Node
+from polygraphy.domain.search.arrays import nearest_array
+from polygraphy.domain.tensors.precision import is_float
+from polygraphy.ports.diagnosing import Compute
+
+_WORK = 1 << 30
+"""Bytes that all tried runs of a node compute together; the fewest may compute more."""
+_TRIES = (64, 6000)
+"""The fewest and the most runs."""
+_LARGEST = float(np.finfo(np.float32).max)
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+    """Yield the variant of a node with an optional weight that it lacks, if that explains what is
+    expected.
+
+    Args:
+        search: tries changes of the node alone.
+        position: the node.
+        goal: what its part should compute.
+    """
+    node = search.graph.nodes[position]
+    lost = _lost_inputs(search.graph, node, goal)
+    names = {f"input {at}": at for at in lost}
+    is_bias = node.op in ("Conv", "ConvTranspose", "Gemm", "LayerNormalization", *_GATES)
+
+    def variant(name: str, values: Any) -> Variant:
+        at = names[name]
+        read = [*node.inputs, *("" for _ in range(at + 1 - len(node.inputs)))]
+        read[at] = name
+        change = changes.lost_bias(node.op) if is_bias else changes.lost_input(node.op)
+        return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
+
+    yield from _fit(search, goal, {name: lost[at] for name, at in names.items()}, variant)
+
+
+def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
+    """Yield the variant of a node with other elements of one of its weights, if that explains what
+    is expected, whatever the operator is; see `find_lost_inputs`.
+    """
+    node, weights = search.graph.nodes[position], search.graph.weights
+    if node.op in QUANTISING:  # Its rounding hides which scale it is; others solve for it.
+        return
+    starts = {
+        name: np.asarray(weights[name].values)
+        for name in dict.fromkeys(node.inputs)
+        if name in weights and weights[name].values is not None
+    }
+    starts = {name: start for name, start in starts.items() if is_float(start) and start.size}
+
+    def variant(name: str, values: Any) -> Variant:
+        if starts[name].size == 1:
+            change = changes.is_value(starts[name].reshape(-1)[0], values.reshape(-1)[0])
+        else:
+            change = changes.differs()
+        said = changes.other_weight("weight", name, change, node.op)
+        return Variant("weight", said, node, {name: values})
+
+    yield from _fit(search, goal, starts, variant)
+
+
+def _fit(
+    search: ChangeSearch,
+    expected: Any,
+    starts: Mapping[str, Any],
+    variant: Callable[[str, Any], Variant],
+) -> Iterator[Variant]:
+    """Yield the variant with the one weight that explains what is expected."""
+    goal = np.asarray(expected)
+    if not starts or not is_float(goal) or goal.size < 2 or not np.isfinite(goal).all():
+        return
+    fit = partial(_nearest, search, goal, starts, variant)
+    match = try_in_subprocess(fit, search.runners[-1])
+    if match is not None:
+        name, values = match
+        start = np.asarray(starts[name])
+        array = np.asarray(values).reshape(start.shape).astype(start.dtype)
+        yield from search.matching([variant(name, array)])
+
+
+def _nearest(
+    search: ChangeSearch,
+    goal: Any,
+    starts: Mapping[str, Any],
+    variant: Callable[[str, Any], Variant],
+) -> tuple[str, Any] | None:
+    """Return the name and elements of the weight that gives the goal; None if there is none."""
+    part, [output] = search.part, search.goals
+    read = sum(int(getattr(value, "nbytes", 0)) for value in part.feed.values())
+    tries = int(np.clip(_WORK // max(read + goal.nbytes, 1), *_TRIES))
+    functions = {}
+    for name, start in starts.items():
+        try:
+            other = variant(name, start)
+            asked = part.change(output_name(other), other, asks=True)
+            compute = asked.load_first(search.runners)
+        except PolygraphyException:
+            continue
+        functions[name] = _function(asked, compute, output)
+    known = {name: starts[name] for name in functions}
+    return nearest_array(
+        functions, known, goal, lambda result: matches_expected(result, goal), tries
+    )
+
+
+def _function(asked: Part, compute: Compute, name: str) -> Callable[[Any], Any]:
+    *_, last = asked.feed
+
+    def function(array: Any) -> Any:
+        try:
+            return compute({**asked.feed, last: array}).get(name)
+        except PolygraphyException:
+            return None
+
+    return function
+
+
+def _lost_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
+    """Return the positions of optional weights that a node lacks, and what their absence means."""
+
+    def is_absent(position: int) -> bool:
+        return len(node.inputs) <= position or not node.inputs[position]
+
+    shape = np.shape(expected)
+    if node.domain or not shape:
+        return {}
+    if node.op in ("Conv", "ConvTranspose") and is_absent(2) and len(shape) > 1:
+        return {2: np.zeros(shape[1], np.float32)}
+    if node.op == "Gemm" and is_absent(2):
+        return {2: np.zeros(shape[-1], np.float32)}
+    scale = side.weights.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    if node.op == "LayerNormalization" and is_absent(2) and scale is not None:
+        return {2: np.zeros(scale.shape, np.float32)}
+    if node.op in _GATES and is_absent(3) and scale is not None and len(scale.shape) == 3:
+        return {3: np.zeros((scale.shape[0], 2 * scale.shape[1]), np.float32)}
+    if node.op == "Clip":
+        bounds = {1: np.float32(-_LARGEST), 2: np.float32(_LARGEST)}
+        return {at: np.array(bound) for at, bound in bounds.items() if is_absent(at)}
+    if node.op == "Pad" and is_absent(2) and node.attribute("mode", "constant") == "constant":
+        return {2: np.array(np.float32(0))}
+    return {}

@@ -1,1 +1,0 @@
-"""Where a model diverges from a reference whose nodes are not the same."""

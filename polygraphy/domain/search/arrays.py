@@ -1,0 +1,191 @@
+"""Search for one array of several with which a computation gives an expected result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from attrs import define
+
+from polygraphy.domain.search.numbers import nearest_number
+
+Function = Callable[[Any], Any]
+"""Of an array: the result; None if there is none."""
+
+_FACTORS = (0.5, 2.0, 0.1, 10.0, 1.5, 3.0, 0.25, 4.0, 1 / 3, 2 / 3, 0.2, 5.0, -1.0, 0.01, 100.0)
+_EXPONENTS = tuple(step / 2 for step in range(-4, 4))
+"""Powers of ten that are tried for a factor, or for the change of an element."""
+_ELEMENTS = 1024
+"""Elements of the largest array whose effects are measured one by one."""
+_BEST = 6
+"""Elements that are tried as the only one that differs."""
+_LIKE = 0.5
+"""The effect of the only element that differs resembles the whole difference at least so much."""
+_ROUNDS = 8
+_STEP = 0.05
+"""The change of an element whose effect is measured, relative to the size of its array."""
+_RANK = 1e-5
+
+
+@define
+class ArraySearch:
+    """Searches for a factor of all of an array, then for one element, then for all elements.
+
+    Attributes:
+        functions: by name of an array, what it computes with other elements of this array.
+        starts: by name, the arrays as they are.
+        goal: the expected result.
+        matches: whether a result is the expected one.
+        tries: how many results may be computed.
+    """
+
+    functions: Mapping[str, Function]
+    starts: Mapping[str, Any]
+    goal: Any
+    matches: Callable[[Any], bool]
+    tries: int
+
+    def result(self) -> tuple[str, Any] | None:
+        """Return the name and the elements of an array that gives the expected result, or None."""
+        searches = (self._by_factor, self._by_element, self._by_all)
+        effects: dict[str, Any] = {}
+        for search in searches:
+            for name, start in self.starts.items():
+                for array in search(name, np.asarray(start), effects):
+                    if self.matches(self._compute(name, array)):
+                        return name, array
+        return None
+
+    def _compute(self, name: str, array: Any) -> Any:
+        """Return the result for an array; None if there is none, or no try is left."""
+        if self.tries <= 0:
+            return None
+        self.tries -= 1
+        start = np.asarray(self.starts[name])
+        return self.functions[name](np.asarray(array).reshape(start.shape).astype(start.dtype))
+
+    def _error(self, name: str, array: Any) -> float:
+        """Return the mean square error of the result for an array; infinite without a result."""
+        result = self._compute(name, array)
+        if np.shape(result) != np.shape(self.goal) or result is None:
+            return float("inf")
+        with np.errstate(all="ignore"):
+            error = float(np.mean(np.square(self._flat(result) - self._flat(self.goal))))
+        return error if np.isfinite(error) else float("inf")
+
+    def _error_of_element(self, name: str, start: Any, index: int, change: float) -> float:
+        """Return the error with one element changed by a number."""
+        return self._error(name, self._with(start, index, change))
+
+    @staticmethod
+    def _flat(result: Any) -> Any:
+        return np.asarray(result, np.float64).reshape(-1)
+
+    def _by_factor(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
+        """Yield multiples of an array; any number in place of a number."""
+        if start.size == 1:
+            number = nearest_number(lambda value: self._error(name, np.full_like(start, value)))
+            yield np.full_like(start, number)
+            return
+        for factor in _FACTORS:
+            yield start * factor
+        if np.any(start):
+            yield start * nearest_number(
+                lambda factor: self._error(name, start * factor),
+                signs=(1.0,),
+                exponents=_EXPONENTS,
+            )
+
+    def _by_element(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
+        """Yield arrays with one other element: the ones whose effects resemble the difference."""
+        measured = self._effects(name, start)
+        if measured is None or start.size == 1:
+            return
+        effects[name] = measured
+        base, columns = measured
+        rest = self._flat(self.goal) - base
+        places = np.abs(rest) > _RANK * np.max(np.abs(rest), initial=0)
+        likeness = _likeness(rest, columns)
+        overlap = _likeness(places.astype(float), (columns != 0).astype(float))
+        for index in np.argsort(likeness + overlap)[::-1][:_BEST]:
+            if max(likeness[index], overlap[index]) < _LIKE:
+                return
+            slope = float(rest @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
+            yield self._with(start, index, slope)
+            signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
+            error = partial(self._error_of_element, name, start, index)
+            yield self._with(start, index, nearest_number(error, signs=signs, exponents=_EXPONENTS))
+
+    @staticmethod
+    def _with(start: Any, index: int, change: float) -> Any:
+        array = np.array(start, np.float64)
+        array.flat[index] += change
+        return array
+
+    def _effects(self, name: str, start: Any) -> tuple[Any, Any] | None:
+        """Return the result for an array, and the change of it by each element; None if the array
+        is too large, or has no comparable result.
+        """
+        if start.size > _ELEMENTS or start.size >= self.tries:
+            return None
+        base = self._compute(name, start)
+        if base is None or np.shape(base) != np.shape(self.goal):
+            return None
+        first = self._flat(base)
+        step = _STEP * (float(np.std(start)) or float(np.max(np.abs(start), initial=0)) or 1.0)
+        columns = np.zeros((first.size, start.size))
+        for index in range(start.size):
+            result = self._compute(name, self._with(start, index, step))
+            if result is not None and np.shape(result) == np.shape(base):
+                columns[:, index] = (self._flat(result) - first) / step
+        return (first, columns) if np.isfinite(columns).all() else None
+
+    def _by_all(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
+        """Yield the array that least squares give, step by step; none if the result has too few
+        elements to tell.
+        """
+        array, measured = np.array(start, np.float64), effects.get(name)
+        if measured is None and start.size > 1:
+            return
+        measured = measured or self._effects(name, start)
+        for _ in range(_ROUNDS):
+            if measured is None:
+                return
+            base, columns = measured
+            rest = self._flat(self.goal) - base
+            change, _, rank, _ = np.linalg.lstsq(columns, rest, rcond=_RANK)
+            if not rank or rank >= rest.size:
+                return
+            array = array + change.reshape(start.shape)
+            yield array
+            measured = self._effects(name, array)
+
+
+def _likeness(vector: Any, columns: Any) -> Any:
+    """Return how parallel a vector is to each column: 1 if it is a multiple of it, 0 if they are
+    orthogonal, or the column is zero.
+    """
+    sizes = np.linalg.norm(columns, axis=0) * np.linalg.norm(vector)
+    return np.abs(vector @ columns) / np.where(sizes > 0, sizes, np.inf)
+
+
+def nearest_array(
+    functions: Mapping[str, Function],
+    starts: Mapping[str, Any],
+    goal: Any,
+    matches: Callable[[Any], bool],
+    tries: int,
+) -> tuple[str, Any] | None:
+    """Return the name and the elements of the one array that gives the expected result when it
+    alone is changed, the plainest change first; None if none is found.
+
+    Args:
+        functions: by name of an array, the result for other elements of this array, or None.
+        starts: by name, the arrays as they are.
+        goal: the expected result.
+        matches: whether a result is the expected one.
+        tries: how many results may be computed.
+    """
+    return ArraySearch(functions, starts, goal, matches, tries).result()
