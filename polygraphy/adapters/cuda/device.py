@@ -303,11 +303,9 @@ class CudaDevice:
         return Stream()
 
     def create_event(self) -> Event:
-        """Return a new event."""
         return Event()
 
     def pin(self, nbytes: int) -> Pinned:
-        """Return new pinned host memory."""
         return Pinned(nbytes)
 
     def pinned_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -171,7 +171,7 @@ class _Writer:
             yield
         self._has_failed = False
 
-    def _check_state(self) -> None:
+    def _finish(self) -> None:
         """Raise an error if an earlier item failed."""
         with self._writing():
             pass
@@ -317,7 +317,7 @@ class FolderWriter(_Writer):
         writer = cls(path)
         try:
             yield writer
-            writer._check_state()
+            writer._finish()
         except BaseException:
             writer._remove_files(and_folder=not was_there)
             raise

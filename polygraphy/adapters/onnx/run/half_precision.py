@@ -259,9 +259,7 @@ class OnnxNarrowModel:
         def measure_node(
             node: NodeProto, version: int, run: Callable[..., Any]
         ) -> Callable[..., Any]:
-            """Return a function that computes a node and records its loss; nodes that stay in
-            float32 are only computed.
-            """
+            """Return a function that computes a node, and records its loss if it is cast."""
             if not self._is_cast(node):
                 return run
             return self._measuring(node, run, losses.append)
@@ -269,9 +267,7 @@ class OnnxNarrowModel:
         return self._evaluated.with_nodes(measure_node)(feed), losses
 
     def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
-        """Return the outputs with the digits of the narrow type, and the exact ones; empty if a
-        node amplifies rounding more than others.
-        """
+        """Return the outputs in narrow digits, and the exact ones; empty if unstable."""
         wide = {name: in_float(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
@@ -290,9 +286,7 @@ class OnnxNarrowModel:
         held: dict[str, Array] = {}
 
         def round_value(name: str, value: Any) -> Array:
-            """Return a tensor in the digits of the low precision; weights are moved by a random
-            share of them.
-            """
+            """Return a tensor in narrow digits; weights are moved randomly."""
             if not step or name not in self._weights:
                 return with_digits(value, spacing)
             if name not in held:
@@ -331,9 +325,7 @@ class OnnxNarrowModel:
     def _measuring(
         self, node: NodeProto, run: Callable[..., Any], note: Callable[[NodeLoss], None]
     ) -> Callable[..., Any]:
-        """Return a function that computes a node, exactly and on rounded operands, and passes its
-        loss to `note`.
-        """
+        """Return a function that computes a node, and passes its loss to `note`."""
         takes, gives = self._forms[node.output[0]]
         narrow = self._dtype.numpy()
 
@@ -422,9 +414,7 @@ def _moving(
 def _rounding(
     node: NodeProto, version: int, run: Callable[..., Any], narrow: Any
 ) -> Callable[..., Any]:
-    """Return a function that computes a node of a model with narrow tensors: in float32, then
-    rounded.
-    """
+    """Return a function that computes a node in float32, then rounds."""
     signature = signature_of(node.op_type, domain_of(node.domain), version)
     parameters = signature.of(len(node.input), len(node.output)) if signature else None
     if parameters is None or graphs_of(node) or node.op_type in _CONVERTS:
@@ -493,9 +483,7 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
 
 
 def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
-    """Return the narrow type in which most low-precision nodes of a model compute, and the names of
-    these nodes; None if there are none.
-    """
+    """Return the narrow type of most nodes, and the names of its nodes; None without one."""
     kinds = {f"tensor({dtype.name})": dtype for dtype in _NARROW}
     found: dict[str, list[str]] = {}
     for node, types in _nodes(model.graph, TypeInference(model).infer_graph(model.graph)):

@@ -196,7 +196,7 @@ class _WideKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale = scratch.floats()
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         size = stop - start
         a, b = self._reload()
         self._carry: Mask | None = None
@@ -256,7 +256,7 @@ class _LongKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale = scratch.floats()
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         a, b = self._widen_block(self._long)
         self._distance: Array = np.abs(np.subtract(a, b, out=a), out=a)
         self._size: Array = np.abs(b, out=b)
@@ -301,7 +301,7 @@ class _ComplexKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale = scratch.floats()
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         a, b = self._reload()
         self.absolute = convert(np.abs(a - b), self._absolute)
         self.scale = convert(modulus(b), self._scale)
@@ -328,7 +328,7 @@ class _EqualityKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale: Floats = np.ones(scratch.room)
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         a, b = self._value.block(start, stop), self._reference.block(start, stop)
         self.absolute = convert(_unequal(a, b), self._absolute)
         self.scale = self._scale[: stop - start]

@@ -62,10 +62,8 @@ def parties_disagree(
     reference: str, party: str, tensor: str = "", deviation: Deviation | None = None
 ) -> str:
     """Return the fact that two backends disagree on equal inputs."""
-    both = f"Run by itself on equal inputs, {reference} and {party} disagree"
-    if deviation is None:
-        return f"{both}."
-    return f"{both}: in {party}, {tensor!r} {deviation.in_words()}."
+    more = "" if deviation is None else f": in {party}, {tensor!r} {deviation.in_words()}"
+    return f"Run by itself on equal inputs, {reference} and {party} disagree{more}."
 
 
 @statement
@@ -101,9 +99,7 @@ def input_type(tensor: str, dtype: str) -> str:
 def bad_weight(
     name: str, value: float, index: Sequence[int], problem: str, count: int, elements: int
 ) -> str:
-    """Return the fact that elements of a weight are invalid; the problem is ``not finite``,
-    ``negative`` (a variance) or ``zero`` (a divisor).
-    """
+    """Return the fact that elements of a weight are not finite, negative or zero."""
     return (
         f"Its weight {name!r} is {value:.4g} at {list(index)}, {_PROBLEMS[problem]} ({count} of"
         f" {elements} elements)."
@@ -139,9 +135,7 @@ def changed(change: Fact) -> str:
 
 @fact
 def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
-    """Return the fact that nodes compute the expected values without the change; source is
-    ``saved``, ``program`` or ``reference``.
-    """
+    """Return the fact that nodes compute the expected values without the change."""
     values = {"saved": "the saved values", "program": "the program's values"}
     makes = "the node computes" if count == 1 else "these nodes compute"
     return f"Without this change, {makes} {values.get(source, 'the values of the reference')}."
@@ -235,17 +229,13 @@ def also_copied(changes: Sequence[Fact]) -> str:
 
 @fact
 def replaced(tensors: Sequence[str]) -> str:
-    """Return the fact that all outputs match if only these tensors are replaced by the
-    reference's.
-    """
+    """Return the fact that all outputs match with only these reference tensors."""
     return f"With only {quote_all(tensors)} replaced by the reference's, all outputs match."
 
 
 @fact
 def replaced_by_program(count: int) -> str:
-    """Return the fact that all outputs match if only these tensors are replaced by the
-    program's.
-    """
+    """Return the fact that all outputs match with only these program tensors."""
     what = "this tensor" if count == 1 else f"these {count} tensors"
     return f"With only {what} replaced by the program's, all outputs match."
 
@@ -318,9 +308,7 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refused(party: str, message: str, because: bool = False) -> str:
-    """Return the fact that a backend refuses the model; `because`: an earlier wrong value is the
-    reason.
-    """
+    """Return the fact that a backend refuses the model, perhaps for a wrong value."""
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 
@@ -378,9 +366,7 @@ def cannot_run_either(party: str, message: str) -> str:
 
 @fact
 def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str:
-    """Return the fact that a backend runs the model without some rewrites; no names mean all
-    rewrites.
-    """
+    """Return the fact that a backend runs the model without some rewrites."""
     what = "the whole model" if whole else "them"
     return f"With {' and '.join(rewrites) or 'all rewrites'} disabled, {party} runs {what}."
 
@@ -480,9 +466,7 @@ def weight_is_not(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Return the fact that a weight is not the program's; actual is the program weight it equals,
-    relation how it was changed.
-    """
+    """Return the fact that a weight is not the program's, with the one it is or its change."""
     known = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {known}" if known else ""
     return (
@@ -553,8 +537,9 @@ def exported_again(exporter: str) -> str:
 @fact
 def weights_differ(count: int, total: int) -> str:
     """Return the fact how many weights differ from the program's."""
-    differ = "differs" if count == 1 else "differ"
-    return f"{count} of {count_text(total, 'weight')} {differ} from the program's."
+    return (
+        f"{count} of {count_text(total, 'weight')} differ{'s' * (count == 1)} from the program's."
+    )
 
 
 @fact
