@@ -558,8 +558,7 @@ def only_in_file(op: str, node: str) -> str:
 @fact
 def only_in_program(operation: str, origin: str) -> str:
     """Return the fact that only the program computes an operation."""
-    where = f" ({origin})" if origin else ""
-    return f"The program computes {operation}{where}; the model does not."
+    return f"The program computes {operation}{origin and f' ({origin})'}; the model does not."
 
 
 @fact
@@ -584,8 +583,8 @@ def other_constant(op: str, name: str, value: str, expected: str) -> str:
 @fact
 def computes_as_in_training(count: int, op: str) -> str:
     """Return the fact that nodes compute as in training."""
-    verb = "computes" if count == 1 else "compute"
-    return f"{count_text(count, 'node')} ({op}) {verb} as in training; the program does not."
+    verb = f"({op}) compute{'s' * (count == 1)}"
+    return f"{count_text(count, 'node')} {verb} as in training; the program does not."
 
 
 @fact
