@@ -20,7 +20,7 @@ from polygraphy.domain.errors import InconclusiveError, PolygraphyException, Usa
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
 from polygraphy.domain.search.check_rules import Checked
-from polygraphy.domain.search.debug_replay import DebugReplay, IterationRecord
+from polygraphy.domain.search.debug_replay import DEFAULT_PATH, DebugReplay, IterationRecord
 from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.reporting import Findings
@@ -112,7 +112,8 @@ class Iterations:
                 of before it begins.
             iter_info: the path of a JSON file that tells the check the number of the iteration.
             load_replay: a file of answers: what they are about is not checked again.
-            save_replay: where answers are saved after each iteration. Beside it, with
+            save_replay: where answers are saved after each iteration; `finish` removes the file
+                if it has the default name. Beside it, with
                 ``_skip_current`` in the name, is a file in which the iteration that is under way
                 has failed: to go on with after a crash.
             logs: a folder, in which what each check writes is kept: ``00.log`` and so on.
@@ -317,8 +318,10 @@ class Iterations:
             self._command.hold_to_first_failure()
 
     def finish(self) -> None:
-        """Log a summary, and stop checks that run ahead."""
+        """Log a summary, stop checks that run ahead, and remove the replay at the default path."""
         self.close()
+        if self._save == DEFAULT_PATH:
+            remove_path(DEFAULT_PATH)
         passed, count = self.counts[Outcome.GOOD], self.count
         rate = f"{100 * passed / count:.1f}%" if count else "none"
         unresolved = self.counts[Outcome.UNRESOLVED]

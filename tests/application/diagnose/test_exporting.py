@@ -19,6 +19,7 @@ from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.binding import bind
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
+from polygraphy.ports.diagnosing import Decision
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
 from tests.support.facts import facts_of
@@ -451,6 +452,24 @@ def test_a_branch_that_python_chose_is_a_constant_of_the_example() -> None:
     assert any("line 8 asks" in sentence for sentence in culprit["evidence"])
     assert "torch.where" in culprit["remedy"]["note"]
     assert culprit["remedy"]["command"] is None  # Another export has the branch of these data.
+
+
+@pytest.mark.parametrize("is_tanh", [True, False])
+def test_a_file_of_the_other_branch_of_a_statement_is_a_constant_of_the_example(
+    is_tanh: bool,
+) -> None:
+    """Python took the other branch when the file was exported: other nodes, or other weights."""
+    decision = Decision("/a/net.py", 8, "line 8 tests `x.sum() > 0`", (1,), True, (0,))
+    file = other_branch() if is_tanh else exported(LOST, weight=WEIGHT * 2)
+    program = evolve(
+        PROGRAM, again=lambda feed: exported(), decided=lambda feed: [decision], otherwise={0: file}
+    )
+    [culprit] = found(file, program).culprits
+    assert (culprit["party"], culprit["cause"]) == ("exporter", "constant")
+    assert culprit["origin"] == "net.py:8"
+    assert culprit["nodes"] == ["node_tanh" if is_tanh else "node_matmul"]
+    [culprit] = found(file, evolve(program, otherwise={0: exported(alpha=0.3)})).culprits
+    assert culprit["party"] == "model file"
 
 
 def test_a_file_is_at_fault_if_the_same_exporter_translates_its_program_correctly() -> None:

@@ -119,9 +119,17 @@ def producer_of(model: ModelProto) -> str:
     return "modelopt" if pairs and not any(one.input[0] not in made for one in reads) else "static"
 
 
-def long_axes(dims: Sequence[int]) -> int:
-    """Return how many axes have more than one element."""
-    return sum(size > 1 for size in dims)
+def makers_of(graph: GraphProto) -> dict[str, NodeProto]:
+    """Return the node that computes each tensor."""
+    return {name: node for node in graph.node for name in node.output if name}
+
+
+def is_bias_shape(dims: Sequence[int], producer: str) -> bool:
+    """Return whether a weight may be a bias that the quantizer changed: one of its axes is long.
+    NNCF also changes biases of one element.
+    """
+    count = sum(size > 1 for size in dims)
+    return count == 1 or (producer == "nncf" and count == 0 and len(dims) > 0)
 
 
 def is_corrected(own: Array, exact: Array, producer: str) -> bool:

@@ -169,7 +169,7 @@ def _compare(case: Case, states: ModelWithStates, right: Party) -> StepCompariso
     own, is_reference = states.own, states.right is not None
     try:
         judge = Judge.between(case, own, right)
-        case.evidence.compared(titles.REFERENCE_MODEL if is_reference else titles.ANOTHER_BACKEND)
+        case.record_comparison(titles.REFERENCE_MODEL if is_reference else titles.ANOTHER_BACKEND)
         with case.attempt(titles.OWN_STATES) as notes:
             beside = run_side_by_side(judge)
             notes.append(_describe_steps(own, beside))

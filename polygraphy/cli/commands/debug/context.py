@@ -18,6 +18,7 @@ from polygraphy.cli.declare.option import (
 )
 from polygraphy.cli.shared.paths import check_paths, files_read
 from polygraphy.codegen.source import Call, Words
+from polygraphy.domain.search.debug_replay import DEFAULT_PATH
 
 
 class _Until(Kind):
@@ -215,8 +216,9 @@ class DebugReplayOptions(Options):
     save_debug_replay: str = option(
         "--save-debug-replay",
         writes=True,
-        default="polygraphy_debug_replay.json",
-        help="Save verdicts to this file after each iteration. After a crash, load the file with"
+        default=DEFAULT_PATH,
+        help="Save verdicts to this file after each iteration. A search that finishes removes the"
+        " default file. After a crash, load the file with"
         " _skip_current in its name to count the crashed iteration as a failure.",
     )
 
