@@ -143,8 +143,9 @@ def different_program(lost: int, weights: int) -> UsageError:
 def steps_with_saved_results() -> UsageError:
     """Return the error that --steps cannot be combined with --golden or --torch."""
     return UsageError(
-        "--steps cannot be combined with --golden or --torch.",
-        hint="Compare with another backend, or with a correct model: --reference.",
+        "--steps cannot be combined with --golden.",
+        hint="Compare with another backend, with a correct model (--reference), or with the program"
+        " (--torch).",
     )
 
 
