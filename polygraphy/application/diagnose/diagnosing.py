@@ -34,7 +34,6 @@ from polygraphy.domain.diagnosis.culprit import (
     FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
-    Attempt,
     DiagnosisResult,
     Remedy,
 )
@@ -144,7 +143,7 @@ def diagnose(
         close(parties)
         if getattr(program, "uses_device", False):
             program.close()  # type: ignore[union-attr]
-    result = evolve(result, attempts=case.attempts, curves=case.log.curves)
+    result = evolve(result, attempts=case.attempts, curves=case.curves)
     return conclude(add_origins(result, case.model.nodes))
 
 
@@ -262,17 +261,11 @@ def diagnose_half(
     if others and not parties:
         raise errors.environments_without_backend()
     parties = isolate(parties)
-    reports = resolve(DiagnosisReports)
-    opened = open_model(model)
-    case = Case(opened, model if isinstance(model, str) else "MODEL", parties, reports)
-
-    def report(attempt: Attempt) -> None:
-        case.attempts.append(attempt)
-        reports.attempted(attempt)
-
-    left_out = case.evidence.left_out
-    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, left_out)
-    case.evidence.compared("float32")
+    opened, path = open_model(model), model if isinstance(model, str) else "MODEL"
+    case = Case(opened, path, parties, resolve(DiagnosisReports))
+    report, leave_out = case.record_attempt, case.record_left_out
+    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, leave_out)
+    case.record_comparison("float32")
     try:
         found = diagnose_cast(trial.result(), case.path, dtype)
         if found.verdict == AGREE and parties:

@@ -142,11 +142,11 @@ class Elsewhere:
                     made = [environment.run(case.model.proto, f, party.settings) for f in feeds]
                 except (*REFUSALS, PolygraphyException) as error:
                     refused = reasons.version_refuses(party.name, version, error)
-                    case.evidence.compared(titles.OTHER_VERSIONS, [refused])
+                    case.record_comparison(titles.OTHER_VERSIONS, [refused])
                     self._answer(party, version, refused)
                     continue
                 self._answer(party, version)
-                case.evidence.compared(titles.OTHER_VERSIONS)
+                case.record_comparison(titles.OTHER_VERSIONS)
                 differs = any(case.differing(one, other) for one, other in zip(own, made))
                 (differing if differs else alike).append(version)
             if alike:

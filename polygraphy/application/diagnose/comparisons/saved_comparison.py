@@ -123,7 +123,7 @@ def compare_saved(
     compared = Compared(
         [{**outputs, **tensors} for outputs, tensors in zip(of_outputs.sets, inner)]
     )
-    case.evidence.compared(right.name, right.left_out)
+    case.record_comparison(right.name, right.left_out)
     return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, errors)
 
 

@@ -77,7 +77,7 @@ def explain_by_self_check(case: Case, states: ModelWithStates) -> StepOutcome:
     if culprit is not None:
         return Found(DiagnosisResult(FAULT, [culprit]), case)
     if titles.NOT_COMPARED not in words:
-        case.evidence.compared(titles.ALL_INPUTS_AT_ONCE)
+        case.record_comparison(titles.ALL_INPUTS_AT_ONCE)
     elif not case.evidence.against:
         obstacle = words.removeprefix(f"{titles.NOT_COMPARED}: ").removesuffix(".")
         reason = reasons.nothing_to_compare_steps(obstacle)
