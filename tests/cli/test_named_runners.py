@@ -63,9 +63,9 @@ def test_a_backslash_in_a_runner_is_part_of_a_path_on_windows(
 ) -> None:
     line = r"run m.onnx --runner 'a=--onnxrt --provider-library x=C:\new\x.dll --providers x'"
     monkeypatch.setattr("sys.platform", "win32")
-    assert r'"C:\\new\\x.dll"' in rendered(line)
+    assert r"x': 'C:\\new\\x.dll'" in rendered(line)
     monkeypatch.setattr("sys.platform", "linux")
-    assert '"C:newx.dll"' in rendered(line)
+    assert "x': 'C:newx.dll'" in rendered(line)
 
 
 def test_options_outside_apply_to_all_and_own_options_win() -> None:
