@@ -18,7 +18,7 @@ from polygraphy.domain.rounding import GROWTH, move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, ModelFacts
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.diagnosing import Compute, Exporter
+from polygraphy.ports.diagnosing import Compute, Decision, Exporter
 
 
 class FakeNarrowModel:
@@ -132,6 +132,8 @@ class FakeProgram:
         others: what `exports` yields.
         branches: what `condition_of` returns, by tensor.
         again: what `export_again` returns for the data; it raises ValueError without that.
+        decided: what `decisions` returns for the data.
+        otherwise: what `export_again` returns if a statement decides something else, by outcome.
         release: the version of its exporter.
     """
 
@@ -145,6 +147,8 @@ class FakeProgram:
     others: Sequence[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = ()
     branches: Mapping[str, str] = field(factory=dict)
     again: Callable[[Mapping[str, Any]], Any] | None = None
+    decided: Callable[[Mapping[str, Any]], Sequence[Decision]] = field(default=lambda feed: [])
+    otherwise: Mapping[int, Any] = field(factory=dict)
     release: str = ""
     name: str = "program"
 
@@ -184,12 +188,18 @@ class FakeProgram:
         """Return what it was given."""
         return self.branches.get(name, "")
 
+    def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
+        """Return what it was given."""
+        return self.decided(feed)
+
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield what it was given."""
         yield from self.others
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
         """Return what it was given."""
+        if exporter.decides is not None:
+            return self.otherwise[exporter.decides[1]], ""
         if self.again is None:
             raise ValueError("This program cannot be exported.")
         return self.again(feed), ""

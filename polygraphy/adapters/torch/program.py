@@ -223,15 +223,15 @@ class Module:
         self._exported: dict[Any, Exported] = {}
 
     def inputs(self) -> TensorMetadata | None:
-        """Describe the parameters of `forward` that have no default, as float32 of any shape; there
-        is nothing to describe where their number is open.
+        """Describe the parameters of `forward` that have no default, of any data type and shape;
+        there is nothing to describe if their number is open.
         """
         names = self._parameters()
         if names is None:
             return None
         metadata = TensorMetadata()
         for name in names:
-            metadata.add(name, DataType.FLOAT32, None)
+            metadata.add(name, None, None)
         return metadata
 
     def _parameters(self) -> list[str] | None:

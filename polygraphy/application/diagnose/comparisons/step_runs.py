@@ -51,6 +51,7 @@ class Party:
         feeds: the inputs of each step, without states but for the first.
         facts: what the outputs are.
         first: another model that runs the first step; None for none.
+        has_weights: whether variants of its model can be run.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Party:
     feeds: Sequence[StepFeed]
     facts: Facts
     first: OpenModel | None = None
+    has_weights = True
 
     def load(self, proto: Any = None) -> Compute:
         """Return a function that computes one step of the model, or of a variant."""
@@ -265,7 +267,8 @@ class Judge:
         if any(4 in level for level in levels):
             epsilons.append(_LEVEL_4)
         kept = max((precision_of(dtype).epsilon for dtype in states), default=0.0)  # type: ignore[union-attr]
-        drift = Drift(right, max([*epsilons, 2.0**-23]), kept)
+        moved = right if right.has_weights else own
+        drift = Drift(moved, max([*epsilons, 2.0**-23]), kept)
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
         known = coarsest(types)
         coarse = [

@@ -124,8 +124,9 @@ def different_program(lost: int, weights: int) -> UsageError:
 
 def steps_with_saved_results() -> UsageError:
     return UsageError(
-        "--steps cannot be combined with --golden or --torch.",
-        hint="Compare with another backend, or with a correct model: --reference.",
+        "--steps cannot be combined with --golden.",
+        hint="Compare with another backend, with a correct model (--reference), or with the program"
+        " (--torch).",
     )
 
 

@@ -492,6 +492,19 @@ def decided_by_python(operation: str, condition: str) -> str:
 
 
 @fact
+def file_of_other_branch(condition: str) -> str:
+    return (
+        f"Python decides which nodes there are: {condition}. If it decides otherwise, the same"
+        " exporter writes the nodes of this file."
+    )
+
+
+@fact
+def file_of_other_example() -> str:
+    return "For another example input, the same exporter writes the nodes of this file."
+
+
+@fact
 def same_exporter_is_right() -> str:
     return "Exported again with these data by the same exporter, the model is correct."
 

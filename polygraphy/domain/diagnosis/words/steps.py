@@ -11,6 +11,9 @@ from polygraphy.domain.tensors.naming import count_text, sets_of_data, some_of
 EXAMPLE_CHANGES_NOTHING = constant(
     "example_changes_nothing", "The example decides none of the differences."
 )
+NO_BRANCH_EXPLAINS = constant(
+    "no_branch_explains", "No other branch of the program gives the nodes of the file."
+)
 NO_DIFFERENCE = constant("no_difference", "No tensor differs.")
 NOT_EXPLAINED = constant("not_explained", "No difference between the models explains the outputs.")
 ALL_TENSORS_AGREE = constant("all_tensors_agree", "All tensors of both models agree.")
@@ -266,6 +269,12 @@ def example_changes(constants: int, has_other_nodes: bool) -> str:
     """Return the sentence with the number of constants that the example input decides."""
     more = " and which nodes there are" if has_other_nodes else ""
     return f"It decides {count_text(constants, 'constant')}{more}."
+
+
+@statement
+def same_nodes(condition: str) -> str:
+    """Return the sentence that another decision of Python gives the nodes of the file."""
+    return f"It gives the nodes of the file{f': {condition}' if condition else ''}."
 
 
 @statement

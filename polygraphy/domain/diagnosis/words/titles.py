@@ -29,6 +29,7 @@ SKIPPED_ENVIRONMENT = "skipped environment"
 # Other exports of the program.
 SAME_EXPORTER = "same exporter"
 OTHER_EXAMPLE = "other example input"
+OTHER_BRANCH = "other branch"
 OTHER_EXPORTER = "other exporter"
 
 # Precision and quantization.
