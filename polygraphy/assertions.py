@@ -49,7 +49,7 @@ from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import count_text, some_of
+from polygraphy.domain.tensors.naming import count_text, some_of, split_words
 from polygraphy.domain.tensors.shapes import format_shape
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
@@ -338,7 +338,7 @@ def _flags(backend: str) -> list[str]:
     from polygraphy.cli.backends.built_in import built_in, flag_of
     from polygraphy.mod.plugins import BACKENDS, entry_points_of
 
-    name, *options = shlex.split(backend) or [""]
+    name, *options = split_words(backend) or [""]
     known = [*built_in(), *(entry.name for entry in entry_points_of(BACKENDS))]
     if name not in known:
         raise UnknownNameError("Backend", name, known)

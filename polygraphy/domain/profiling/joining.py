@@ -15,9 +15,9 @@ from attrs import define, field, frozen
 from polygraphy.domain.diagnosis.regions import GraphNode, consumers
 from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
 
-FOLDED, REMOVED = "folded", "removed"
-"""Why no executed node computes a model node: it depends on no input; or an optimization removed
-it, such as an Identity.
+FOLDED, REMOVED, UNMATCHED = "folded", "removed", "unmatched"
+"""Why no executed node computes a model node: it depends on no input; an optimization removed it,
+such as an Identity; or one of the executed nodes with unknown names may compute it.
 """
 
 _CONVERSIONS = frozenset(
@@ -330,17 +330,18 @@ class _Joining:
                 groups.append(Group(sorted(nodes), list(group), sorted(set(shared))))
             else:
                 inserted.extend(group)
-        gone = {
-            index: REMOVED if index in computed else FOLDED
-            for index in range(len(self.nodes))
-            if index not in owner
-        }
         unmatched = [
             index
             for index in sorted(inserted)
             if known.isdisjoint((*made[index], *read[index]))
             and self.executed[index].op.rpartition(".")[2] not in _CONVERSIONS
         ]
+        reason = UNMATCHED if unmatched else REMOVED
+        gone = {
+            index: reason if index in computed else FOLDED
+            for index in range(len(self.nodes))
+            if index not in owner
+        }
         left = sorted(set(inserted).difference(unmatched))
         return Join(groups, left, gone, unmatched)
 

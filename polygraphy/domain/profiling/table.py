@@ -20,7 +20,7 @@ from polygraphy.domain.profiling.execution import (
     ModelNodes,
     spread,
 )
-from polygraphy.domain.profiling.joining import Join, join_profile
+from polygraphy.domain.profiling.joining import FOLDED, REMOVED, UNMATCHED, Join, join_profile
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, one_line
 
@@ -137,9 +137,10 @@ class Side:
         executed: the number of executed nodes.
         folded: how many nodes of the model depend on no input.
         removed: how many nodes an optimization removed.
-        gone: the names of the nodes that were folded or removed.
+        gone: the names of the nodes that were folded, removed or not matched.
         notes: what is not known, or was left out, a sentence each.
         is_disturbed: whether the machine was busy.
+        unmatched: how many nodes are in no row, because executed nodes have unknown names.
     """
 
     runner: str
@@ -155,6 +156,7 @@ class Side:
     gone: Sequence[str] = ()
     notes: Sequence[str] = ()
     is_disturbed: bool = False
+    unmatched: int = 0
 
     @property
     def time(self) -> float:
@@ -256,6 +258,7 @@ def side_in_words(side: Side) -> str:
         for count, text in (
             (side.folded, f"{side.folded} folded"),
             (side.removed, f"{side.removed} removed"),
+            (side.unmatched, f"{side.unmatched} not matched"),
         )
         if count
     ]
@@ -322,11 +325,12 @@ def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> S
         spread(profile.plain_times or profile.run_times),
         profile.runs,
         len(profile.nodes),
-        reasons["folded"],
-        reasons["removed"],
+        reasons[FOLDED],
+        reasons[REMOVED],
         [model.nodes[index].name for index in sorted(join.gone)],
         notes,
         profile.is_disturbed,
+        reasons[UNMATCHED],
     )
 
 

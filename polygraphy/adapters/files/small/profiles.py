@@ -22,7 +22,8 @@ from polygraphy.ports.running import read_backend_profile
 
 _FORMAT = "polygraphy execution profile"
 _VERSION = 1
-_HEAD = 1 << 16
+_HEAD = 1 << 18
+"""Characters that tell the format: the log of benchmark_app begins with other lines."""
 _MOST_BYTES = 1 << 26
 """Of a saved profile: 50 runs of 20,000 nodes are 10 MB."""
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -78,15 +79,15 @@ def _kind_of(head: str) -> str | None:
     if start.startswith("{"):
         if f'"{_FORMAT}"' in start:
             return ""
-        return None
+        return "openvino" if '"report_type"' in start and '"real_time"' in start else None
+    if "layerType" in start:
+        return "openvino"
     if start.startswith("["):
         if '"cat"' in start and '"ph"' in start:
             return "onnxrt"
         if '"timeMs"' in start or '"averageMs"' in start or '"count"' in start:
             return "trt"
         return None
-    if "realTime" in start or "layerType" in start or "EXECUTED" in start:
-        return "openvino"
     return None
 
 
