@@ -109,6 +109,7 @@ def _prepend_cast_command(found: DiagnosisResult, path: str, cast: HalfCast) -> 
     command = convert_command(cast.path, cast.dtype, ())
 
     def remedy(given: Remedy) -> Remedy:
+        """Return a remedy whose command first saves the model in half precision."""
         helps = given.command or ""
         if not command or path not in helps:
             return given
