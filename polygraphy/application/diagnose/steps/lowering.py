@@ -36,8 +36,7 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
     except BackendError as error:
         refused = error
     wide = lowering.in_float32()
-    case = _exchange(case, lowering, wide)
-    case.evidence.left_out.clear()  # The data are chosen again.
+    case = _exchange(case, lowering, wide).choose_data_again()
     found = request.diagnose(case, request)
     if refused is not None and found.result.verdict == AGREE:
         return _describe_refusal(found.case, wide, refused, request.data_loader)
@@ -84,9 +83,8 @@ def _describe_refusal(
 
 def _allow(lowered: Found) -> Found:
     """Return the result of a backend that was compared with float32."""
-    evidence = lowered.case.evidence
-    evidence.compared("float32")
-    return evolve(lowered, result=evidence.allowed(lowered.result))
+    lowered.case.record_comparison("float32")
+    return evolve(lowered, result=lowered.case.evidence.allowed(lowered.result))
 
 
 def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:
