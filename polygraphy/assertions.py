@@ -447,13 +447,16 @@ def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
         )
     name = name or session.name
     place = Path(session.folder if folder is None else folder)
-    older = place / f"{_replace_others(name, '-_.[]', '_')}.safetensors"
+    older = place / f"{_replace_characters(name, '-_.[]', '_')}.safetensors"
     if older.exists():
         return older
-    return place / f"{_replace_others(name.rstrip(']'), '-_.', '-')}.safetensors"
+    return place / f"{_replace_characters(name.rstrip(']'), '-_.', '-')}.safetensors"
 
 
-def _replace_others(name: str, allowed: str, mark: str) -> str:
+def _replace_characters(name: str, allowed: str, mark: str) -> str:
+    """Return a name with a mark in place of each character that is neither alphanumeric nor
+    allowed.
+    """
     return "".join(each if each.isalnum() or each in allowed else mark for each in name)
 
 

@@ -33,7 +33,7 @@ class CompiledModelProfiler:
     """Runs a compiled model with performance counts; see the port `NodeProfiler`."""
 
     def __init__(self, source: Any, make_runner: Callable[..., OpenvinoRunner]) -> None:
-        """Compile the model.
+        """Compile the model with performance counters.
 
         Args:
             source: what the runner was given.
@@ -88,7 +88,7 @@ class CompiledModelProfiler:
             profiles.append(
                 ExecutionProfile(
                     "",
-                    [_place(node, self._layers) for node in nodes],
+                    [_place_node(node, self._layers) for node in nodes],
                     "openvino",
                     f"OpenVINO {version}",
                     run_times=[self._times[number] for number in group],
@@ -98,7 +98,7 @@ class CompiledModelProfiler:
         return profiles
 
     def close(self) -> None:
-        """Let go of the compiled model."""
+        """Release the compiled model."""
         runner, self._runner = self._runner, None
         if runner is not None and runner.is_active:
             runner.deactivate()
@@ -168,10 +168,8 @@ def _successive(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _place(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
-    """Return an executed node with the tensors between layers, and the operators that it was built
-    from.
-    """
+def _place_node(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
+    """Return an executed node with the tensors between layers, and its original operators."""
     layer = layers.get(node.name)
     if layer is None:
         return evolve(node, origins=[node.name])

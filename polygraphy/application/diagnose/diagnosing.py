@@ -319,6 +319,7 @@ def _prepend_cast_command(found: DiagnosisResult, path: str, command: str) -> Di
     """Return the result for a model that a command creates first."""
 
     def remedy(given: Remedy) -> Remedy:
+        """Return a remedy whose command first saves the model in half precision."""
         helps = given.command or ""
         if not command or path not in helps:
             return given

@@ -216,6 +216,9 @@ def _run_versions(
     party: SuspectedParty,
     known: Mapping[str, OtherEnvironment] | None,
 ) -> DiagnosisResult:
+    """Return the diagnosis with the versions of a backend that are wrong, and an installation
+    that is not as the remedy.
+    """
     with case.attempt(f"environments, {party.name}") as said:
         if known is None:
             said.append(steps.CANNOT_CHANGE_VERSION)
@@ -231,7 +234,8 @@ def _run_versions(
         refusals: dict[str, str] = {}
         tried: dict[str, bool] = {}
 
-        def is_right(version: str) -> bool:
+        def is_correct(version: str) -> bool:
+            """Return whether a version computes the expected outputs."""
             if version not in tried:
                 try:
                     values = known[version].run(case.model.proto, case.feed, party.settings)
@@ -241,11 +245,11 @@ def _run_versions(
             return tried[version]
 
         asked = list(known)
-        span = wrong_span(asked, here, is_right)
+        span = wrong_span(asked, here, is_correct)
         is_refused = any(one.cause == "refusal" for one in result.culprits)
         while not is_refused and not refusals.keys().isdisjoint(asked):  # They are not wrong.
             asked = [version for version in asked if version not in refusals]
-            span = wrong_span(asked, here, is_right)
+            span = wrong_span(asked, here, is_correct)
         said.append(steps.versions_run(len(tried), len(known)))
         best = span.after or span.before
         facts = [evidence.versions_tried(span)]

@@ -293,11 +293,12 @@ def profile_table(
                     hint="Pass the model that was run with --model.",
                 )
     rows = [*_node_rows(model, profiles, joins), *_other_rows(model, profiles, joins)]
-    sides = [_side(model, *each) for each in zip(profiles, joins)]
+    sides = [_profile_side(model, *each) for each in zip(profiles, joins)]
     return ProfileTable(model.path, len(model.nodes), profiles[0].shapes, sides, rows)
 
 
-def _side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
+def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
+    """Return the facts of a profile for the table, with its notes."""
     notes = list(profile.notes)
     if model.nodes and join.unmatched:
         notes.append(
@@ -342,6 +343,7 @@ def _node_rows(
     parents = list(range(len(model.nodes)))
 
     def root(index: int) -> int:
+        """Return the representative of the group that an index is in."""
         while parents[index] != index:
             parents[index] = parents[parents[index]]
             index = parents[index]
@@ -373,7 +375,7 @@ def _node_rows(
     for by_part in executed:
         keys += [key for key in by_part if key not in parts and key not in keys]
     return [
-        _row(
+        _node_row(
             model,
             parts.get(key, [key]),
             [
@@ -385,7 +387,8 @@ def _node_rows(
     ]
 
 
-def _row(model: ModelNodes, positions: Sequence[int], cells: Sequence[Cell]) -> TimeRow:
+def _node_row(model: ModelNodes, positions: Sequence[int], cells: Sequence[Cell]) -> TimeRow:
+    """Return the row of some nodes of the model."""
     nodes = [model.nodes[index] for index in positions]
     names = [node.name for node in nodes]
     return TimeRow(
@@ -414,6 +417,7 @@ def _label(names: Sequence[str]) -> str:
 def _other_rows(
     model: ModelNodes, profiles: Sequence[ExecutionProfile], joins: Sequence[Join]
 ) -> list[TimeRow]:
+    """Return the rows of inserted nodes and of time outside nodes."""
     rows = []
     if model.nodes:
         for kind, label in ((INSERTED, "(inserted)"), (UNKNOWN, "(unknown names)")):
@@ -455,6 +459,7 @@ def _positions(nodes: Iterable[ExecutedNode]) -> dict[str, list[int]]:
 
 
 def _cell(profile: ExecutionProfile, positions: Sequence[int]) -> Cell:
+    """Return the cell of executed nodes: their time, spread and number."""
     nodes = [profile.nodes[index] for index in positions]
     if not nodes:
         return Cell()
@@ -473,6 +478,7 @@ def _cell(profile: ExecutionProfile, positions: Sequence[int]) -> Cell:
 
 
 def _inner_times(nodes: Iterable[ExecutedNode]) -> Iterable[InnerTime]:
+    """Yield the times of the nodes inside fused ones."""
     for node in nodes:
         for inner in node.inner:
             yield InnerTime(inner.name, inner.op, inner.time, inner.calls)
@@ -484,7 +490,7 @@ def table_in(facts: Mapping[str, Any]) -> ProfileTable:
         TimeRow(
             **{
                 **row,
-                "cells": [_cell_in(cell) for cell in row["cells"]],
+                "cells": [_decode_cell(cell) for cell in row["cells"]],
                 "error": None if row["error"] is None else float(row["error"]),  # "nan"
             }
         )
@@ -495,5 +501,6 @@ def table_in(facts: Mapping[str, Any]) -> ProfileTable:
     return ProfileTable(**{name: facts[name] for name in names}, sides=sides, rows=rows)
 
 
-def _cell_in(facts: Mapping[str, Any]) -> Cell:
+def _decode_cell(facts: Mapping[str, Any]) -> Cell:
+    """Return the cell of JSON facts."""
     return Cell(**{**facts, "inner": [InnerTime(**inner) for inner in facts["inner"]]})

@@ -89,6 +89,7 @@ class Party:
         names = {**names, **self.feeds[0].names}
 
         def compute_step(feed: Feed) -> dict[str, Any]:
+            """Return the outputs of one step; the model without states computes the first."""
             if all(name in feed for name in needed):
                 return compute(feed)
             values = compute_first(feed)
@@ -171,6 +172,9 @@ class Drift:
         return max(seen.get(name, 0.0) for seen in self._seen[: at + 1])
 
     def _next(self) -> dict[str, float]:
+        """Run one more step of each model, and return the RMS by which small changes move each
+        output; empty if a run fails.
+        """
         try:
             if self._runs is None:
                 protos = [None, *(self._move_weights(seed) for seed in _SEEDS)]
@@ -198,9 +202,11 @@ class Drift:
         }  # fmt: skip
 
     def _move_weights(self, seed: int) -> Any:
+        """Return the model with slightly changed weights, chosen by a seed."""
         return move_weights(self._who.model.proto, self._weights, seed)
 
     def _move_states(self, run: Run, seed: int) -> None:
+        """Change the states of a run slightly, by random factors."""
         draw = np.random.default_rng([seed, run.at])
         for name, value in run.memory.states.items():
             if is_float(value) and value.size:
