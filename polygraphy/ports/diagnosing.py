@@ -227,6 +227,27 @@ class LoweringParty(SuspectedParty, Protocol):
 
 
 @frozen
+class Decision:
+    """What a statement of a program, such as an `if` or a loop, decides during a run.
+
+    Attributes:
+        path: the file.
+        line: the line of the statement, from 1.
+        text: what it asks, in words.
+        outcomes: each time that it ran, 1 if its body did; for a loop, the number of passes.
+        follows_data: whether it asks for what follows from the data.
+        others: what it can be made to decide instead.
+    """
+
+    path: str
+    line: int
+    text: str
+    outcomes: tuple[int, ...]
+    follows_data: bool = True
+    others: tuple[int, ...] = ()
+
+
+@frozen
 class Exporter:
     """How a model was exported from a program.
 
@@ -235,12 +256,14 @@ class Exporter:
         opset: the version of the standard operators; None for the default.
         sizes: by input, the dimensions that may vary, with their names.
         outputs: the names of the outputs.
+        decides: a statement of the program that decides something else, and what.
     """
 
     dynamo: bool
     opset: int | None = None
     sizes: Mapping[str, Mapping[int, str]] = Factory(dict)
     outputs: Sequence[str] = ()
+    decides: tuple[Decision, int] | None = None
 
 
 class OpenedProgram(Protocol):
@@ -292,6 +315,11 @@ class OpenedProgram(Protocol):
         empty if there is none.
         """
 
+    def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
+        """Return what the statements of the program decide for some data, in the order in which
+        they first run; empty if the program is closed.
+        """
+
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield other ways to export the program: a description, a command line (empty if the
         program has no file), and a function that exports an ``onnx.ModelProto`` from input data.
@@ -336,6 +364,18 @@ class SourceProgram(Protocol):
             ModelError: it cannot be loaded.
         """
 
+    def run(self, feed: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Return the names and values of the outputs for data of any shape, in order.
+
+        Args:
+            feed: the data of a model that was exported from it, by name and in order.
+
+        Raises:
+            BackendError: it fails.
+            InputError: it takes other inputs.
+            ModelError: it cannot be loaded.
+        """
+
 
 class QuantizedModel(Protocol):
     """A quantized model whose sites can be switched off one by one.
@@ -352,13 +392,10 @@ class QuantizedModel(Protocol):
     producer: str
 
     @property
-    def between(self) -> Mapping[int, tuple[int, ...]]:
-        """Return the weights that a backend may quantize again, each with the first sites around
-        their nodes.
+    def between(self) -> Mapping[int, tuple[int, Sequence[int]]]:
+        """Return the weights that a backend may quantize again if they are switched off, while the
+        site that their node reads is on, and one of those behind the node.
         """
-
-    def requantized_weights(self, on: Collection[int]) -> list[int]:
-        """Return the weights that are switched off and that a backend may quantize again."""
 
     def add_switches(self, *, requantizes: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.

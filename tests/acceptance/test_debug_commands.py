@@ -119,14 +119,14 @@ def test_the_wrong_node_is_found_and_other_failures_do_not_count(
     )
     command = (
         "polygraphy debug reduce wrong.onnx -o reduced.onnx --min-good good.onnx --load-inputs"
-        " inputs.json --save-inputs part.json --fail-regex 'FAILED . Accuracy' FAILED.*Output"
+        " inputs.json --save-inputs part.json --save-debug-replay replay.json --fail-regex 'FAILED . Accuracy' FAILED.*Output"
         f" --check {check}"
     )
     done = polygraphy(command)
     assert done.code == 0, done.out + done.err
     assert [node.name for node in onnx.load("reduced.onnx").graph.node] == ["n2"]
     assert "n2" not in [node.name for node in onnx.load("good.onnx").graph.node]
-    replay = json.loads(Path("polygraphy_debug_replay.json").read_text())
+    replay = json.loads(Path("replay.json").read_text())
     assert len(replay) <= 9
     shutil.copy("reduced.onnx", "polygraphy_debug.onnx")
     assert here(check).code == 1  # The reduced model fails by itself.

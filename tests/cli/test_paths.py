@@ -80,6 +80,8 @@ EVERYWHERE = [
         "run m.onnx --onnxrt --data-loader-script s.py:nothere",
         "run m.onnx --onnxrt --compare-func-script s.py:nothere",
         "run m.onnx --onnxrt --torch s.py:nothere",
+        "diagnose m.onnx --torch s.py:nothere",
+        "diagnose m.onnx --torch nothere.pt2",
         "run m.onnx --trt --trt-npps nothere.py",
         "run m.onnx --trt --plugins ./nothere.so",
         "run m.onnx --trt --trt-engine nothere.plan",

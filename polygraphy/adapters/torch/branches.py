@@ -18,15 +18,19 @@ def describe_condition(path: str, line: int) -> str:
     """Return which condition decides whether a line of a file runs, as ``line 8 tests `x.sum() > 0`
     ``; empty if none does, or it is the same for all data.
     """
-    found = _deciding_statement(_statements(path), line)
+    found = _deciding_statement(parse_file(path), line)
     if found is None:
         return ""
-    text = " ".join(ast.unparse(found.test).split())[:_LONGEST]
-    return f"line {found.lineno} tests `{text}`"
+    return f"line {found.lineno} tests `{condition_text(found.test)}`"
+
+
+def condition_text(expression: ast.expr) -> str:
+    """Return an expression as text of at most 80 characters."""
+    return " ".join(ast.unparse(expression).split())[:_LONGEST]
 
 
 @lru_cache(maxsize=32)
-def _statements(path: str) -> Sequence[ast.stmt]:
+def parse_file(path: str) -> Sequence[ast.stmt]:
     """Return the statements of a Python file."""
     try:
         return ast.parse(Path(path).read_text(encoding="utf-8")).body
@@ -46,10 +50,10 @@ def _deciding_statement(body: Sequence[ast.stmt], line: int) -> ast.If | ast.Whi
             inner and inner[0].lineno <= line <= (inner[-1].end_lineno or 0)
             for inner in _bodies(each)
         )
-        if isinstance(each, (ast.If, ast.While)) and is_inside and _may_vary(each.test):
+        if isinstance(each, (ast.If, ast.While)) and is_inside and may_vary(each.test):
             return each
         asked = (before for before in body[:position] if isinstance(before, ast.If))
-        left = [before for before in asked if _leaves(before) and _may_vary(before.test)]
+        left = [before for before in asked if _leaves(before) and may_vary(before.test)]
         if left:
             return left[-1]
     return None
@@ -68,7 +72,7 @@ def _leaves(each: ast.If) -> bool:
     return isinstance(each.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
-def _may_vary(test: ast.expr) -> bool:
+def may_vary(test: ast.expr) -> bool:
     """Return whether a condition may differ from one example to the next."""
     if isinstance(test, ast.Compare) and any(
         isinstance(op, (ast.Is, ast.IsNot)) for op in test.ops
@@ -80,4 +84,4 @@ def _may_vary(test: ast.expr) -> bool:
             return False
     if isinstance(test, ast.Name):
         return test.id != "self"
-    return any(_may_vary(each) for each in ast.iter_child_nodes(test) if isinstance(each, ast.expr))
+    return any(may_vary(each) for each in ast.iter_child_nodes(test) if isinstance(each, ast.expr))

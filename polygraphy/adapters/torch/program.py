@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import io
 import logging
@@ -177,6 +178,7 @@ class Exported:
         return self._call(*args, **kwargs)
 
     def _arrange_inputs(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+        """Return tensors as positional and keyword arguments of the program."""
         from torch.utils import _pytree as pytree  # What describes the arguments has no other name.
 
         given = iter(tensors)
@@ -197,6 +199,7 @@ class Exported:
             """Keeps what each operation computes."""
 
             def run_node(self, node: Any) -> Any:
+                """Return the result of a node, and record a copy of it."""
                 result = super().run_node(node)
                 if node.op == "call_function" and isinstance(result, torch.Tensor):
                     kept(node.name, result.clone())  # A later operation may overwrite it.
@@ -222,18 +225,19 @@ class Module:
         self._exported: dict[Any, Exported] = {}
 
     def inputs(self) -> TensorMetadata | None:
-        """Describe the parameters of `forward` that have no default, as float32 of any shape; there
-        is nothing to describe where their number is open.
+        """Describe the parameters of `forward` that have no default, of any data type and shape;
+        there is nothing to describe if their number is open.
         """
         names = self._parameters()
         if names is None:
             return None
         metadata = TensorMetadata()
         for name in names:
-            metadata.add(name, DataType.FLOAT32, None)
+            metadata.add(name, None, None)
         return metadata
 
     def _parameters(self) -> list[str] | None:
+        """Return the names of the required inputs; None if the signature is not known."""
         if isinstance(self.model, torch.jit.ScriptModule):
             arguments = self.model.forward.schema.arguments[1:]
             return [argument.name for argument in arguments if not argument.has_default_value()]
@@ -335,24 +339,46 @@ def get_model(loader: Any) -> Any:
         UsageError: a script names a class of networks: its weights would be random.
         BackendError: the loader raised an exception.
     """
-    if is_model(loader):
+    # Mistakes in a path or a name are reported before PyTorch is imported, which takes seconds.
+    if not isinstance(loader, BaseLoader) and is_model(loader):
         return loader
     with translate_errors("get"):
         if isinstance(loader, InvokeFromScript):
+            _reject_class(loader)
             target = loader.symbol()
             if is_model(target):
                 if loader.script.endswith(f":{type(target).__name__}"):
-                    raise UsageError(_about_class(loader, type(target)))
+                    raise UsageError(_about_class(loader))
                 return target
         return evaluate(loader)
 
 
-def _about_class(loader: InvokeFromScript, kind: type) -> str:
-    module = sys.modules.get(kind.__module__)
+def _reject_class(loader: InvokeFromScript) -> None:
+    """Raise if the text of the script shows that the name is a subclass of a class `Module`."""
+    path, _, name = loader.script.rpartition(":")
+    bases = [
+        ast.unparse(base)
+        for statement in _statements(path)
+        if isinstance(statement, ast.ClassDef) and statement.name == name
+        for base in statement.bases
+    ]
+    if any(base.rpartition(".")[2] == "Module" for base in bases):
+        raise UsageError(_about_class(loader))
+
+
+def _statements(path: str) -> list[ast.stmt]:
+    """Return the statements of a script; none if it cannot be parsed, which running it reports."""
+    try:
+        return ast.parse(Path(path).read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _about_class(loader: InvokeFromScript) -> str:
     functions = [
-        name
-        for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == kind.__module__ and name[0] != "_"
+        statement.name
+        for statement in _statements(loader.script.rpartition(":")[0])
+        if isinstance(statement, ast.FunctionDef) and statement.name[0] != "_"
     ]
     known = f" Functions there: {', '.join(functions)}." if functions else ""
     return (
@@ -443,9 +469,14 @@ def _kind(path: Path) -> str:
 
 
 def _is_state(path: Path) -> bool:
-    """Return whether a file of `torch.save` holds a dictionary of tensors, numbers and
-    texts only.
+    """Return whether a file from `torch.save` contains only a dictionary of tensors, numbers and
+    strings.
     """
+    with path.open("rb") as file:
+        if not file.read(2).startswith(
+            (b"PK", b"\x80")
+        ):  # An archive, or a pickle of old releases.
+            return False
     try:
         found = torch.load(str(path), weights_only=True, map_location="meta")
     except Exception:  # pickle's, zipfile's and torch's own.

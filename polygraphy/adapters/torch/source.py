@@ -16,6 +16,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import describe_condition
+from polygraphy.adapters.torch.decisions import decide_otherwise, record_decisions
 from polygraphy.adapters.torch.precision import computing_in_float32
 from polygraphy.adapters.torch.program import (
     Exported,
@@ -34,7 +35,7 @@ from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.model.description import Origin, frames_in
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.ports.diagnosing import Exporter
+from polygraphy.ports.diagnosing import Decision, Exporter
 from polygraphy.python_command import SAFE_PATH
 
 torch = mod.lazy_import("torch>=2.2")
@@ -72,24 +73,39 @@ class TorchProgram:
         self._moved: tuple[Program, Any] | None = None
         self._model: Any = None
         self._opened: dict[Any, OpenedTorch] = {}
+        self._runs: dict[tuple[str, ...], OpenedTorch] = {}  # By the names of the data.
 
     def open(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Open it for data, once for each of their shapes; see the port."""
-        if self._model is None:
-            made = get_model(self._given)
-            self._model = made[0] if isinstance(made, tuple) else made
-            if self._device is not None:
-                program = program_of(self._model)
-                with translate_errors("start"):
-                    before = program.start(None, compiled=False)
-                    program.stop()
-                    program.move(self._device)
-                self._moved = program, before
+        self._load()
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
         if key in self._opened:
             return self._opened[key].on(feed)
         self._opened[key] = self._open(feed)
         return self._opened[key]
+
+    def run(self, feed: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Return the outputs for data of any shape; see the port."""
+        self._load()
+        key = tuple(feed)
+        if key not in self._runs:
+            program = program_of(self._model)
+            self._runs[key] = OpenedTorch(program, _names(program, feed))
+        return self._runs[key].run(feed)
+
+    def _load(self) -> None:
+        """Load the program, and move it to the device."""
+        if self._model is not None:
+            return
+        made = get_model(self._given)
+        self._model = made[0] if isinstance(made, tuple) else made
+        if self._device is not None:
+            program = program_of(self._model)
+            with translate_errors("start"):
+                before = program.start(None, compiled=False)
+                program.stop()
+                program.move(self._device)
+            self._moved = program, before
 
     @property
     def uses_device(self) -> bool:
@@ -99,6 +115,7 @@ class TorchProgram:
     def close(self) -> None:
         """Move the program back to where it was, and release memory of the device."""
         self._opened.clear()
+        self._runs.clear()
         if self._moved is not None:
             (program, before), self._moved = self._moved, None
             program.move(before)
@@ -265,6 +282,22 @@ class OpenedTorch:
         state = {**self._exported.constants, **self._exported.state_dict}
         return {name: state[held] for name, held in named.items() if held in state}
 
+    def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
+        """Return what the `if`s and loops of the module decide for some data; see the port."""
+        if self._module is None:
+            return []
+        program = program_of(self._module)
+        described = self._program.inputs() or TensorMetadata()
+        place = program.start(None, compiled=False)
+        try:
+            tensors = [
+                _fit_input(name, feed, self._names[name], described, place) for name in self._names
+            ]
+            with translate_errors("run"), torch.no_grad():
+                return record_decisions(lambda: program.run(tensors))
+        finally:
+            program.stop()
+
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield other ways to export the program; see the port."""
         if self._exported is None or not mod.has_mod("onnxscript"):
@@ -296,7 +329,8 @@ class OpenedTorch:
         sizes = {name: dict(axes) for name, axes in exporter.sizes.items() if axes}
         if sizes and not exporter.dynamo:
             options |= {"dynamic_axes": sizes, "input_names": names}
-            options["output_names"] = list(exporter.outputs)
+            if not any(name.isdigit() for name in exporter.outputs):  # It numbers tensors itself.
+                options["output_names"] = list(exporter.outputs)
         with silence(), torch.no_grad():
             if self._module is None:
                 assert self._exported is not None
@@ -305,14 +339,16 @@ class OpenedTorch:
             trained = [part for part in self._module.modules() if part.training]
             self._module.eval()
             try:
-                if not exporter.dynamo:
-                    return _older(self._module, tuple(arrays), options), ""
-                if sizes:
+                if sizes and exporter.dynamo:
                     options["dynamic_shapes"] = [
                         dict.fromkeys(sizes.get(name, ()), torch.export.Dim.DYNAMIC)
                         for name in names
                     ]
-                return _dynamo(self._module, tuple(arrays), options), ""
+                way = _dynamo if exporter.dynamo else _older
+                make = partial(way, self._module, tuple(arrays), options)
+                if exporter.decides is None:
+                    return make(), ""
+                return decide_otherwise(*exporter.decides, make), ""
             finally:
                 for part in trained:
                     part.training = True

@@ -29,7 +29,13 @@ from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import remedies
-from polygraphy.domain.errors import BackendError, InconclusiveError, InputError, ModelError
+from polygraphy.domain.errors import (
+    BackendError,
+    InconclusiveError,
+    InputError,
+    ModelError,
+    PolygraphyException,
+)
 from polygraphy.domain.rounding import (
     Deviation,
     Rounding,
@@ -50,6 +56,7 @@ from polygraphy.domain.tensors.precision import is_float, precision_of
 from polygraphy.ports.diagnosing import (
     Compute,
     DiagnosisReports,
+    NarrowModels,
     OtherEnvironment,
     SuspectedParty,
 )
@@ -74,8 +81,9 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 @define
-class Log:
-    """What a diagnosis has done so far, whatever form of the model it looks at.
+class _Log:
+    """What a diagnosis has done so far, whatever form of the model it looks at; only `Case` writes
+    it.
 
     Attributes:
         attempts: the steps that were taken.
@@ -89,8 +97,8 @@ class Log:
 
 
 @define(eq=False)
-class Memo:
-    """What is computed once for a form of the model.
+class _Memo:
+    """What is computed once for a form of the model; only `Case` writes it.
 
     Attributes:
         loaded: what backends have loaded, with the model and the backend, by their identities.
@@ -127,8 +135,6 @@ class Case:
         is_made_up: whether the data are.
         are_shapes_open: whether they are, and no shape was given.
         versions: other versions of each party that can be asked, in environments of their own.
-        log: what was done so far.
-        memo: what was computed once.
     """
 
     model: OpenModel
@@ -148,8 +154,8 @@ class Case:
     is_made_up: bool = field(default=False, kw_only=True)
     are_shapes_open: bool = field(default=False, kw_only=True)
     versions: Mapping[str, Mapping[str, OtherEnvironment]] = field(factory=dict, kw_only=True)
-    log: Log = field(factory=Log, kw_only=True)
-    memo: Memo = field(factory=Memo, kw_only=True)
+    _log: _Log = field(factory=_Log, kw_only=True)
+    _memo: _Memo = field(factory=_Memo, kw_only=True)
 
     def of(self, model: OpenModel, lowered: ComputePrecision | None = None) -> Case:
         """Return a case for another form of the model; its steps are listed with those of this
@@ -170,25 +176,58 @@ class Case:
             is_made_up=self.is_made_up,
             are_shapes_open=self.are_shapes_open,
             versions=self.versions,
-            log=self.log,
+            log=self._log,
         )
 
     @property
-    def attempts(self) -> list[Attempt]:
-        """The steps that were taken so far."""
-        return self.log.attempts
+    def attempts(self) -> Sequence[Attempt]:
+        """Return the steps that were taken so far."""
+        return tuple(self._log.attempts)
+
+    @property
+    def curves(self) -> Sequence[Curve]:
+        """Return the errors of tensors that were measured so far."""
+        return tuple(self._log.curves)
 
     @property
     def evidence(self) -> Evidence:
-        """Return the record of which comparisons were made and which were omitted."""
-        return self.log.evidence
+        """Return what was compared so far, and what was left out."""
+        return self._log.evidence
+
+    def record_attempt(self, attempt: Attempt) -> None:
+        """Record a step, and show it."""
+        self._log.attempts.append(attempt)
+        self.reports.attempted(attempt)
+
+    def record_curve(self, curve: Curve) -> None:
+        """Record the errors of tensors."""
+        self._log.curves.append(curve)
+
+    def record_comparison(self, what: str, left_out: Sequence[str] = ()) -> None:
+        """Record a comparison with an oracle, and the outputs that it left out."""
+        self._log.evidence = self.evidence.compared(what, left_out)
+
+    def record_left_out(self, reason: str) -> None:
+        """Record that something was not compared."""
+        self._log.evidence = self.evidence.without(reason)
+
+    def record_version(self, party: str, version: str = "", problem: str = "") -> None:
+        """Record that other versions of a backend are compared, and one that was, or why not."""
+        self._log.evidence = self.evidence.asked(party, version, problem)
+
+    def choose_data_again(self) -> Case:
+        """Return the case for data that are chosen again: input sets that were left out may not
+        be.
+        """
+        log = evolve(self._log, evidence=evolve(self.evidence, left_out=()))
+        return evolve(self, log=log)
 
     @property
     def memory(self) -> int:
         """Return the memory limit for all tensors, in bytes."""
-        if self.memo.nbytes is None:
-            self.memo.nbytes = min(self.room, _MOST) if self.budget is None else self.budget
-        return self.memo.nbytes
+        if self._memo.nbytes is None:
+            self._memo.nbytes = min(self.room, _MOST) if self.budget is None else self.budget
+        return self._memo.nbytes
 
     @property
     def room(self) -> int:
@@ -205,9 +244,7 @@ class Case:
         yield result
         if not result:
             return
-        made = Attempt(title, join_statements(*result), time.perf_counter() - start)
-        self.attempts.append(made)
-        self.reports.attempted(made)
+        self.record_attempt(Attempt(title, join_statements(*result), time.perf_counter() - start))
 
     def loaded(
         self, party: SuspectedParty, *, plain: bool = False, without: Collection[str] = ()
@@ -219,18 +256,18 @@ class Case:
         """
         model = self.model.proto if plain or without else self.model.given
         key = (id(model), id(party), plain, tuple(without))
-        if key not in self.memo.loaded:
+        if key not in self._memo.loaded:
             compute = (
                 party.load(model, plain=plain, without=without)
                 if plain or without
                 else load_carefully(party, model, self.feed)
             )
-            self.memo.loaded[key] = compute, model, party  # What is kept has its identity.
-        return self.memo.loaded[key][0]
+            self._memo.loaded[key] = compute, model, party  # What is kept has its identity.
+        return self._memo.loaded[key][0]
 
     def unload(self) -> None:
         """Unload the models of all backends; each is as large as the model."""
-        self.memo.loaded.clear()
+        self._memo.loaded.clear()
         release_memory()
 
     def command(
@@ -273,7 +310,7 @@ class Case:
     def keep_errors(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""
         made = [found[name] for node in self.model.nodes for name in node.makes if name in found]
-        self.log.curves.append(Curve(party, what, made))
+        self.record_curve(Curve(party, what, made))
 
     def epsilon(self, output: str) -> float | None:
         """Return the epsilon of the least precise float type in the computation of an output; None
@@ -286,11 +323,22 @@ class Case:
     @property
     def facts(self) -> Facts:
         """Return the facts about the model's outputs."""
-        if self.memo.facts is None or self.memo.facts[0] is not self.model:
+        if self._memo.facts is None or self._memo.facts[0] is not self.model:
             is_wide = self.lowered is None
             facts = self.model.facts() if is_wide else find_facts(self.model.proto, self.lowered)
-            self.memo.facts = self.model, facts
-        return self.memo.facts[1]
+            self._memo.facts = self.model, facts
+        return self._memo.facts[1]
+
+    def perturb_outputs(self, feed: Feed, dtype: str = "float32") -> Sequence[Values]:
+        """Return the outputs perturbed by rounding to a type; empty if that cannot be computed."""
+        moved = self._memo.moved
+        if moved is None or moved[0] is not feed or moved[1] != dtype:
+            try:
+                moved = feed, dtype, resolve(NarrowModels).roughly(self.model.proto, dtype)(feed)
+            except PolygraphyException:
+                moved = feed, dtype, []
+            self._memo.moved = moved
+        return moved[2]
 
     def differing(
         self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None

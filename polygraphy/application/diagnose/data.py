@@ -30,6 +30,8 @@ _SHARE = 8
 _PARTS = 4
 """One part in so many of the free memory is taken where half precision is tried."""
 _RANGES = ((-1.0, 1.0), (-3.0, 3.0))
+LeaveOut = Callable[[str], None]
+"""Gets what was asked for and is not used, in words."""
 
 
 def choose_feeds(
@@ -139,6 +141,9 @@ def choose_feeds_for_parties(
     """
 
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
+        """Return whether a computation accepts an input set, without a NaN that only integer
+        inputs cause.
+        """
         try:
             made = compute(feed)
         except REFUSALS as error:
@@ -147,7 +152,10 @@ def choose_feeds_for_parties(
             return False
         return not _has_nan_from_integers(feed, [made.get(name) for name in case.model.outputs])
 
-    def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
+    def accepts(party: SuspectedParty, feed: dict[str, Any]) -> bool:
+        """Return whether a backend accepts an input set; True if the model itself cannot be
+        loaded.
+        """
         try:
             if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.loaded(party), feed)
@@ -158,50 +166,55 @@ def choose_feeds_for_parties(
             return True
         return fits
 
-    def runs(feed: dict[str, Any]) -> bool:
-        return all(takes(party, feed) for party in case.parties)
+    def all_accept(feed: dict[str, Any]) -> bool:
+        """Return whether all backends accept an input set."""
+        return all(accepts(party, feed) for party in case.parties)
 
-    fits = _memory_check(case.room, case.evidence.left_out, " (--memory-budget)")
-    return feeds_that_run(case.model, data_loader, runs, fits=fits, is_varied=not are_saved)
+    fits = _memory_check(case.room, case.record_left_out, " (--memory-budget)")
+    return feeds_that_run(case.model, data_loader, all_accept, fits=fits, is_varied=not are_saved)
 
 
 def _memory_check(
-    room: int, left_out: list[str], remedy: str = ""
+    room: int, leave_out: LeaveOut, remedy: str = ""
 ) -> Callable[[Sequence[Mapping[str, Any]]], bool]:
-    """Return a function that checks whether input sets fit in memory; it adds a note with the
-    remedy to a list if some do not.
+    """Return a function that checks whether input sets fit in memory, and reports it if some do
+    not.
 
     Args:
         room: the bytes of memory that there are.
-        left_out: what was asked for and is not used, in words.
+        leave_out: gets what was asked for and is not used, in words.
         remedy: what gives more room.
     """
 
     def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether input sets fit in memory; note it if they do not."""
         size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
         if size <= room // _SHARE:
             return True
-        left_out.append(reasons.input_sets_cut(len(feeds) - 1, remedy))
+        leave_out(reasons.input_sets_cut(len(feeds) - 1, remedy))
         return False
 
     return fits
 
 
 def choose_feeds_for_half(
-    model: NarrowModel, data_loader: Any, left_out: list[str] | None = None
+    model: NarrowModel, data_loader: Any, leave_out: LeaveOut = lambda reason: None
 ) -> list[dict[str, Any]]:
     """Return input data for a half-precision trial; see `feeds_that_run`. Input sets that do not
-    fit in memory are noted in `left_out`.
+    fit in memory are reported to `leave_out`.
     """
 
-    def runs(feed: dict[str, Any]) -> bool:
+    def accepts(feed: dict[str, Any]) -> bool:
+        """Return whether the float32 model accepts an input set, without a NaN that only integer
+        inputs cause.
+        """
         try:
             return not _has_nan_from_integers(feed, model.load(plain=True)(feed).values())
         except PolygraphyException:
             return False
 
-    fits = _memory_check(free_memory() // _PARTS, [] if left_out is None else left_out)
-    return feeds_that_run(model, data_loader, runs, fits=fits)
+    fits = _memory_check(free_memory() // _PARTS, leave_out)
+    return feeds_that_run(model, data_loader, accepts, fits=fits)
 
 
 def _has_nan_from_integers(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:

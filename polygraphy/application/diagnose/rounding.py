@@ -12,7 +12,6 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
-from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
@@ -24,7 +23,6 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.regions import BOUNDED, computing_op, producers
 from polygraphy.domain.diagnosis.words import evidence, reasons
-from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import (
     BESIDE,
     WIDE,
@@ -43,7 +41,6 @@ from polygraphy.domain.tensors.facts import (
     layout_of,
 )
 from polygraphy.domain.tensors.precision import is_float, precision_of
-from polygraphy.ports.diagnosing import NarrowModels
 
 _GAIN = 30.0
 """By how much a node makes errors larger that is ill-conditioned itself."""
@@ -73,7 +70,7 @@ def rounding_accumulates(
         # What other data show holds for these, without anything to spare.
         if all(excess <= known.get(part, 0.0) for _, part, _, excess in own):
             continue
-        made = _perturb_outputs(case, feeds[own[0][0]])
+        made = case.perturb_outputs(feeds[own[0][0]])
         for _, part, rounding, excess in own:
             seen = _rounding_excess(case, made, part[0], rounding, excess)
             if excess > allowance(seen, rounding.rtol):
@@ -110,7 +107,7 @@ def rounding_explains(
             found = deviation(own[name], right[name], rounding=rounding, is_sorted=is_sorted)
             if found:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
-                made = _perturb_outputs(case, feed, rounding.dtype) if is_seen else ()
+                made = case.perturb_outputs(feed, rounding.dtype) if is_seen else ()
                 for _, limits, excess in by_part(found, rounding):
                     seen = rounding_between_runs(made, name, limits, excess)
                     if excess > allowance(seen, limits.rtol):
@@ -140,18 +137,6 @@ def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> 
     return made
 
 
-def _perturb_outputs(case: Case, feed: Feed, dtype: str = "float32") -> Sequence[Mapping[str, Any]]:
-    """Return the outputs perturbed by rounding; empty if that cannot be computed."""
-    moved = case.memo.moved
-    if moved is None or moved[0] is not feed or moved[1] != dtype:
-        try:
-            moved = feed, dtype, resolve(NarrowModels).roughly(case.model.proto, dtype)(feed)
-        except PolygraphyException:
-            moved = feed, dtype, []
-        case.memo.moved = moved
-    return moved[2]
-
-
 def _rounding_excess(
     case: Case,
     made: Sequence[Mapping[str, Any]],
@@ -174,7 +159,7 @@ def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) 
     worst = max(relative(case, name, each) for name, each in found.items())
     if all(_is_compute_type_rounding(case, name, each) for name, each in found.items()):
         return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
-    made = _perturb_outputs(case, known.feed)
+    made = case.perturb_outputs(known.feed)
     for name, each in found.items():
         right = known.values.get(name)
         rounding = case.rounding(name, right, right)

@@ -194,6 +194,7 @@ class ProgramOptions(Options):
         _PROGRAM,
         kind=Text("PROGRAM"),
         excludes=("--reference", "--golden"),
+        reads="Model",
         help="Reference: the program that the model was exported from, as an exported program"
         " (.pt2) or a function in a script (script.py:load_model), which is executed. By default,"
         " --onnxrt runs the model if ONNX Runtime is installed, else --onnx.",

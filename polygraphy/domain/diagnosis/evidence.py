@@ -10,31 +10,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from attrs import Factory, define, evolve
+from attrs import evolve, field, frozen
 
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import reasons
 
 
-@define
+@frozen
 class Evidence:
     """What was compared.
 
     Attributes:
         against: with what, in words, such as ``saved results``.
         left_out: what was asked for and not compared, a sentence without its period each.
+        versions: by backend, the other versions that were asked, and the problem with each; empty
+            if there was none.
     """
 
-    against: list[str] = Factory(list)
-    left_out: list[str] = Factory(list)
+    against: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+    versions: Mapping[str, Mapping[str, str]] = field(factory=dict)
 
-    def compared(self, what: str, left_out: Sequence[str] = ()) -> None:
-        """Record the oracle of a comparison and the outputs that it left out."""
-        self.against.append(what)
-        self.left_out += [said for said in left_out if said not in self.left_out]
+    def compared(self, what: str, left_out: Sequence[str] = ()) -> Evidence:
+        """Return the evidence after a comparison with an oracle, which left out some outputs."""
+        return evolve(self.without(*left_out), against=(*self.against, what))
+
+    def without(self, *left_out: str) -> Evidence:
+        """Return the evidence if something was not compared."""
+        return evolve(self, left_out=tuple(dict.fromkeys((*self.left_out, *left_out))))
+
+    def asked(self, party: str, version: str = "", problem: str = "") -> Evidence:
+        """Return the evidence after a version of a backend was asked, or that one may be."""
+        own = {**self.versions.get(party, {}), **({version: problem} if version else {})}
+        return evolve(self, versions={**self.versions, party: own})
 
     def allowed(
         self, result: DiagnosisResult, alone: str = "", unexplained: str = ""

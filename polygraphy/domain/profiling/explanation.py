@@ -68,13 +68,16 @@ def explain_difference(table: ProfileTable) -> str:
     """Return the sentence about the first and the last profile of a table."""
     first, last = table.sides[0], table.sides[-1]
     one, two = (first.runner, last.runner) if first.runner != last.runner else ("A", "B")
-    times = first.time, last.time
+    times, measured = (first.time, last.time), (first.profiled, last.profiled)
     limit, condition = _uncertainty(first, last), ""
-    is_busy = first.is_disturbed or last.is_disturbed
-    if is_busy or (first.microseconds is None) != (last.microseconds is None):
-        times = first.profiled, last.profiled
+    by_nodes = first.is_disturbed or last.is_disturbed or _lacks_outside_time(table)
+    if by_nodes:
+        times = measured = (_node_time(table, 0), _node_time(table, -1))
+        limit, condition = _uncertainty_of_rows(table), " by the time of its nodes"
+    elif (first.microseconds is None) != (last.microseconds is None):
+        times = measured
         limit, condition = _uncertainty_of_rows(table), " by the sum of its parts"
-    difference = times[1] - times[0]
+    difference, explained = times[1] - times[0], measured[1] - measured[0]
     if abs(difference) <= limit and abs(difference) > _UNCLEAR * min(times):
         return (
             f"The runs of {one} and {two} vary too much to compare them: the difference of"
@@ -88,7 +91,7 @@ def explain_difference(table: ProfileTable) -> str:
     is_slower = difference > 0
     ratio = times[1] / times[0] if is_slower else times[0] / times[1]
     start = f"{two} is {ratio:.2f} times as {'slow' if is_slower else 'fast'} as {one}{condition}"
-    causes = find_causes(table)
+    causes = [each for each in find_causes(table) if not (by_nodes and each.kind == OUTSIDE)]
     sign = 1 if is_slower else -1
     same = sorted(
         (each for each in causes if each.microseconds * sign > 0),
@@ -96,9 +99,9 @@ def explain_difference(table: ProfileTable) -> str:
     )
     against = [each for each in causes if each.microseconds * sign < 0]
     total = sum(abs(each.microseconds) for each in same)
-    if sign * (last.profiled - first.profiled) <= 0:
+    if sign * explained <= 0:
         return f"{start}, but not while it is measured node by node: no node explains it."
-    if total < _NOTABLE * abs(last.profiled - first.profiled):
+    if total < _NOTABLE * abs(explained):
         return f"{start}, but the times of nodes vary too much to explain it."
     chosen: list[Cause] = []
     for each in same:
@@ -111,17 +114,29 @@ def explain_difference(table: ProfileTable) -> str:
     parts = [
         f"{each.text} {_verb(each)} {time_text(abs(each.microseconds))} {word}" for each in chosen
     ]
-    if chosen[0].kind == INSERTED and is_slower and last.profiled:
-        share = abs(chosen[0].microseconds) / last.profiled
+    if chosen[0].kind == INSERTED and is_slower and measured[1]:
+        share = abs(chosen[0].microseconds) / measured[1]
         parts[0] += f" ({share:.0%} of the run)"
     sentence = f"{start}: {join_words(parts)}"
     worst = max(against, key=lambda each: abs(each.microseconds), default=None)
-    if worst is not None and abs(worst.microseconds) > _NOTABLE * abs(
-        last.profiled - first.profiled
-    ):
+    if worst is not None and abs(worst.microseconds) > _NOTABLE * abs(explained):
         opposite = "less" if is_slower else "more"
         sentence += f"; {worst.text} {_verb(worst)} {time_text(abs(worst.microseconds))} {opposite}"
     return f"{sentence}."
+
+
+def _lacks_outside_time(table: ProfileTable) -> bool:
+    """Return whether the time outside nodes is known of one of both sides only."""
+    outside = [row for row in table.rows if row.kind == OUTSIDE]
+    return any(
+        (row.cells[0].microseconds is None) != (row.cells[-1].microseconds is None)
+        for row in outside
+    )
+
+
+def _node_time(table: ProfileTable, at: int) -> float:
+    """Return the time of all nodes in a profile, which other programs disturb least."""
+    return sum(row.cells[at].time for row in table.rows if row.kind != OUTSIDE)
 
 
 def _uncertainty(first: Side, last: Side) -> float:
@@ -131,7 +146,7 @@ def _uncertainty(first: Side, last: Side) -> float:
 
 
 def _uncertainty_of_rows(table: ProfileTable) -> float:
-    """Return the same from the spread of the rows, which other programs disturb less."""
+    """Return the same from the spread of the rows of nodes."""
     squares = 0.0
     for at in (0, -1):
         runs = max(table.sides[at].runs, 1)
@@ -169,6 +184,7 @@ def find_causes(table: ProfileTable) -> list[Cause]:
 
 
 def _inserted_cause(row: TimeRow) -> Cause:
+    """Return the cause of a difference: nodes that the backend inserted."""
     cell = max(row.cells[0], row.cells[-1], key=lambda each: each.time)
     ops = sorted(set(cell.executed), key=cell.executed.count, reverse=True)
     words = [count_text(cell.executed.count(op), f"inserted {op} node") for op in ops[:_OP_COUNT]]
@@ -183,6 +199,7 @@ def _operators(row: TimeRow, side: int) -> str:
 
 
 def _rows_in_words(rows: Sequence[TimeRow], before: str, after: str) -> str:
+    """Return rows as words of a sentence."""
     if len(rows) == 1:
         what = rows[0].label
     else:

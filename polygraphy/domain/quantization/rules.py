@@ -7,10 +7,12 @@ so. What each operator asks for is a table by quantizer.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from polygraphy.domain.quantization.asked_sites import AskedSites, numbers_of
 from polygraphy.domain.quantization.sites import CORRECTED, RAW, FloatNode, Site
 
 Asks = Literal["all", "inputs", "follows", "output", "nothing"]
@@ -33,7 +35,7 @@ _STATIC = _FOLLOWS | {
 """Operators that ONNX Runtime quantizes statically, if it is not given a list."""
 
 
-@frozen
+@frozen(slots=False)
 class Rules:
     """What nodes ask for.
 
@@ -54,28 +56,12 @@ class Rules:
 
     def quantized(self, without: Collection[str]) -> set[int]:
         """Return the sites that remain quantized if nodes are excluded."""
-        marked: set[str] = set()
-        for node in self.nodes:
-            asked = self.asks.get(node.name, "nothing")
-            if node.name in without or asked == "nothing":
-                continue
-            if node.name in self.biases:
-                marked.add(self.biases[node.name])
-            if asked == "follows":
-                if node.reads and node.reads[0] in marked:
-                    marked.update((node.reads[0], *node.makes))
-                continue
-            if asked == "output":
-                marked.update(node.makes)
-                continue
-            marked.update(node.reads)
-            if asked == "all":
-                marked.update(node.makes)
-        return {
-            number
-            for number, site in enumerate(self.sites)
-            if site.name in marked or site.name + RAW in marked or number in self.fixed
-        }
+        return {*numbers_of(self.asked.remaining(self.asked.nodes(without)))}
+
+    @cached_property
+    def asked(self) -> AskedSites:
+        """The sites that nodes ask for, as bits."""
+        return AskedSites(self)
 
     def off(self, without: Collection[str]) -> list[int]:
         """Return the sites that are in floating point if nodes are left out."""
@@ -173,13 +159,14 @@ def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[F
     """Return nodes that read quantized tensors directly, past nodes that only move elements."""
     moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in _MOVES and node.reads}
 
-    def before(name: str) -> str:
+    def original_name(name: str) -> str:
+        """Return the name of a tensor before operators that only move elements."""
         start = name
         while name not in names and name in moves:
             name = moves[name]
         return name if name in names else start
 
-    return [evolve(node, reads=[before(name) for name in node.reads]) for node in nodes]
+    return [evolve(node, reads=[original_name(name) for name in node.reads]) for node in nodes]
 
 
 def _biases(nodes: Sequence[FloatNode], asks: dict[str, Asks]) -> dict[str, str]:

@@ -7,22 +7,33 @@ because it was run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import combinations, islice
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import combinations
 from math import comb, inf
 
 from attrs import field, frozen
 
+from polygraphy.domain.quantization.asked_sites import numbers_of
 from polygraphy.domain.quantization.rules import Rules
 
-_ENUMERATED = 60_000
+_ENUMERATED = 20_000
 """Up to so many sets of a size are all predicted; of more, sets grow from the best smaller ones."""
-_BEAM = 400
-"""So many sets of a size are kept where they grow."""
+_BEAM, _LEAST_BEAM, _GROWN = 400, 16, 12_000
+"""So many sets of a size are kept where they grow: fewer if there are many nodes, so that about
+`_GROWN` sets are predicted.
+"""
+_MANY, _PROBED = 40, (1.0, 0.5, 0.25, 0.1)
+"""From this number of nodes on, sets that should be enough are run first: those with a predicted
+loss of these shares of the target.
+"""
 _SHARE = 0.5
 """The share of the remaining runs that sets of one size may take."""
 _HOPELESS = 4.0
 """A set that is predicted to be so many times above the target is not tried."""
+_GREEDY = 2.0
+"""Other sets of a size may be predicted so many times better than one that grew node by node."""
 
 
 class OutOfRunsError(Exception):
@@ -56,7 +67,7 @@ class SetSearch:
     Args:
         rules: what is quantized without some nodes.
         measure: runs the model with some sites quantized, and returns the metric.
-        predict: returns what some sites are expected to lose, as the square.
+        predict: returns what sites, as bits, are expected to lose, as the square.
         target: what may be left.
         most: how many sets may be run.
         is_over: whether the time is over.
@@ -66,49 +77,56 @@ class SetSearch:
         self,
         rules: Rules,
         measure: Callable[[Collection[int]], float],
-        predict: Callable[[Collection[int]], float],
+        predict: Callable[[int], float],
         target: float,
         most: int,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._rules, self._measure, self._predict = rules, measure, predict
         self._target, self._most, self._is_over = target, most, is_over
-        self._known: dict[frozenset[int], float] = {}
-        self._quantized: dict[frozenset[str], frozenset[int]] = {}
-        self._predicted: dict[frozenset[int], float] = {}
+        self._names = [*dict.fromkeys(rules.candidates)]
+        self._bits = [rules.asked.nodes([name]) for name in self._names]
+        self._known: dict[int, float] = {}
+        self._quantized: dict[int, int] = {}
+        self._predicted: dict[int, float] = {}
+        self._levels: dict[int, list[int]] = {0: [0]}
         self._curve: dict[int, tuple[Sequence[str], float]] = {}
         self.runs = 0
 
-    def left(self, without: Iterable[str]) -> float:
+    def left(self, without: int) -> float:
         """Run the model without quantizing some nodes, and return the remaining loss.
 
         Raises:
             OutOfRunsError: there are no runs left.
         """
-        names = frozenset(without)
-        sites = self.sites(names)
+        sites = self.sites(without)
         if sites not in self._known:
-            if self.runs >= self._most or self._is_over():
+            self._check_time()
+            if self.runs >= self._most:
                 raise OutOfRunsError
             self.runs += 1
-            self._known[sites] = self._measure(sites)
+            self._known[sites] = self._measure([*numbers_of(sites)])
         value = self._known[sites]
-        if len(names) not in self._curve or value < self._curve[len(names)][1]:
-            self._curve[len(names)] = [name for name in self._order if name in names], value
+        size = without.bit_count()
+        if size not in self._curve or value < self._curve[size][1]:
+            self._curve[size] = self._name(without), value
         return value
 
-    def sites(self, without: frozenset[str]) -> frozenset[int]:
-        """Return the sites that remain without some nodes."""
+    def sites(self, without: int) -> int:
+        """Return the sites that remain without some nodes, as bits."""
         if without not in self._quantized:
-            self._quantized[without] = frozenset(self._rules.quantized(without))
+            self._quantized[without] = self._rules.asked.remaining(without)
         return self._quantized[without]
 
-    @property
-    def _order(self) -> list[str]:
-        """The candidates in the order in which they are tried."""
-        return self._rules.candidates
+    def _name(self, without: int) -> list[str]:
+        """Return the names of nodes, in the order of the candidates."""
+        return [name for name, bit in zip(self._names, self._bits) if bit & without]
 
-    def predict(self, without: frozenset[str]) -> float:
+    def _check_time(self) -> None:
+        if self._is_over():
+            raise OutOfRunsError
+
+    def predict(self, without: int) -> float:
         """Return the predicted square of the remaining loss."""
         sites = self.sites(without)
         if sites not in self._predicted:
@@ -120,17 +138,22 @@ class SetSearch:
         kept: Sequence[str] | None = None
         value, proven, is_cut_short = inf, 0, False
         try:
-            value = self.left(())
+            value = self.left(0)
             if value <= self._target:
                 return Search([], value, self.runs, curve=self._curve)
-            names = self._order
-            for size in range(1, len(names) + 1):
+            most = self._upper_bound()
+            for size in range(1, most):
+                if size < len(self._path) and self._is_hopeless(self._path[size], _GREEDY):
+                    continue
                 found, is_complete = self._search_size(size)
                 if found is not None:
-                    kept = self._smaller(found)
+                    kept = self._name(self._smaller(found))
                     break
                 if is_complete and proven == size - 1:
                     proven = size
+            else:
+                if most < len(self._path):
+                    kept = self._name(self._smaller(self._path[most]))
         except OutOfRunsError:
             is_cut_short = True
         best = min(self._good(), key=lambda pair: len(pair[0]), default=None)
@@ -138,8 +161,67 @@ class SetSearch:
             kept, value = best
         if kept is not None:
             proven = self._proven(len(kept), proven)
-            value = self._known[self.sites(frozenset(kept))]
+            value = self._known[self.sites(self._rules.asked.nodes(kept))]
         return Search(kept, value, self.runs, proven, self._curve, is_cut_short)
+
+    def _upper_bound(self) -> int:
+        """Return a size that is enough, if there are many nodes and the prediction has such a set;
+        else one more than all nodes.
+        """
+        count = len(self._names)
+        if count < _MANY:
+            return count + 1
+        goals = [share * self._target_power for share in _PROBED]
+        below = 0
+        for size, without in enumerate(self._path):
+            if not goals or self.predict(without) > goals[0]:
+                continue
+            del goals[0]
+            if self.left(without) > self._target:
+                below = size
+                continue
+            return self._least_on_path(below, size)
+        return count + 1
+
+    def _least_on_path(self, below: int, enough: int) -> int:
+        """Return the smallest size of a set on the path that is enough, by halves."""
+        while enough - below > 1:
+            middle = (enough + below) // 2
+            if self.left(self._path[middle]) <= self._target:
+                enough = middle
+            else:
+                below = middle
+        return enough
+
+    @cached_property
+    def _path(self) -> list[int]:
+        """Sets of at most each size from none on, if there are many nodes: each with the nodes that
+        the prediction gains most by.
+        """
+        path, base = [0], 0
+        if len(self._names) < _MANY:
+            return path
+
+        def gain(group: int) -> float:
+            more = (group & ~base).bit_count()
+            return (self.predict(base) - self.predict(base | group)) / more if more else 0.0
+
+        ranked = [(-gain(group), group) for group in self._groups]
+        heapify(ranked)
+        while ranked:
+            _, group = heappop(ranked)
+            now = gain(group)
+            if ranked and now < -ranked[0][0]:
+                if now > 0:
+                    heappush(ranked, (-now, group))
+                continue
+            if now <= 0:
+                continue
+            base, before = base | group, base
+            path += [before] * (base.bit_count() - len(path))
+            path.append(base)
+            self._check_time()
+        return path
 
     def _good(self) -> Iterator[tuple[Sequence[str], float]]:
         """Return an iterator over the sets that reach the target, with their metric."""
@@ -147,10 +229,9 @@ class SetSearch:
 
     def _proven(self, size: int, proven: int) -> int:
         """Try the remaining smaller sets if enough runs are left; return the proven size."""
-        names = self._order
         try:
-            while proven < size - 1:
-                sets = [frozenset(one) for one in combinations(names, proven + 1)]
+            while proven < size - 1 and comb(len(self._names), proven + 1) <= _ENUMERATED:
+                sets = [sum(one) for one in combinations(self._bits, proven + 1)]
                 unknown = {self.sites(one) for one in sets} - self._known.keys()
                 if len(unknown) > self._most - self.runs:
                     break
@@ -161,69 +242,81 @@ class SetSearch:
             pass
         return proven
 
-    def _search_size(self, size: int) -> tuple[Sequence[str] | None, bool]:
+    def _search_size(self, size: int) -> tuple[int | None, bool]:
         """Return a set of a size that is enough, and whether all sets of that size were tried."""
         ranked, is_all = self._rank_sets(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
         distinct = {self.sites(one) for _, one in ranked}
         is_complete = is_all and len(distinct) <= allowed and size <= 2
         tried = self.runs
-        for power, names in ranked:
-            is_hopeless = power > _HOPELESS * self._target_power
+        for _, names in ranked:
+            is_hopeless = self._is_hopeless(names)
             if not is_complete and (is_hopeless or self.runs - tried >= allowed):
                 break
             if self.left(names) <= self._target:
-                return [name for name in self._order if name in names], False
+                return names, False
         return None, is_complete
+
+    def _is_hopeless(self, without: int, factor: float = 1.0) -> bool:
+        """Return whether a set is predicted to be far above the target."""
+        return self.predict(without) > factor * _HOPELESS * self._target_power
 
     @property
     def _target_power(self) -> float:
         """Return the predicted loss at the target, from the sum of losses of all sites."""
-        everything = self._known[self.sites(frozenset())]
-        predicted = self.predict(frozenset())
+        everything = self._known[self.sites(0)]
+        predicted = self.predict(0)
         if not 0 < everything < inf or self._target <= 0:
             return inf
         return max(predicted * (self._target / everything) ** 2, self._target**2)
 
-    def _rank_sets(self, size: int) -> tuple[list[tuple[float, frozenset[str]]], bool]:
+    def _rank_sets(self, size: int) -> tuple[list[tuple[float, int]], bool]:
         """Return sets of a size sorted by predicted loss, and whether these are all."""
-        names = self._order
-        if comb(len(names), size) <= _ENUMERATED:
-            sets = {frozenset(one) for one in combinations(names, size)}
+        if comb(len(self._names), size) <= _ENUMERATED:
+            sets = {sum(one) for one in combinations(self._bits, size)}
             is_all = True
         else:
-            sets, is_all = self._grow_sets(size), False
-        ranked = sorted(
-            ((self.predict(one), one) for one in sets),
-            key=lambda pair: (pair[0], sorted(pair[1])),
-        )
+            sets, is_all = set(self._grow_sets(size)), False
+        ranked = sorted((self.predict(one), one) for one in sets)
         return ranked, is_all
 
-    def _grow_sets(self, size: int) -> set[frozenset[str]]:
+    def _grow_sets(self, size: int) -> list[int]:
         """Return sets of some size that grow from nodes and groups around a site."""
-        groups = [frozenset([name]) for name in self._order]
-        for number in range(len(self._rules.sites)):
-            askers = frozenset(self._rules.askers(number))
-            if 1 < len(askers) <= min(size, 6):
-                groups.append(askers)
-        groups = [*dict.fromkeys(groups)]
-        level: dict[int, list[frozenset[str]]] = {0: [frozenset()]}
         for count in range(1, size + 1):
+            if count in self._levels:
+                continue
+            self._check_time()
+            if count < size and count < len(self._path):
+                self._levels[count] = [self._path[count]]  # Hopeless: its sets were not run.
+                continue
+            most = max(_LEAST_BEAM, min(_BEAM, _GROWN // len(self._groups)))
             made = {
                 base | group
-                for group in groups
+                for group in self._groups
                 for before in range(max(0, count - 6), count)
-                for base in level.get(before, ())
-                if len(base | group) == count
+                for base in self._levels.get(before, ())
+                if (base | group).bit_count() == count
             }
-            level[count] = [*islice(sorted(made, key=self.predict), _BEAM)]
-        return set(level[size])
+            self._levels[count] = sorted(made, key=lambda one: (self.predict(one), one))[:most]
+        return self._levels[size]
 
-    def _smaller(self, names: Sequence[str]) -> Sequence[str]:
+    @cached_property
+    def _groups(self) -> list[int]:
+        """The nodes, and the groups of up to six nodes that ask for one site, as bits."""
+        groups = [*self._bits]
+        candidates = set(self._names)
+        for number in range(len(self._rules.sites)):
+            askers = candidates.intersection(self._rules.askers(number))
+            if 1 < len(askers) <= 6:
+                groups.append(self._rules.asked.nodes(askers))
+        return [*dict.fromkeys(groups)]
+
+    def _smaller(self, without: int) -> int:
         """Return a set without nodes that it does not need."""
-        kept = list(names)
-        for name in names:
-            rest = [one for one in kept if one != name]
+        kept = without
+        bits = [bit for bit in self._bits if bit & without]
+        for bit in sorted(bits, key=lambda one: self.predict(without & ~one)):
+            rest = kept & ~bit
             if rest and self.left(rest) <= self._target:
                 kept = rest
         return kept

@@ -9,6 +9,9 @@ from attrs import Factory, frozen
 
 from polygraphy.domain.search.subsets import Outcome
 
+DEFAULT_PATH = "polygraphy_debug_replay.json"
+"""File that `debug` commands save a replay to, and remove after a search that finishes."""
+
 _SUCCESS = {Outcome.GOOD: True, Outcome.BAD: False, Outcome.UNRESOLVED: None}
 
 

@@ -19,13 +19,16 @@ from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.case import Case
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
-from polygraphy.binding import bind
+from polygraphy.binding import bind, resolve
 from polygraphy.comparator import Comparator, RunResults
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, Curve, DiagnosisResult
 from polygraphy.domain.diagnosis.evidence import Evidence
 from polygraphy.domain.errors import InconclusiveError
+from polygraphy.ports.diagnosing import DiagnosisReports
+from polygraphy.ports.editing import open_model
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.computed_tensors import computed
 from tests.support.diagnosis.diagnosis_cases import Kept
@@ -230,6 +233,19 @@ def test_the_table_acquits_only_what_was_wholly_compared(
     else:
         assert (made.verdict, bool(made.reason)) == (INCONCLUSIVE, True)
         assert all(said in made.reason for said in left_out) or unexplained or not against
+
+
+def test_what_was_left_out_of_other_data_does_not_count_for_data_chosen_again() -> None:
+    case = Case(
+        open_model(make("m", [], [value("x", [1])], [])), "m.onnx", [], resolve(DiagnosisReports)
+    )
+    case.record_comparison("golden", ["one", "one"])
+    again = case.choose_data_again()
+    again.record_left_out("two")
+    again.record_curve(Curve("onnx", "isolated", []))
+    assert case.evidence == Evidence(("golden",), ("one",))
+    assert again.evidence == Evidence(("golden",), ("two",))
+    assert case.curves == again.curves != ()
 
 
 @settings(max_examples=scaled(60), deadline=None)

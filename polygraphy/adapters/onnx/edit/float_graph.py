@@ -43,6 +43,10 @@ class FloatGraph:
             if node.op_type == "Constant" and (tensor := constant_tensor(node)) is not None:
                 self._weights[node.output[0]] = tensor
         self._arrays: dict[str, Array] = {}
+        self._readers: dict[str, list[NodeProto]] = {}
+        for node in graph.node:
+            for name in dict.fromkeys(node.input):
+                self._readers.setdefault(name, []).append(node)
 
     def removed_activation(self, name: str, makers: Mapping[str, NodeProto]) -> NodeProto | None:
         """Return the Relu or Clip after a node that the quantizer removed; None if there is none.
@@ -58,7 +62,7 @@ class FloatGraph:
             before = self.makers.get(twin.input[0])
             is_same = before is not None and before.op_type == makers[name].op_type
             return twin if is_same else None
-        readers = [node for node in self._graph.node if name in node.input]
+        readers = self._readers.get(name, [])
         is_removed = len(readers) == 1 and readers[0].op_type in REMOVABLE
         return readers[0] if is_removed and readers[0].output[0] not in makers else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,10 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     QUANTISE,
     SitePair,
     format_of,
+    is_bias_shape,
     is_corrected,
     is_same_scheme,
-    long_axes,
+    makers_of,
     producer_of,
     remove_identities,
     scheme_of_node,
@@ -119,38 +120,35 @@ class QuantizedModel:
     def add_switches(self, *, requantizes: bool = False) -> ModelProto:
         """Return the model with one more input, which switches each site on or off."""
         copy, graph = self._copy_graph()
-        between = self._between if requantizes else {}
+        between = self._weights_between if requantizes else {}
         graph.input.append(
             onnx.helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.BOOL, [len(self.sites)])
         )
+        makers = makers_of(graph)
         for pair in self._pairs:
             number = pair.number
             at, flag = f"{SWITCHES}/{number}", f"{SWITCHES}/{number}/on"
             add_weight(copy, onnx.numpy_helper.from_array(numpy.int64(number)), at)
             graph.node.append(onnx.helper.make_node("Gather", [SWITCHES, at], [flag]))
-            for on, exact, output in self._rename_results(copy, pair):
+            for on, exact, output in self._rename_results(copy, pair, makers):
                 off = self._requantize_weight(copy, number, exact) if number in between else exact
                 graph.node.append(onnx.helper.make_node("Where", [flag, on, off], [output]))
         return sort_nodes(copy)
 
     @cached_property
-    def between(self) -> dict[int, tuple[int, ...]]:
-        """Weights that a backend may quantize again, with the first sites around their nodes."""
-        return {weight: (one, behind[0]) for weight, (one, behind) in self._between.items()}
-
-    def requantized_weights(self, on: Collection[int]) -> list[int]:
-        """Return the weights that are off, and that a backend may quantize again."""
-        return [
-            weight
-            for weight, (before, behind) in self._between.items()
-            if weight not in on and before in on and any(one in on for one in behind)
-        ]
+    def between(self) -> dict[int, tuple[int, Sequence[int]]]:
+        """Weights that a backend may quantize again, each with the site that its node reads and
+        those behind its node.
+        """
+        return {
+            weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
+        }
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
         """Return the name of a weight that is quantized again if the tensors around its
         node are.
         """
-        before, behind = self._between[number]
+        before, behind = self._weights_between[number]
         array = self.sites[number].exact
         assert array is not None
         like = Scheme("int8", numpy.float64(1), numpy.float64(0))
@@ -170,8 +168,9 @@ class QuantizedModel:
         return f"{again}/chosen"
 
     @cached_property
-    def _between(self) -> dict[int, tuple[int, list[int]]]:
-        """Weights between activations that are quantized, by what is before and behind their node.
+    def _weights_between(self) -> dict[int, tuple[int, list[int]]]:
+        """Return the weights between quantized activations, by the sites before and after their
+        node.
 
         Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
         QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
@@ -221,8 +220,9 @@ class QuantizedModel:
     def float_at_sites(self, off: Collection[int]) -> ModelProto:
         """Return the model with some sites in floating point."""
         copy, graph = self._copy_graph()
+        makers = makers_of(graph)
         for pair in self._pairs:
-            for on, exact, output in self._rename_results(copy, pair, folds=False):
+            for on, exact, output in self._rename_results(copy, pair, makers, folds=False):
                 name = exact if pair.number in off else on
                 graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
         remove_identities(graph)
@@ -352,15 +352,20 @@ class QuantizedModel:
         return copy, copy.graph
 
     def _rename_results(
-        self, copy: ModelProto, pair: SitePair, *, folds: bool = True
+        self,
+        copy: ModelProto,
+        pair: SitePair,
+        makers: Mapping[str, NodeProto],
+        *,
+        folds: bool = True,
     ) -> Iterator[tuple[str, str, str]]:
         """Rename the results of a site; yield the new name, the floating-point tensor and the old
         name.
         """
-        site, graph = self.sites[pair.number], copy.graph
+        site = self.sites[pair.number]
         renamed = set(pair.outputs)
-        nodes = [node for node in graph.node if not renamed.isdisjoint(node.output)]
-        for node in nodes:
+        nodes = {id(makers[name]): makers[name] for name in pair.outputs if name in makers}
+        for node in nodes.values():
             node.output[:] = [f"{name}//on" if name in renamed else name for name in node.output]
         exact = self._exact_tensor(copy, pair, site, suffix="//float" if folds else "")
         for output in pair.outputs:
@@ -397,13 +402,19 @@ class QuantizedModel:
         add_weight(copy, onnx.numpy_helper.from_array(site.exact.astype(pair.kind)), name)
         return name
 
-    def _constant(self, name: str) -> Array | None:
-        """Return the elements of a constant; None if the tensor is not constant."""
-        tensor = self._weights.get(name)
-        if tensor is None and name in self._makers:
-            maker = self._makers[name]
-            tensor = constant_tensor(maker) if maker.op_type == "Constant" else None
-        return None if tensor is None else onnx.numpy_helper.to_array(tensor)
+    def _constant_reader(self) -> Callable[[str], Array | None]:
+        """Return a function that returns the elements of a constant by name, and None for other
+        tensors; constants that are added later are not known to it.
+        """
+        makers, weights = self._makers, self._weights
+
+        def constant(name: str) -> Array | None:
+            tensor = weights.get(name)
+            if tensor is None and name in makers and makers[name].op_type == "Constant":
+                tensor = constant_tensor(makers[name])
+            return None if tensor is None else onnx.numpy_helper.to_array(tensor)
+
+        return constant
 
     @cached_property
     def _readers(self) -> dict[str, list[tuple[NodeProto, int]]]:
@@ -422,16 +433,17 @@ class QuantizedModel:
     @property
     def _makers(self) -> dict[str, NodeProto]:
         """Return the node that computes each tensor."""
-        return {name: node for node in self._graph.node for name in node.output if name}
+        return makers_of(self._graph)
 
     def _restore_activations(self) -> None:
         """Restore the Relu and Clip nodes that integer ranges replace."""
-        makers = {name: node for node in self._graph.node for name in node.output if name}
+        makers = self._makers
         names = {node.name for node in self._graph.node}
+        constant = self._constant_reader()
         quantized = {
             node.input[0]
             for node in self._graph.node
-            if node.op_type == QUANTISE and self._is_shifted(node)
+            if node.op_type == QUANTISE and _is_shifted(node, constant)
         }
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
@@ -439,13 +451,6 @@ class QuantizedModel:
                 if twin is not None and twin.name not in names - {""}:
                     self._restore_activation(makers[name], name, twin, reference)
         sort(self._graph)
-
-    def _is_shifted(self, node: NodeProto) -> bool:
-        """Return whether the zero point of a node is not in the middle of its integer range."""
-        scheme = scheme_of_node(node, self._constant)
-        if scheme is None or scheme.stored.minifloat is not None:
-            return False
-        return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
 
     def _restore_activation(
         self, maker: NodeProto, name: str, twin: NodeProto, reference: FloatGraph
@@ -470,27 +475,21 @@ class QuantizedModel:
 
     def _find_pairs(self) -> None:
         """Find all sites of QuantizeLinear and DequantizeLinear."""
-        makers, weights = self._makers, self._weights
-
-        def constant(name: str) -> Array | None:
-            tensor = weights.get(name)
-            if tensor is None and name in makers and makers[name].op_type == "Constant":
-                tensor = constant_tensor(makers[name])
-            return None if tensor is None else onnx.numpy_helper.to_array(tensor)
-
+        constant_value = self._constant_reader()
         readers: dict[str, list[NodeProto]] = {}
         for node in self._graph.node:
             if node.op_type == DEQUANTISE:
                 readers.setdefault(node.input[0], []).append(node)
         for node in self._graph.node:
             if node.op_type == QUANTISE and node.output[0] in readers:
-                self._add_activation(node, readers[node.output[0]], constant)
+                self._add_activation(node, readers[node.output[0]], constant_value)
         for name, nodes in readers.items():
-            codes = constant(name)
+            codes = constant_value(name)
             for node in nodes if codes is not None else ():
-                self._add_weight(node, codes, constant)
+                self._add_weight(node, codes, constant_value)
 
     def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
+        """Add the site of a quantized activation."""
         scheme, read = scheme_of_node(node, constant), scheme_of_node(readers[0], constant)
         if scheme is None or read is None:
             return
@@ -521,6 +520,7 @@ class QuantizedModel:
         self._dequantized |= dict.fromkeys(outputs, name)
 
     def _add_weight(self, node: NodeProto, codes: Array | None, constant: Any) -> None:
+        """Add the site of a quantized weight."""
         scheme = scheme_of_node(node, constant, codes)
         if scheme is None or codes is None:
             return
@@ -572,7 +572,11 @@ class QuantizedModel:
         for node in self._graph.node:
             for at, name in enumerate(node.input):
                 tensor = weights.get(name)
-                if tensor is None or name in chosen or not 1 <= long_axes(tensor.dims) <= 1:
+                if (
+                    tensor is None
+                    or name in chosen
+                    or not is_bias_shape(tensor.dims, self.producer)
+                ):
                     continue
                 exact = self._references[0].operand(node, at)
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
@@ -586,6 +590,7 @@ class QuantizedModel:
             sort(self._graph)
 
     def _add_correction(self, name: str, own: Array, exact: Array) -> None:
+        """Add the site of a corrected bias or weight, which differs from the original."""
         output, number = f"{name}{CORRECTED}", len(self.sites)
         for node in self._graph.node:
             node.input[:] = [output if one == name else one for one in node.input]
@@ -597,17 +602,21 @@ class QuantizedModel:
         self._dequantized[output] = output
 
     def _find_operators(self) -> None:
-        """Find operators that compute in few bits, whose tensors the reference has as well."""
+        """Add the sites of operators that compute in few bits, if the reference has their
+        tensors.
+        """
         if not self._references:
             return
         reference = self._references[0]
         makers = self._makers
+        constant = self._constant_reader()
+        order = {id(node): at for at, node in enumerate(self._graph.node)}
         known = {value.name for value in self._graph.input} | makers.keys()
         for name, twin in reference.makers.items():
             node = makers.get(name)
             if node is None or node.op_type in (QUANTISE, DEQUANTISE):
                 continue
-            region = self._region(name, makers, reference)
+            region = _region(name, makers, reference, order)
             if not any(is_coarse(one.op_type) for one in region):
                 continue
             weights = {one: reference.constant(one) for one in twin.input if one}
@@ -615,15 +624,21 @@ class QuantizedModel:
                 continue
             if list(twin.output).index(name) or len(twin.output) > 1:
                 continue
-            self._add_operator(name, twin, region, weights)
+            self._add_operator(name, twin, region, weights, constant)
 
     def _add_operator(
-        self, name: str, twin: NodeProto, region: list[NodeProto], weights: dict[str, Any]
+        self,
+        name: str,
+        twin: NodeProto,
+        region: list[NodeProto],
+        weights: dict[str, Any],
+        constant: Callable[[str], Array | None],
     ) -> None:
+        """Add the site of an operator that computes with quantized values."""
         number = len(self.sites)
         given = {one: array for one, array in weights.items() if array is not None}
         array = next((given[one] for one in twin.input[:2] if one in given), None)
-        block = block_weight(region, self._constant, array)
+        block = block_weight(region, constant, array)
         if block is None:
             site = Site(name, "operator", None, format="int8, range chosen at run time")
         else:
@@ -644,18 +659,29 @@ class QuantizedModel:
         pair = SitePair(number, [name], None, [], kind, twin, region, given)
         self._pairs.append(pair)
 
-    def _region(
-        self, name: str, makers: Mapping[str, NodeProto], reference: FloatGraph
-    ) -> list[NodeProto]:
-        """Return the nodes that compute a tensor of others that the reference has, too."""
-        found: dict[int, NodeProto] = {}
-        pending = [name]
-        while pending and len(found) < 32:
-            current = pending.pop()
-            node = makers.get(current)
-            if node is None or id(node) in found or node.op_type == DEQUANTISE:
-                continue
-            found[id(node)] = node
-            pending += [one for one in node.input if one and one not in reference.makers]
-        order = {id(node): at for at, node in enumerate(self._graph.node)}
-        return sorted(found.values(), key=lambda node: order.get(id(node), 0))
+
+def _is_shifted(node: NodeProto, constant: Callable[[str], Array | None]) -> bool:
+    """Return whether the zero point of a node is not in the middle of its integer range."""
+    scheme = scheme_of_node(node, constant)
+    if scheme is None or scheme.stored.minifloat is not None:
+        return False
+    return bool(numpy.all(scheme.zero_point != scheme.stored.middle))
+
+
+def _region(
+    name: str,
+    makers: Mapping[str, NodeProto],
+    reference: FloatGraph,
+    order: Mapping[int, int],
+) -> list[NodeProto]:
+    """Return the nodes that compute a tensor from others that the reference has, too."""
+    found: dict[int, NodeProto] = {}
+    pending = [name]
+    while pending and len(found) < 32:
+        current = pending.pop()
+        node = makers.get(current)
+        if node is None or id(node) in found or node.op_type == DEQUANTISE:
+            continue
+        found[id(node)] = node
+        pending += [one for one in node.input if one and one not in reference.makers]
+    return sorted(found.values(), key=lambda node: order.get(id(node), 0))

@@ -92,7 +92,7 @@ def scheme_of_node(node: NodeProto, constant: Any, codes: Array | None = None) -
 
 
 def producer_of(model: ModelProto) -> str:
-    """Return which quantizer made a model; empty if it does not say."""
+    """Return the name of the quantizer that wrote a model; empty if it is not recorded."""
     notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
     maker = f"{model.producer_name} {notes}".lower()
     for name in ("nncf", "modelopt", "olive", "genai"):
@@ -119,9 +119,17 @@ def producer_of(model: ModelProto) -> str:
     return "modelopt" if pairs and not any(one.input[0] not in made for one in reads) else "static"
 
 
-def long_axes(dims: Sequence[int]) -> int:
-    """Return how many axes have more than one element."""
-    return sum(size > 1 for size in dims)
+def makers_of(graph: GraphProto) -> dict[str, NodeProto]:
+    """Return the node that computes each tensor."""
+    return {name: node for node in graph.node for name in node.output if name}
+
+
+def is_bias_shape(dims: Sequence[int], producer: str) -> bool:
+    """Return whether a weight may be a bias that the quantizer changed: one of its axes is long.
+    NNCF also changes biases of one element.
+    """
+    count = sum(size > 1 for size in dims)
+    return count == 1 or (producer == "nncf" and count == 0 and len(dims) > 0)
 
 
 def is_corrected(own: Array, exact: Array, producer: str) -> bool:
@@ -170,7 +178,9 @@ def set_axis(node: NodeProto, scheme: Scheme) -> None:
 
 
 def remove_identities(graph: GraphProto) -> None:
-    """Connect readers to what an added Identity reads, unless it makes an output of the graph."""
+    """Connect readers of an added Identity to its input, unless it computes an output of
+    the graph.
+    """
     outputs = {value.name for value in graph.output}
     names = {
         node.output[0]: node.input[0]
@@ -178,7 +188,7 @@ def remove_identities(graph: GraphProto) -> None:
         if node.op_type == "Identity" and not node.name and node.output[0] not in outputs
     }
     for node in graph.node:
-        node.input[:] = [_last(name, names) for name in node.input]
+        node.input[:] = [_last_name(name, names) for name in node.input]
     kept = [
         node
         for node in graph.node
@@ -198,7 +208,8 @@ def remove_identities(graph: GraphProto) -> None:
                     one.output[:] = [new if name == old else name for name in one.output]
 
 
-def _last(name: str, names: Mapping[str, str]) -> str:
+def _last_name(name: str, names: Mapping[str, str]) -> str:
+    """Return the name at the end of a chain of renames."""
     while name in names:
         name = names[name]
     return name

@@ -107,6 +107,9 @@ def compare_saved(
     errors: dict[int, Mapping[str, TensorError]] = {}
 
     def compare_inner(number: int) -> dict[str, Deviation]:
+        """Return the deviations of saved intermediate tensors that are beyond accumulated
+        rounding, for one input set.
+        """
         saved = fitted.sets[number]
         inner = fitted.inner & saved.keys()
         if not inner:
@@ -123,7 +126,7 @@ def compare_saved(
     compared = Compared(
         [{**outputs, **tensors} for outputs, tensors in zip(of_outputs.sets, inner)]
     )
-    case.evidence.compared(right.name, right.left_out)
+    case.record_comparison(right.name, right.left_out)
     return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, errors)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from polygraphy.application.diagnose.data import choose_feeds_for_half
+from polygraphy.application.diagnose.data import LeaveOut, choose_feeds_for_half
 from polygraphy.binding import resolve
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.precisions import HALF
@@ -133,7 +133,7 @@ def half_trial(
     data_loader: Any,
     tolerances: tuple[float | None, float | None],
     report: Report | None = None,
-    left_out: list[str] | None = None,
+    leave_out: LeaveOut = lambda reason: None,
 ) -> Trial:
     """Return the trial of a model in half precision; see `try_half_precision` and
     `choose_feeds_for_half`.
@@ -141,7 +141,7 @@ def half_trial(
     half = open_half(model, half_type(dtype), tolerances=tolerances)
     if not half.model.passes:
         raise errors.no_castable_node(dtype)
-    return half.try_on(choose_feeds_for_half(half.model, data_loader, left_out), report)
+    return half.try_on(choose_feeds_for_half(half.model, data_loader, leave_out), report)
 
 
 def half_type(dtype: str) -> DataTypeEntry:

@@ -174,7 +174,7 @@ def diagnose_precision_loss(
     curve = loss_by_node(found, dtype)
     tensors = {other: name for name, other in pairing.tensors.items()}
     renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
-    case.log.curves.append(evolve(curve, tensors=renamed))
+    case.record_curve(evolve(curve, tensors=renamed))
     reason = reasons.inputs_alone(narrow)
     made = DiagnosisResult(
         found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
@@ -478,7 +478,7 @@ def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> Ste
         feeds = choose_feeds_for_parties(case, data_loader)
     else:
         tolerance = half.tolerance
-        feeds = choose_feeds_for_half(half.model, data_loader, case.evidence.left_out)
+        feeds = choose_feeds_for_half(half.model, data_loader, case.record_left_out)
         built = Lowered(half.model.passes, partial(party.load, proto))
     others = [each for each in case.parties if each is not party]
     reference = others[0] if others else resolve(SuspectedParty, USUAL)

@@ -80,7 +80,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         sets = [{names[name]: value for name, value in one if name in names} for one in computed]
         right = Oracle(source.name, sets, left_out)
         compared = right.beside(case, values)
-        case.evidence.compared(right.name, right.left_out)
+        case.record_comparison(right.name, right.left_out)
         notes.append(deviation_sentence(compared.found, len(names), source.name))
     if not compared:
         if len(case.parties) > 1:
@@ -147,7 +147,7 @@ def _explain_refusal(
         return refused
     fact = evidence.refused(case.parties[0].name, str(error), because=True)
     culprits = [evolve(one, facts=[*one.facts, fact]) for one in answer.result.culprits]
-    case.evidence.compared(request.program.name)
+    case.record_comparison(request.program.name)
     return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 

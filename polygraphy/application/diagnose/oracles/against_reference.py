@@ -122,7 +122,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         except BackendError as error:
             notes.append(steps.refuses_only_model(party.name))
             return explain_refusal(case, pair, feeds, expected[0], error)
-        case.evidence.compared(right.name, right.left_out)
+        case.record_comparison(right.name, right.left_out)
         compared = right.beside(case, values)
         outputs = sum(name in expected[0] for name in case.model.outputs)
         note = deviation_sentence(compared.found, outputs)

@@ -32,9 +32,11 @@ from polygraphy.domain.diagnosis.twins import (
     unlike,
 )
 from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
-from polygraphy.domain.model.description import Model, Node
+from polygraphy.domain.model.description import Model, Node, Origin
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
+    Decision,
+    Exporter,
     OpenedProgram,
     describe_with_weights,
 )
@@ -46,6 +48,8 @@ rewritten it: then nodes are not compared one by one.
 _NAMED = 4
 """Differences that are listed."""
 _LONGEST = 60
+_MOST_BRANCHES = 24
+"""Exports in which one statement of the program decides something else."""
 _LARGEST = 1 << 22
 """Elements of an example that is enlarged: exporters run it."""
 _READ_BY_PYTHON = ("aten._local_scalar_dense", "aten.item")
@@ -76,8 +80,12 @@ class _File:
         if (trained := self._find_training()) is not None:
             return Found(DiagnosisResult(FAULT, [trained]), self._case)
         differences = compare_twins(self._model.graph, self._twin.graph)
-        if not differences or differences.matched < _ALIKE:
-            return Skip("the file has the nodes of the export, or hardly any of them")
+        if not differences:
+            return Skip("the file is the export")
+        if branch := self._find_other_branch(differences):
+            return Found(DiagnosisResult(FAULT, branch), self._case)
+        if differences.matched < _ALIKE:
+            return Skip("the file has hardly any node of the export")
         if differences.has_other_nodes and not self._again.is_same_release:
             return Skip("another version of the exporter may translate differently")
         weights = [spot for spot in differences.spots if self._is_parameter(spot)]
@@ -142,6 +150,121 @@ class _File:
                     return apart
             notes.append(steps.EXAMPLE_CHANGES_NOTHING)
         return TwinDifferences()
+
+    def _find_other_branch(self, differences: TwinDifferences) -> list[Culprit]:
+        """Return the culprits if another example, or another decision of the program's Python
+        code, makes the exporter write the nodes and weights of the file; empty if none does.
+        """
+        if self._again.exporter.dynamo:
+            return []  # `torch.export` raises where Python asks for values, and guards sizes.
+        try:
+            decided = self._program.decisions(self._feed)
+        except REFUSALS:
+            return []
+        if not any(each.follows_data for each in decided):
+            return []
+        with self._case.attempt(titles.OTHER_BRANCH) as notes:
+            for other, decision in self._other_branches(decided):
+                left = compare_twins(self._model.graph, other.graph)
+                if not _explains(left, differences, decision is not None):
+                    continue
+                notes.append(steps.same_nodes(decision.text if decision else ""))
+                weights = [spot for spot in left.spots if self._is_parameter(spot)]
+                culprits = [self._branch_culprit(differences, left, decision)]
+                if weights:
+                    culprits.append(self._file(TwinDifferences(weights, weights=left.weights)))
+                return culprits
+            notes.append(steps.NO_BRANCH_EXPLAINS)
+        return []
+
+    def _other_branches(
+        self, decided: Sequence[Decision]
+    ) -> Iterator[tuple[Model, Decision | None]]:
+        """Yield exports of the program in which Python decides something else, each with the
+        statement that does: for other examples first.
+
+        Args:
+            decided: what the statements of the program decide for the data.
+        """
+        sizes = self._again.exporter.sizes
+        tried = 0
+        for feed in (*other_examples(self._feed, sizes), *_scaled_examples(self._feed)):
+            other = self._describe_export(feed, self._again.exporter)
+            if other is None:
+                continue
+            decision = self._first_change(decided, feed)
+            yield other, decision
+            between = self._example_between(feed, other)
+            if between is not None:
+                made = self._describe_export(between, self._again.exporter)
+                if made is not None:
+                    yield made, decision or self._first_change(decided, between)
+        for one in (each for each in decided if each.follows_data):
+            for outcome in one.others:
+                if (tried := tried + 1) > _MOST_BRANCHES:
+                    return
+                exporter = evolve(self._again.exporter, decides=(one, outcome))
+                made = self._describe_export(self._feed, exporter)
+                if made is not None:
+                    yield made, one
+
+    def _describe_export(self, feed: Feed, exporter: Exporter) -> Model | None:
+        """Return the description of an export; None if the exporter fails."""
+        try:
+            made, *_ = export_for_example(self._program, feed, exporter)
+            return describe_with_weights(made.proto)
+        except Exception:  # Exporters raise anything, and not every example is valid.
+            return None
+
+    def _first_change(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
+        """Return the first statement that decides something else for another example."""
+        try:
+            others = {(one.path, one.line): one for one in self._program.decisions(feed)}
+        except Exception:  # The program may not take the example.
+            return None
+        for one in decided:
+            other = others.get((one.path, one.line))
+            if one.follows_data and (other is None or other.outcomes != one.outcomes):
+                return one
+        # What a conditional expression decides is not recorded.
+        return next((one for one in decided if one.follows_data and not one.outcomes), None)
+
+    def _example_between(self, feed: Feed, other: Model) -> Feed | None:
+        """Return the example for which the exporter should write as many nodes as the file has, if
+        the number of nodes grows with the example as it does for another one.
+        """
+        counts = [len(computing_nodes(each.graph)) for each in (self._twin, other, self._model)]
+        if counts[0] == counts[1]:
+            return None
+        share = (counts[2] - counts[0]) / (counts[1] - counts[0])
+        return interpolate_examples(self._feed, feed, share) if share not in (0.0, 1.0) else None
+
+    def _branch_culprit(
+        self, differences: TwinDifferences, left: TwinDifferences, decision: Decision | None
+    ) -> Culprit:
+        """Return the nodes of the file that another decision of Python explains.
+
+        Args:
+            differences: of the file from the export for the data.
+            left: of the file from the export in which Python decides something else.
+            decision: the statement that decides; None if it is not known.
+        """
+        if differences.has_other_nodes:
+            facts, nodes, origin = self._other_nodes(differences)
+        else:
+            known = {(spot.node.label, spot.name) for spot in left.spots}
+            spots = [s for s in differences.spots if (s.node.label, s.name) not in known]
+            values = ((spot, _text(spot.value), _text(spot.expected)) for spot in spots[:_NAMED])
+            facts = [evidence.other_constant(s.node.op, s.name, *both) for s, *both in values]
+            nodes, origin = [spot.node for spot in spots], ""
+        if decision is not None:
+            facts.insert(0, evidence.file_of_other_branch(decision.text))
+            origin = str(Origin(decision.path, decision.line))
+        else:
+            facts.insert(0, evidence.file_of_other_example())
+        facts.append(evidence.exported_again(self._again.words))
+        remedy = Remedy(None, False, remedies.KEEP_BRANCH)
+        return self._culprit(nodes, "constant", facts, remedy, EXPORTER, origin)
 
     def _is_chosen(self, differences: TwinDifferences) -> bool:
         """Return whether a Python condition decides about nodes that the model lacks."""
@@ -301,6 +424,7 @@ class _File:
         party: str = MODEL_FILE,
         origin: str = "",
     ) -> Culprit:
+        """Return the culprit for some nodes of the file."""
         names = [*dict.fromkeys(node.label for node in nodes)]
         tensor = next((name for node in nodes for name in node.outputs if name), None)
         op = nodes[-1].op if nodes else "Model"
@@ -332,6 +456,56 @@ def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterat
         yield larger
     for changed in (_halve, _negate, np.zeros_like):
         yield {name: changed(np.asarray(array)) for name, array in feed.items()}
+
+
+def _explains(left: TwinDifferences, differences: TwinDifferences, is_decided: bool) -> bool:
+    """Return whether an export in which Python decides something else explains in what a file
+    differs from an export for the data.
+
+    Args:
+        left: in what the file differs from it.
+        differences: in what the file differs from the export for the data.
+        is_decided: whether a statement is known that decides something else.
+    """
+    if left.has_other_nodes:
+        return False
+    fewer = len(left.spots) < len(differences.spots)
+    return differences.has_other_nodes or (is_decided and fewer)
+
+
+def interpolate_examples(feed: Feed, other: Feed, share: float) -> Feed | None:
+    """Return an example between two others, or beyond the second, in sizes and in values.
+
+    Args:
+        feed: the example for a share of 0.
+        other: the example for a share of 1.
+        share: how far the result is from the first.
+    """
+    result: dict[str, Any] = {}
+    for name, array in feed.items():
+        first, second = np.asarray(array), np.asarray(other[name])
+        sizes = [round(a + share * (b - a)) for a, b in zip(np.shape(first), np.shape(second))]
+        if min(sizes, default=1) < 1 or np.prod(sizes) > _LARGEST:
+            return None
+        made = first
+        for axis, size in enumerate(sizes):
+            made = np.take(made, np.arange(size) % first.shape[axis], axis)
+        if first.shape == second.shape and first.dtype.kind in "iu":
+            moved = first + share * (second.astype(np.float64) - first)
+            made = np.maximum(np.rint(moved), 0).astype(first.dtype)
+        result[name] = made
+    return result
+
+
+def _scaled_examples(feed: Feed) -> Iterator[Feed]:
+    """Yield examples with much smaller and much larger floats."""
+    for factor in (1 / 16, 16):
+        yield {
+            name: (
+                (array * array.dtype.type(factor)).astype(array.dtype) if is_float(array) else array
+            )
+            for name, array in feed.items()
+        }
 
 
 def _halve(array: Any) -> Any:

@@ -13,7 +13,7 @@ from polygraphy.domain.diagnosis.words import titles
 def report_matching_outputs(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return a report of matching outputs, and of constant ones among them."""
     if len(runs.outputs) > 1:
-        case.evidence.compared(titles.EACH_OTHER)
+        case.record_comparison(titles.EACH_OTHER)
     if runs.compared or runs.has_nan:
         return Skip("outputs differ, or are not numbers")
     values = next(iter(runs.outputs.values()))

@@ -5,16 +5,17 @@ few nodes must stay in floating point.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from math import prod
 from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
 
-from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
+from polygraphy.application.diagnose.steps.quantized_switches import Switches, expect_powers
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -33,6 +34,7 @@ from polygraphy.domain.quantization.lines import exclusion
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
+from polygraphy.domain.quantization.powers import PowerSum
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
@@ -46,6 +48,10 @@ _SECONDS, _LEAST = 2.0, 0.05
 """A search takes at most this many seconds, and 200 runs of at least so many seconds each: short
 runs are measured badly on a busy machine.
 """
+_RANKING = 0.4
+"""The share of the time for what each site loses by itself; the rest is for sets."""
+_REPAIRS, _REPAIRING = 24, 0.5
+"""At most so many sets of parameters are corrected, in this share of the time."""
 _FLOAT_BYTES = 12
 """Bytes that the search holds for each weight in floating point: three copies of the model."""
 _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
@@ -116,9 +122,8 @@ class _GoalSearch:
         self._right = Outputs(comparison.expected)
         self._rms = RmsRatio(lambda name: layout_of(case.facts, name))
         self._metric: Metric = goal.metric or self._rms
-        self._seconds, self._limit = 0.0, 0.0
+        self._seconds, self._limit, self._allowed = 0.0, 0.0, 0.0
         self._start = time.perf_counter()
-        self._runs = 0
 
     def outcome(self) -> StepOutcome:
         """Return the outcome of the search for the goal."""
@@ -142,8 +147,10 @@ class _GoalSearch:
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        own = self._judge(self._run(case.model.proto, plain=True))
+        self._run(case.model.proto)
         self._limit = self._time_limit()
+        self._allowed = self._time_left()
+        own = self._judge(self._run(case.model.proto, plain=True))
         if own <= max(goal.within, _halve(before)):
             why = words.rewrites_lose(goal.name, own, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
@@ -163,15 +170,15 @@ class _GoalSearch:
         return pair.diagnose(plain, besides, self._feeds)
 
     def _result(self, model: QuantizedModel, before: float) -> StepOutcome:
+        """Search for the fewest sites to keep in float, and return the outcome with its culprits
+        and the saved model.
+        """
         case, goal = self._case, self._goal
-        switches = self._switches(model)
-        rules = rules_of(model.nodes, model.sites, model.producer)
-        powers = self._site_powers(switches, rules)
         losses = self._losses(model)
-        repair = self._repair(model, losses, powers, before)
+        repair = self._repair(model, losses, before)
         culprits: list[Culprit] = []
         if repair is not None:
-            culprits = self._wrong_parameters(model, rules, repair)
+            culprits = self._wrong_parameters(model, repair)
             if repair.after <= goal.within:
                 return Found(
                     self._save_model(
@@ -179,10 +186,16 @@ class _GoalSearch:
                     ),
                     case,
                 )
+            known = {model.sites[number].name: loss for number, loss in losses.items()}
             model, before = repair.model, repair.after
-            switches = self._switches(model)
-            rules = rules_of(model.nodes, model.sites, model.producer)
-            powers = self._site_powers(switches, rules)
+            losses = {
+                number: known[site.name]
+                for number, site in enumerate(model.sites)
+                if site.name in known
+            }
+        switches = self._switches(model)
+        rules = rules_of(model.nodes, model.sites, model.producer)
+        powers = self._site_powers(model, rules, switches, losses)
         search, after = self._search_fewest(model, rules, switches, powers)
         notes = words.search_notes(search, len(rules.candidates))
         if search.kept is None or len(search.kept) > max(_FEW, len(rules.candidates) // 2):
@@ -286,6 +299,7 @@ class _GoalSearch:
         return value
 
     def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
+        """Return the outputs of a model for each input set; measure how long that takes."""
         compute = self._party.load(model, plain=plain)
         start = time.perf_counter()
         values: list[Values] = [compute(feed) for feed in self._feeds]
@@ -302,17 +316,28 @@ class _GoalSearch:
             return self._goal.seconds
         return time.perf_counter() - self._start + _SECONDS + _RUNS * max(self._seconds, _LEAST)
 
-    def _site_powers(self, switches: _Switches, rules: Rules) -> list[float]:
-        """Return the squared loss of each site by itself; sites switched together count once."""
-        groups: dict[tuple[str, ...], list[int]] = {}
-        for number in range(len(rules.sites)):
-            groups.setdefault(tuple(rules.askers(number)) or (f"//{number}",), []).append(number)
-        powers = [0.0] * len(rules.sites)
+    def _time_left(self) -> float:
+        """Return the seconds that are left for the search; negative if it took longer."""
+        return self._limit - (time.perf_counter() - self._start)
+
+    def _site_powers(
+        self,
+        model: QuantizedModel,
+        rules: Rules,
+        switches: Switches,
+        losses: Mapping[int, SiteLoss],
+    ) -> PowerSum:
+        """Return what sets of sites are expected to lose."""
         with self._case.attempt(titles.LOSS_BY_SITE) as notes:
-            for members in groups.values():
-                value = self._judge(switches.run(members), self._rms)
-                powers[members[0]] = min(value, 1e6) ** 2
-            notes.append(words.sites_measured(len(groups)))
+            powers, measured, inputs = expect_powers(
+                switches,
+                model,
+                rules,
+                losses,
+                lambda values: self._judge(values, self._rms),
+                _RANKING * self._time_left(),
+            )
+            notes.append(words.sites_measured(measured, inputs, len(self._feeds)))
         return powers
 
     def _losses(self, model: QuantizedModel) -> dict[int, SiteLoss]:
@@ -329,7 +354,6 @@ class _GoalSearch:
         self,
         model: QuantizedModel,
         losses: Mapping[int, SiteLoss],
-        powers: Sequence[float],
         before: float,
     ) -> _Repair | None:
         """Return the parameters that are wrong; None if correcting them does not help."""
@@ -346,7 +370,8 @@ class _GoalSearch:
             whole = RmsRatio()
             by_metric, first, target = True, before, self._goal.within
 
-            def left(numbers: Sequence[int]) -> float:
+            def remaining_loss(numbers: Sequence[int]) -> float:
+                """Return the loss that remains after better parameters at some sites."""
                 key = tuple(sorted(numbers))
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
@@ -356,27 +381,37 @@ class _GoalSearch:
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
-            every = left(suspects)
+            every = remaining_loss(suspects)
             if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
                 first = self._judge(self._comparison.values, whole)
-                every = left(suspects)
+                every = remaining_loss(suspects)
             if every > max(_halve(first), target):
                 notes.append(words.repair_does_not_help(len(suspects), every))
                 return None
             enough = max(_ALMOST * every, min(target, _halve(first)))
-            chosen = list(suspects)
-            for number in reversed(suspects):
+            chosen, size = list(suspects), 1
+            while size < len(suspects) and self._can_try(tried):  # The worst ones may be enough.
+                if remaining_loss(suspects[:size]) <= enough:
+                    chosen = suspects[:size]
+                    break
+                size *= 2
+            for number in reversed(chosen):
                 rest = [one for one in chosen if one != number]
-                if rest and len(tried) < 24 and left(rest) <= enough:
+                if rest and self._can_try(tried) and remaining_loss(rest) <= enough:
                     chosen = rest
             fixed, after, _ = tried[tuple(sorted(chosen))]
             notes.append(words.repaired(len(chosen), len(suspects), after))
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
-    def _wrong_parameters(
-        self, model: QuantizedModel, rules: Rules, repair: _Repair
-    ) -> list[Culprit]:
+    def _can_try(self, tried: Sized) -> bool:
+        """Return whether there is time to correct other parameters."""
+        return len(tried) < _REPAIRS and self._time_left() > (1 - _REPAIRING) * self._allowed
+
+    def _wrong_parameters(self, model: QuantizedModel, repair: _Repair) -> list[Culprit]:
+        """Return culprits for the sites with wrong scales or zero points, or one culprit for a
+        rule that covers many.
+        """
         causes = {
             number: cause_of(model.sites[number], loss) for number, loss in repair.sites.items()
         }
@@ -412,19 +447,14 @@ class _GoalSearch:
     # Keep.
 
     def _search_fewest(
-        self, model: QuantizedModel, rules: Rules, switches: _Switches, powers: Sequence[float]
+        self, model: QuantizedModel, rules: Rules, switches: Switches, powers: PowerSum
     ) -> tuple[Search, float]:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
-        limit = self._limit
-
-        def is_over() -> bool:
-            return limit is not None and time.perf_counter() - self._start > limit
-
         within, checked = self._goal.within, 0
-        again = self._backend_weight_powers(model, switches, powers)
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
+            """Return the metric with some sites in quantized form."""
             nonlocal checked
             value = self._judge(switches.run(on))
             # The backend has the last word on what is enough, or nearly so.
@@ -433,13 +463,11 @@ class _GoalSearch:
                 value = self._judge(self._run(model.float_at_sites(sorted(set(every) - set(on)))))
             return value
 
-        def predict(on: Collection[int]) -> float:
-            more = sum(again.get(number, 0.0) for number in model.requantized_weights(on))
-            return sum(powers[number] for number in on) + more
-
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
-            left = max(20, _RUNS - self._runs)
-            search = SetSearch(rules, measure, predict, within, left, is_over).result()
+            left = max(20, _RUNS - int(switches.runs))
+            search = SetSearch(
+                rules, measure, powers, within, left, lambda: self._time_left() <= 0
+            ).result()
             after = search.value
             if search.kept:
                 after = self._judge(self._run(model.float_at_sites(rules.off(search.kept))))
@@ -448,28 +476,16 @@ class _GoalSearch:
             notes.append(words.search_result(search, len(rules.candidates), after))
         return search, after
 
-    def _backend_weight_powers(
-        self, model: QuantizedModel, switches: _Switches, powers: Sequence[float]
-    ) -> dict[int, float]:
-        """Return the squared loss of weights that the backend quantizes again."""
-        if not switches.requantizes:
-            return {}
-        found = {}
-        for weight, around in model.between.items():
-            value = min(self._judge(switches.run(around), self._rms), 1e6)
-            found[weight] = max(value**2 - sum(powers[one] for one in around), 0.0)
-        return found
-
-    def _switches(self, model: QuantizedModel) -> _Switches:
+    def _switches(self, model: QuantizedModel) -> Switches:
         """Return the model with switches, as the backend computes: some quantize weights again that
         are in floating point.
         """
-        plain = _Switches(self, model, requantizes=False)
+        plain = Switches(self._party, model, self._feeds, requantizes=False)
         if not model.between:
             return plain
         off = list(model.between)
         on = [number for number in range(len(model.sites)) if number not in off]
-        again = _Switches(self, model, requantizes=True)
+        again = Switches(self._party, model, self._feeds, requantizes=True)
         right = self._judge(self._run(model.float_at_sites(off)))
         own, other = (abs(self._judge(one.run(on)) - right) for one in (plain, again))
         return again if other < own else plain
@@ -479,7 +495,7 @@ class _GoalSearch:
         model: QuantizedModel,
         search: Search,
         rules: Rules,
-        switches: _Switches,
+        switches: Switches,
         before: float,
         culprits: list[Culprit],
     ) -> DiagnosisResult:
@@ -499,38 +515,6 @@ class _GoalSearch:
         with self._case.attempt("saved") as notes:
             notes.append(words.saved(self._goal.save))
         return result
-
-    def count(self) -> None:
-        """Count a run of the model on all data."""
-        self._runs += 1
-
-    @property
-    def feeds(self) -> Sequence[Feed]:
-        """The data."""
-        return self._feeds
-
-    @property
-    def party(self) -> Any:
-        """The backend that runs the model."""
-        return self._party
-
-
-class _Switches:
-    """A model with switches, in one session."""
-
-    def __init__(self, search: _GoalSearch, model: QuantizedModel, *, requantizes: bool) -> None:
-        self._search, self._count = search, len(model.sites)
-        self.requantizes = requantizes
-        proto = model.add_switches(requantizes=requantizes)
-        self._name = proto.graph.input[-1].name
-        self._compute = search.party.load(proto)
-
-    def run(self, on: Collection[int]) -> list[Values]:
-        """Return the outputs with some sites quantized."""
-        flags = np.zeros(self._count, bool)
-        flags[list(on)] = True
-        self._search.count()
-        return [self._compute({**feed, self._name: flags}) for feed in self._search.feeds]
 
 
 def _halve(value: float) -> float:

@@ -18,6 +18,7 @@ from polygraphy.cli.declare.option import (
 )
 from polygraphy.cli.shared.paths import check_paths, files_read
 from polygraphy.codegen.source import Call, Words
+from polygraphy.domain.search.debug_replay import DEFAULT_PATH
 
 
 class _Until(Kind):
@@ -130,7 +131,8 @@ class ArtifactOptions(Options):
     )
 
 
-def _artifact(name: str) -> Any:
+def _artifact_option(name: str) -> Any:
+    """Return the row of --iter-artifact with a default name."""
     return option(
         "--iter-artifact",
         "--intermediate-artifact",
@@ -169,7 +171,7 @@ class IterationInfoOptions(Options):
 class EngineIterationOptions(Options):
     """Iterations: files of each iteration."""
 
-    iter_artifact: str = _artifact("polygraphy_debug.engine")
+    iter_artifact: str = _artifact_option("polygraphy_debug.engine")
     no_remove_intermediate: bool = _KEPT
     iter_info: str | None = _INFO
 
@@ -178,7 +180,7 @@ class EngineIterationOptions(Options):
 class ModelIterationOptions(Options):
     """Iterations: files of each iteration."""
 
-    iter_artifact: str = _artifact("polygraphy_debug.onnx")
+    iter_artifact: str = _artifact_option("polygraphy_debug.onnx")
     no_remove_intermediate: bool = _KEPT
     iter_info: str | None = _INFO
 
@@ -214,8 +216,9 @@ class DebugReplayOptions(Options):
     save_debug_replay: str = option(
         "--save-debug-replay",
         writes=True,
-        default="polygraphy_debug_replay.json",
-        help="Save verdicts to this file after each iteration. After a crash, load the file with"
+        default=DEFAULT_PATH,
+        help="Save verdicts to this file after each iteration. A search that finishes removes the"
+        " default file. After a crash, load the file with"
         " _skip_current in its name to count the crashed iteration as a failure.",
     )
 

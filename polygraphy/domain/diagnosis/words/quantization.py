@@ -25,6 +25,7 @@ from polygraphy.domain.quantization.causes import (
 from polygraphy.domain.quantization.code_tensors import StepDifference
 from polygraphy.domain.quantization.listing import measured_tensors, summarize_quantization
 from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.powers import MeasuredPowers
 from polygraphy.domain.quantization.search import Search
 from polygraphy.domain.quantization.sites import Site
 from polygraphy.domain.tensors.naming import count_text
@@ -81,9 +82,19 @@ def rewrites_lose(name: str, plain: float, before: float, within: float) -> str:
     )
 
 
-def sites_measured(count: int) -> str:
-    """Return the sentence with the number of sites that were run in isolation."""
-    return f"{count_text(count, 'run')}, each with one site quantized."
+def sites_measured(measured: MeasuredPowers, inputs: int, every: int) -> str:
+    """Return the sentence with the number of runs in which one site, or some sites, are quantized,
+    and with what was not measured.
+    """
+    which = "some sites" if measured.together else "one site"
+    text = f"{count_text(measured.runs, 'run')}, each with {which} quantized"
+    text += f", on {inputs} of {every} inputs." if inputs < every else "."
+    if measured.together:
+        text += (
+            f" The time was too short for {measured.together} of"
+            f" {count_text(len(measured.values), 'site')} by themselves."
+        )
+    return text
 
 
 def differs_without_quantization(exact: float) -> str:

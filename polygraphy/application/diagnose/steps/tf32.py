@@ -1,4 +1,4 @@
-"""Diagnose a backend that computes operators on float32 tensors in TF32.
+"""Step: backends compute operators on float32 tensors in TF32.
 
 TF32 reads 10 bits of each operand's fraction, so everything is compared in float32 first: nothing
 that TF32 does can be mistaken for a fault then, or hide one. If float32 is correct, TF32 itself is
@@ -7,14 +7,15 @@ judged, on the same data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, data_options
-from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.rounding import rounding_explains
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
@@ -39,40 +40,31 @@ _MOST_NAMED = 3
 """Nodes that are named, those first that lose most: the remedy is the same for all of them."""
 
 
-def tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
-    """Return the parties that compute in TF32."""
-    return [party for party in parties if getattr(party, "lowers_to", None) == TF32]  # type: ignore[misc]
-
-
-def diagnose_in_float32_first(
-    case: Case,
-    parties: Sequence[LoweringParty],
-    diagnose_rest: Callable[[Case], Found],
-    data_loader: Any,
-) -> Found:
-    """Return the diagnosis in float32 or, if nothing is wrong there, the effect of TF32.
-
-    Args:
-        case: the case, with parties that compute in TF32.
-        parties: those.
-        diagnose_rest: diagnoses the case once they compute in float32.
-        data_loader: yields the data.
-    """
+def explain_by_tf32(case: Case, request: Request) -> StepOutcome:
+    """Return the diagnosis in float32 or, if nothing is wrong there, the effect of TF32."""
+    parties = _tf32_parties(case.parties)
+    if not parties:
+        return Skip("no backend computes in TF32")
     wide = {id(party): party.in_float32() for party in parties}
     case = evolve(case, parties=[wide.get(id(party), party) for party in case.parties])
     case.unload()
-    found = diagnose_rest(case)
+    found = request.diagnose(case, request)
     result = found.result
     if result.verdict != AGREE:
         return found
     notes = []
     for party in parties:
-        judged = _judge_party(found.case, party, wide[id(party)], data_loader)
+        judged = _judge_party(found.case, party, wide[id(party)], request.data_loader)
         if judged.result.verdict != AGREE:
             return judged
         notes += [judged.result.reason] if judged.result.reason else []
     reason = join_statements(result.reason, *notes)
     return evolve(found, result=evolve(result, reason=reason))
+
+
+def _tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
+    """Return the parties that compute in TF32."""
+    return [party for party in parties if getattr(party, "lowers_to", None) == TF32]  # type: ignore[misc]
 
 
 def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_loader: Any) -> Found:

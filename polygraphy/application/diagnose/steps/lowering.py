@@ -1,53 +1,57 @@
-"""What is right: the same backend in float32, for one that computes in half precision."""
+"""Steps: a backend computes in half precision, which is compared with the same in float32."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.data import data_options
-from polygraphy.application.diagnose.lowered.half_verdict import diagnose_lowering
-from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.lowered.half_verdict import (
+    diagnose_lowering,
+    lowering_party,
+)
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.refusals import half_refusal
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
+from polygraphy.ports.diagnosing import SuspectedParty
 
 
-def check_lowered_first(
-    case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
-) -> Found:
-    """Return whether a backend may compute in half precision; if it is also incorrect in float32,
-    or refuses, the float32 diagnosis.
+def try_lowering_first(case: Case, request: Request) -> StepOutcome:
+    """Return whether a backend may compute in half precision, if nothing else is right; if it is
+    also incorrect in float32, or refuses, the float32 diagnosis.
     """
+    lowering = lowering_party(case.parties)
+    if lowering is None or request.has_oracle:
+        return Skip("no backend computes in half precision, or there are expected results")
     refused = None
     try:
-        answer = diagnose_lowering(case, lowering, data_loader)
+        answer = diagnose_lowering(case, lowering, request.data_loader)
         if isinstance(answer, Found):
             return _allow(answer)
     except BackendError as error:
         refused = error
     wide = lowering.in_float32()
-    case = _exchange(case, lowering, wide)
-    case.evidence.left_out.clear()  # The data are chosen again.
-    found = diagnose(case)
+    case = _exchange(case, lowering, wide).choose_data_again()
+    found = request.diagnose(case, request)
     if refused is not None and found.result.verdict == AGREE:
-        return _describe_refusal(found.case, wide, refused, data_loader)
+        return _describe_refusal(found.case, wide, refused, request.data_loader)
     return found
 
 
-def check_lowered_last(
-    case: Case, lowering: LoweringParty, diagnose: Callable[[Case], Found], data_loader: Any
-) -> Found:
+def try_lowering_last(case: Case, request: Request) -> StepOutcome:
     """Return the float32 diagnosis or, if nothing is wrong there, whether the backend may compute
     in half precision.
     """
+    lowering, data_loader = lowering_party(case.parties), request.data_loader
+    if lowering is None:
+        return Skip("no backend computes in half precision")
     wide = lowering.in_float32()
-    found = diagnose(_exchange(case, lowering, wide))
+    found = request.diagnose(_exchange(case, lowering, wide), request)
     if found.result.verdict == FAULT:
         return found
     narrow = _exchange(found.case, wide, lowering)
@@ -79,9 +83,8 @@ def _describe_refusal(
 
 def _allow(lowered: Found) -> Found:
     """Return the result of a backend that was compared with float32."""
-    evidence = lowered.case.evidence
-    evidence.compared("float32")
-    return evolve(lowered, result=evidence.allowed(lowered.result))
+    lowered.case.record_comparison("float32")
+    return evolve(lowered, result=lowered.case.evidence.allowed(lowered.result))
 
 
 def _exchange(case: Case, party: SuspectedParty, other: SuspectedParty) -> Case:

@@ -1,0 +1,273 @@
+"""Which statements of Python decide what a module computes, and what they decide: an exporter keeps
+what its example decides.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, Union
+
+from attrs import define, field, frozen
+
+from polygraphy import mod
+from polygraphy.adapters.torch.branches import condition_text, may_vary, parse_file
+from polygraphy.ports.diagnosing import Decision
+
+torch = mod.lazy_import("torch>=2.2")
+
+Statement = Union[ast.If, ast.While, ast.For, ast.IfExp]
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnx_ir", "numpy", "polygraphy", "sympy", "jaxtyping")
+"""Packages whose own decisions do not follow from a module."""
+_SAME_FOR_ALL_DATA = ("dtype", "device", "is_cuda", "layout", "requires_grad")
+_MAX_LOOP = 8
+"""The largest number of passes of a `while` that is tried."""
+
+
+@frozen
+class Place:
+    """A statement that decides, with the lines that show what it decided.
+
+    Attributes:
+        statement: an `if`, a loop, or a conditional expression, of which only the line is known.
+        inside: the first line of its body.
+        after: the first line that runs if the body does not; 0 if it ends its function or its
+            block.
+        function: the function that it belongs to.
+    """
+
+    statement: Statement
+    inside: int
+    after: int
+    function: ast.AST
+
+
+@define
+class _Record:
+    """What a statement decided during one run: 1 for a body that ran, or the passes of a loop."""
+
+    outcomes: list[int] = field(factory=list)
+    follows_data: bool = False
+
+
+def record_decisions(call: Callable[[], Any]) -> list[Decision]:
+    """Call a function, and return the decisions of the Python statements that ran, in order."""
+    records: dict[tuple[str, int], _Record] = {}
+    pending: dict[int, Place] = {}
+
+    def watch(frame: FrameType, event: str, places: dict[int, Place]) -> None:
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        waiting = pending.get(id(frame))
+        if waiting is not None:
+            start, end = _first_line(waiting.statement), _end_of_test(waiting.statement)
+            if event == "line" and start < line <= end and line != waiting.inside:
+                return  # A condition of several lines.
+            del pending[id(frame)]
+            ran = event == "line" and line == waiting.inside
+            record = records[path, start]
+            if isinstance(waiting.statement, ast.If):
+                record.outcomes.append(int(ran))
+            else:
+                record.outcomes[-1] += ran
+        if event == "line" and line in places:
+            place = places[line]
+            if isinstance(place.statement, ast.IfExp):
+                shown = records.setdefault((path, line), _Record())
+                shown.follows_data = shown.follows_data or _follows_data(place, frame)
+                return
+            is_new = (path, line) not in records
+            record = records.setdefault((path, line), _Record())
+            if not isinstance(place.statement, ast.If) and not record.outcomes:
+                record.outcomes.append(0)
+            if is_new or not record.follows_data:
+                record.follows_data = _follows_data(place, frame)
+            pending[id(frame)] = place
+
+    _trace(call, watch)
+    return [
+        Decision(
+            path,
+            line,
+            _describe(_places(path)[line].statement),
+            tuple(record.outcomes),
+            record.follows_data,
+            tuple(_other_outcomes(_places(path)[line], record.outcomes)),
+        )
+        for (path, line), record in records.items()
+    ]
+
+
+def decide_otherwise(decision: Decision, outcome: int, call: Callable[[], Any]) -> Any:
+    """Call a function in which a statement decides something else, and return its result.
+
+    Args:
+        decision: of the statement.
+        outcome: whether its body runs, each time; how often, if it is a loop.
+        call: the function.
+
+    Raises:
+        ValueError: Python cannot continue at that line.
+    """
+    passes: dict[int, int] = {}
+    failures: list[str] = []
+
+    def watch(frame: FrameType, event: str, places: dict[int, Place]) -> None:
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        if event != "line" or (path, line) != (decision.path, decision.line):
+            return
+        place = places[line]
+        passes[id(frame)] = count = passes.get(id(frame), 0) + 1
+        is_if = isinstance(place.statement, ast.If)
+        runs = bool(outcome) if is_if else count <= outcome
+        try:
+            frame.f_lineno = place.inside if runs else place.after  # type: ignore[misc]
+        except ValueError as error:
+            failures.append(str(error))
+
+    result = _trace(call, watch)
+    if failures or not passes:
+        raise ValueError(failures[0] if failures else "The statement does not run.")
+    return result
+
+
+def _trace(call: Callable[[], Any], watch: Callable[[FrameType, str, Any], None]) -> Any:
+    """Call a function, and let `watch` see each line of the functions that decide something."""
+
+    def enter(frame: FrameType, event: str, _: Any) -> Any:
+        places = _places(frame.f_code.co_filename)
+        if not places:
+            return None
+
+        def step(inner: FrameType, kind: str, __: Any) -> Any:
+            if kind in ("line", "return"):
+                watch(inner, kind, places)
+            return step
+
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        return call()
+    finally:
+        sys.settrace(before)
+
+
+@lru_cache(maxsize=256)
+def _places(path: str) -> dict[int, Place]:
+    """Return, by its line, each statement of a file that may decide what a module computes."""
+    if not path.endswith(".py") or _is_library(path):
+        return {}
+    body = parse_file(path)
+    found: dict[int, Place] = {}
+    for function in (each for top in body for each in ast.walk(top)):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for place in _places_of(function.body, 0, function):
+                found[_first_line(place.statement)] = place  # The innermost function comes last.
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _is_library(path: str) -> bool:
+    """Return whether a file belongs to Python, to PyTorch, or to what exports its modules."""
+    parts = Path(path).parts
+    if "site-packages" in parts or "dist-packages" in parts:
+        return any(name in parts for name in _PACKAGES)
+    package = Path(__file__).resolve().parents[2]
+    library = Path(sysconfig.get_paths()["stdlib"])
+    return any(folder in Path(path).parents for folder in (package, library))
+
+
+def _places_of(body: Sequence[ast.stmt], after: int, function: ast.AST) -> Iterator[Place]:
+    """Yield the deciding statements of a block.
+
+    Args:
+        body: its statements.
+        after: the line that runs behind the block; 0 if there is none.
+        function: the function.
+    """
+    for position, each in enumerate(body):
+        follows = body[position + 1].lineno if position + 1 < len(body) else after
+        if isinstance(each, (ast.If, ast.While, ast.For)):
+            orelse = each.orelse[0].lineno if each.orelse else follows
+            inside = each.body[0].lineno
+            if inside > each.lineno and (isinstance(each, ast.For) or may_vary(each.test)):
+                yield Place(each, inside, orelse, function)
+            yield from _places_of(each.body, follows if isinstance(each, ast.If) else 0, function)
+            yield from _places_of(each.orelse, follows, function)
+        elif not isinstance(each, (ast.With, ast.Try, ast.FunctionDef, ast.ClassDef)):
+            chosen = [one for one in ast.walk(each) if isinstance(one, ast.IfExp)]
+            if chosen and may_vary(chosen[0].test):
+                yield Place(chosen[0], 0, 0, function)
+        if isinstance(each, (ast.With, ast.Try)):
+            yield from _places_of(each.body, 0, function)
+            for inner in getattr(each, "handlers", ()):
+                yield from _places_of(inner.body, 0, function)
+
+
+def _first_line(statement: Statement) -> int:
+    """Return the line that Python is at when it begins to evaluate a condition."""
+    return statement.lineno if isinstance(statement, ast.For) else statement.test.lineno
+
+
+def _end_of_test(statement: Statement) -> int:
+    tested = statement.iter if isinstance(statement, ast.For) else statement.test
+    return tested.end_lineno or statement.lineno
+
+
+def _describe(statement: Statement) -> str:
+    """Return what a statement decides, as ``line 8 tests `x.sum() > 0` ``."""
+    if isinstance(statement, ast.For):
+        return f"line {statement.lineno} loops over `{condition_text(statement.iter)}`"
+    return f"line {statement.lineno} tests `{condition_text(statement.test)}`"
+
+
+def _other_outcomes(place: Place, outcomes: Sequence[int]) -> Iterator[int]:
+    """Yield what a statement can be made to decide instead."""
+    if isinstance(place.statement, ast.If):
+        for other in (0, 1):
+            raises = other and isinstance(place.statement.body[-1], ast.Raise)
+            if (set(outcomes) != {other}) and (other or place.after) and not raises:
+                yield other
+    elif isinstance(place.statement, ast.While) and place.after:
+        yield from (count for count in range(_MAX_LOOP + 1) if [count] != [*outcomes])
+
+
+def _follows_data(place: Place, frame: FrameType) -> bool:
+    """Return whether a condition reads what follows from tensors that the module computes or takes.
+
+    Names hold such tensors themselves, or what earlier lines compute from them.
+    """
+    tainted = {name for name, value in frame.f_locals.items() if _holds_data(value)}
+    statement = place.statement
+    for each in ast.walk(place.function):
+        if getattr(each, "lineno", statement.lineno) >= statement.lineno:
+            continue
+        if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and each.value is not None:
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            if _names(each.value) & tainted:
+                tainted |= {name for target in targets for name in _names(target)}
+        elif isinstance(each, ast.For) and _names(each.iter) & tainted:
+            tainted |= _names(each.target)
+    tested = statement.iter if isinstance(statement, ast.For) else statement.test
+    return bool(_names(tested) & (tainted - {"self"}))
+
+
+def _names(expression: ast.AST) -> set[str]:
+    """Return the names that an expression reads, except for what is the same for all data."""
+    if isinstance(expression, ast.Attribute) and expression.attr in _SAME_FOR_ALL_DATA:
+        return set()
+    own = {expression.id} if isinstance(expression, ast.Name) else set()
+    return own.union(*(_names(each) for each in ast.iter_child_nodes(expression)))
+
+
+def _holds_data(value: Any) -> bool:
+    """Return whether a value is a tensor of the run, and no weight, or a short list of such."""
+    if isinstance(value, (list, tuple)):
+        return any(_holds_data(each) for each in value[:8])
+    return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)

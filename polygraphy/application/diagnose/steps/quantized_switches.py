@@ -1,0 +1,131 @@
+"""A quantized model with a switch at each site, and what each site is expected to lose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+
+from polygraphy.application.diagnose.case import Feed, Values
+from polygraphy.domain.quantization.losses import SiteLoss
+from polygraphy.domain.quantization.powers import MeasuredPowers, PowerSum, measure_powers
+from polygraphy.domain.quantization.rules import Rules
+from polygraphy.ports.diagnosing import QuantizedModel, SuspectedParty
+
+Judge = Callable[[Sequence[Values]], float]
+
+_LARGEST = 1e6
+"""A loss counts as at most this: it may be infinite."""
+_USUAL_LOSS = 0.01
+"""The loss that a site is expected to have, where it cannot be measured by itself."""
+_AGAIN_SHARE = 0.25
+"""Weights that a backend quantizes again may take this share of the time of the sites."""
+
+
+class Switches:
+    """A model with switches, in one session.
+
+    Args:
+        party: the backend.
+        model: the model.
+        feeds: the data.
+        requantizes: whether a weight that is off is quantized again, as the backend does.
+
+    Attributes:
+        requantizes: see there.
+        runs: how many times the model was run, on all data.
+        seconds: the time of the fastest run on one input.
+    """
+
+    def __init__(
+        self,
+        party: SuspectedParty,
+        model: QuantizedModel,
+        feeds: Sequence[Feed],
+        *,
+        requantizes: bool,
+    ) -> None:
+        self.feeds, self._count = feeds, len(model.sites)
+        self.requantizes, self.runs, self.seconds = requantizes, 0.0, float("inf")
+        proto = model.add_switches(requantizes=requantizes)
+        self._name = proto.graph.input[-1].name
+        self._compute = party.load(proto)
+
+    def run(self, on: Collection[int], feeds: int | None = None) -> list[Values]:
+        """Return the outputs with some sites quantized, on all inputs or the first few."""
+        flags = np.zeros(self._count, bool)
+        flags[list(on)] = True
+        chosen = self.feeds[:feeds]
+        self.runs += len(chosen) / len(self.feeds)
+        start = time.perf_counter()
+        values: list[Values] = [self._compute({**feed, self._name: flags}) for feed in chosen]
+        self.seconds = min(self.seconds, (time.perf_counter() - start) / len(chosen))
+        return values
+
+
+def expect_powers(
+    switches: Switches,
+    model: QuantizedModel,
+    rules: Rules,
+    losses: Mapping[int, SiteLoss],
+    judge: Judge,
+    seconds: float,
+) -> tuple[PowerSum, MeasuredPowers, int]:
+    """Return what sets of sites are expected to lose, what was measured for it, and on how many
+    inputs: on fewer, and sites together, if the time requires it.
+
+    Args:
+        switches: the model with switches.
+        model: the model.
+        rules: which nodes ask for a site.
+        losses: what each site loses of its own tensor.
+        judge: returns the loss of outputs.
+        seconds: the time for this.
+    """
+    groups = _groups(rules)
+    end = time.perf_counter() + seconds
+    for _ in range(2):  # The first run is slower.
+        switches.run((), 1)
+    possible = seconds / max(switches.seconds, 1e-6)
+    inputs = max(1, min(len(switches.feeds), int(possible / max(len(groups), 1))))
+
+    def loss(on: Collection[int]) -> float:
+        return min(judge(switches.run(on, inputs)), _LARGEST)
+
+    def is_over() -> bool:
+        return time.perf_counter() > end
+
+    expected = [_expected(group, losses) for group in groups]
+    most = max(int(possible / inputs), 2)
+    measured = measure_powers(groups, expected, loss, most, is_over)
+    powers = [0.0] * len(rules.sites)
+    for group, power in zip(groups, measured.values):
+        powers[group[0]] = power
+    again: dict[int, tuple[int, Sequence[int], float]] = {}
+    end += _AGAIN_SHARE * seconds
+    for weight, (before, behind) in model.between.items() if switches.requantizes else ():
+        # About as much as the weight itself loses, if there is no time.
+        power = powers[weight]
+        if not is_over():
+            both = loss((before, behind[0])) ** 2
+            power = max(both - powers[before] - powers[behind[0]], 0.0)
+        again[weight] = before, behind, power
+    return PowerSum(powers, again), measured, inputs
+
+
+def _groups(rules: Rules) -> list[list[int]]:
+    """Return the sites that are switched together, in the order of the nodes that ask for them."""
+    order = {node.name: number for number, node in enumerate(rules.nodes)}
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number in range(len(rules.sites)):
+        askers = tuple(rules.askers(number)) or (f"//{number}",)
+        groups.setdefault(askers, []).append(number)
+    ranked = sorted(groups, key=lambda askers: order.get(askers[0], len(order)))
+    return [groups[askers] for askers in ranked]
+
+
+def _expected(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
+    """Return the power that a group of sites is expected to have, relative to others."""
+    own = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
+    return sum(min(loss, 1.0) ** 2 for loss in own)

@@ -1,0 +1,87 @@
+"""Which sites remain quantized, as bits of integers: a search asks this for thousands of sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from polygraphy.domain.quantization.sites import RAW
+
+if TYPE_CHECKING:
+    from polygraphy.domain.quantization.rules import Rules
+
+_ALWAYS = -1
+"""Stands for the tensor that a node follows, if it follows none."""
+
+
+def bits_of(numbers: Iterable[int]) -> int:
+    """Return the integer with some bits set."""
+    return reduce(or_, (1 << number for number in numbers), 0)
+
+
+def numbers_of(bits: int) -> Iterator[int]:
+    """Yield the positions of the bits that are set, the lowest first."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+class AskedSites:
+    """The sites that nodes ask for.
+
+    Args:
+        rules: what each node asks for.
+
+    Attributes:
+        names: the names of nodes that ask for a site; the bit of a node is its position.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._count = len(rules.sites)
+        self._fixed = bits_of(rules.fixed)
+        asking = [node for node in rules.nodes if rules.asks.get(node.name, "nothing") != "nothing"]
+        self.names: Sequence[str] = [*dict.fromkeys(node.name for node in asking)]
+        self._bits = {name: 1 << number for number, name in enumerate(self.names)}
+        tensors: dict[str, int] = {}
+        for number, site in enumerate(rules.sites):
+            for offset, name in ((0, site.name), (self._count, site.name + RAW)):
+                tensors[name] = tensors.get(name, 0) | 1 << offset + number
+        follows = {node.name for node in asking if rules.asks[node.name] == "follows"}
+        for node in asking:
+            if node.name in follows and node.reads and node.reads[0] not in tensors:
+                tensors[node.reads[0]] = 1 << 2 * self._count + len(tensors)
+        self._steps: list[tuple[int, int, int, int]] = []
+        for node in asking:
+            reads, makes = (
+                reduce(or_, (tensors.get(name, 0) for name in names), 0)
+                for names in (node.reads, node.makes)
+            )
+            bias = tensors.get(rules.biases.get(node.name, ""), 0)
+            kind = rules.asks[node.name]
+            first, marks = _ALWAYS, reads
+            if kind == "follows":
+                first = tensors[node.reads[0]] if node.reads else 0
+                marks = first | makes
+            elif kind == "output":
+                marks = makes
+            elif kind == "all":
+                marks = reads | makes
+            self._steps.append((self._bits[node.name], first, marks, bias))
+
+    def nodes(self, names: Iterable[str]) -> int:
+        """Return nodes as bits."""
+        return reduce(or_, (self._bits.get(name, 0) for name in names), 0)
+
+    def remaining(self, excluded: int) -> int:
+        """Return the sites that remain quantized, as bits, if some nodes are excluded."""
+        marked = 0
+        for bit, first, marks, bias in self._steps:
+            if excluded & bit:
+                continue
+            marked |= bias
+            if first == _ALWAYS or marked & first:
+                marked |= marks
+        return (marked | marked >> self._count) & (1 << self._count) - 1 | self._fixed

@@ -1,0 +1,114 @@
+"""What sites are expected to lose: squares add up, roughly, as the losses are independent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+
+from attrs import frozen
+
+from polygraphy.domain.quantization.asked_sites import bits_of, numbers_of
+
+_ONE = 1 << 80
+"""Powers are added as integers, multiples of this fraction: a sum that a large power was in, and no
+longer is, is exact.
+"""
+
+
+@frozen
+class MeasuredPowers:
+    """The power of each group of sites.
+
+    Attributes:
+        values: the square of what each group loses by itself.
+        runs: how many runs it took.
+        together: how many groups were only measured together with others.
+    """
+
+    values: Sequence[float]
+    runs: int
+    together: int = 0
+
+
+def measure_powers(
+    groups: Sequence[Sequence[int]],
+    expected: Sequence[float],
+    measure: Callable[[Sequence[int]], float],
+    most: int,
+    is_over: Callable[[], bool] = lambda: False,
+) -> MeasuredPowers:
+    """Return the power of each group of sites: of each by itself if there are enough runs, else of
+    halves of halves, always of the part that loses most.
+
+    Args:
+        groups: sites that are switched together, in the order of the model.
+        expected: what each group is expected to lose, relative to others; it divides the power of
+            groups that are only measured together.
+        measure: returns the loss if some sites are quantized.
+        most: the number of runs.
+        is_over: whether the time is over.
+    """
+    values = [0.0] * len(groups)
+    parts: list[tuple[float, int, int]] = []
+    runs = 0
+
+    def add(start: int, end: int) -> None:
+        nonlocal runs
+        sites = [number for group in groups[start:end] for number in group]
+        runs += 1
+        heappush(parts, (-(measure(sites) ** 2), start, end))
+
+    if len(groups) <= most:
+        for start in range(len(groups)):
+            add(start, start + 1)
+    elif groups:
+        add(0, len(groups))
+    together = 0
+    while parts:
+        power, start, end = heappop(parts)
+        if end - start > 1 and power and runs + 2 <= most and not is_over():
+            middle = (start + end) // 2
+            add(start, middle)
+            add(middle, end)
+            continue
+        if end - start > 1:
+            together += end - start
+        total = sum(expected[start:end])
+        for at in range(start, end):
+            share = expected[at] / total if total else 1 / (end - start)
+            values[at] = -power * share
+    return MeasuredPowers(values, runs, together)
+
+
+class PowerSum:
+    """The power that sets of sites are expected to have.
+
+    Args:
+        powers: the power of each site.
+        again: by weight that a backend quantizes again, the site that its node reads, those behind
+            it, and the power that this adds.
+    """
+
+    def __init__(
+        self,
+        powers: Sequence[float],
+        again: Mapping[int, tuple[int, Sequence[int], float]],
+    ) -> None:
+        self._powers = [int(power * _ONE) for power in powers]
+        self._total = sum(self._powers)
+        self._every = (1 << len(powers)) - 1
+        self._again = {
+            weight: (1 << before, bits_of(behind), int(power * _ONE))
+            for weight, (before, behind, power) in again.items()
+        }
+        self._weights = bits_of(again)
+
+    def __call__(self, on: int) -> float:
+        """Return the expected power of some sites, as bits."""
+        off = self._every & ~on
+        left = self._total - sum(self._powers[number] for number in numbers_of(off))
+        for weight in numbers_of(off & self._weights):
+            before, behind, power = self._again[weight]
+            if on & before and on & behind:
+                left += power
+        return left / _ONE

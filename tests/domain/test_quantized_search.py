@@ -1,0 +1,56 @@
+"""The search for the fewest nodes in float, with little time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import pytest
+
+from polygraphy.domain.quantization.powers import PowerSum, measure_powers
+from polygraphy.domain.quantization.rules import Rules
+from polygraphy.domain.quantization.search import Search, SetSearch
+from polygraphy.domain.quantization.sites import FloatNode, Site
+
+COUNT = 120
+BAD = {17: 0.9, 63: 0.6, 64: 0.5}
+
+
+def loss(on: Collection[int]) -> float:
+    return sum(BAD.get(number, 0.01) ** 2 for number in on) ** 0.5
+
+
+def search(
+    powers: Sequence[float], measure: Callable[[Collection[int]], float], target: float, most: int
+) -> Search:
+    """Search a chain of nodes; each reads a site of its own."""
+    sites = [Site(f"t{number}", "activation", None) for number in range(COUNT)]
+    nodes = [FloatNode(f"n{n}", "Conv", [f"t{n}"], [f"out{n}"]) for n in range(COUNT)]
+    rules = Rules(nodes, sites, {node.name: "inputs" for node in nodes})
+    return SetSearch(rules, measure, PowerSum(powers, {}), target, most).result()
+
+
+def test_few_runs_find_what_loses_most() -> None:
+    groups = [[number] for number in range(COUNT)]
+    measured = measure_powers(groups, [1.0] * COUNT, loss, 40)
+    assert measured.runs <= 40 and measured.together > 60
+    worst = sorted(range(COUNT), key=lambda number: -measured.values[number])[:3]
+    assert sorted(worst) == sorted(BAD)
+    result = search(measured.values, loss, 0.2, 30)
+    assert result.kept == ["n17", "n63", "n64"] and result.runs < 30
+
+
+def test_a_large_set_is_found_with_few_runs() -> None:
+    powers = [0.01 if number % 6 else 1.0 for number in range(COUNT)]  # 20 of 120 must go.
+
+    def measure(on: Collection[int]) -> float:
+        return sum(powers[number] for number in on) ** 0.5
+
+    result = search(powers, measure, 1.001, 30)
+    assert result.kept is not None and len(result.kept) == 20
+
+
+@pytest.mark.parametrize("large", [1.0, 1e12])
+def test_a_large_power_leaves_no_trace(large: float) -> None:
+    total = PowerSum([large, 1e-9, 1e-9], {2: (0, [1], 5e-9)})
+    assert total(0b010) == pytest.approx(1e-9, rel=1e-6)
+    assert total(0b011) == pytest.approx(large + 6e-9, rel=1e-12)  # The weight is quantized again.
