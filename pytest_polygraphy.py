@@ -50,12 +50,15 @@ class PolygraphySession:
         self._collected: dict[str, set[str]] = defaultdict(set)
         self._passed: Counter[str] = Counter()
         self._partial = {
-            self._file(Path(str(config.invocation_params.dir), argument.partition("::")[0]))
+            self._relative_path(
+                Path(str(config.invocation_params.dir), argument.partition("::")[0])
+            )
             for argument in config.args
             if "::" in argument
         }
 
-    def _file(self, path: Path) -> str:
+    def _relative_path(self, path: Path) -> str:
+        """Return a path relative to the root folder of the tests, if it is inside it."""
         try:
             return path.resolve().relative_to(self._root).as_posix()
         except ValueError:
@@ -128,7 +131,7 @@ class PolygraphySession:
         """Yield what is said at the end, and write the report."""
         yield from self.remarks
         for path in self.unused():
-            yield f"unused golden: {self._file(path)}"
+            yield f"unused golden: {self._relative_path(path)}"
         if self.updates and self.used:
             yield f"{len(self.used)} golden(s) made"
         if self.report:  # Also without comparisons: an older page tells of another session.
@@ -286,7 +289,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not patterns:
         return
     base = metafunc.definition.path.parent if marker else config.rootpath
-    models = [_matching(base, str(pattern)) for pattern in patterns]
+    models = [_matching_paths(base, str(pattern)) for pattern in patterns]
     every = list(dict.fromkeys(path for paths in models for path in paths))
     ids = [_printable(str(path.relative_to(base))) for path in every]
     metafunc.parametrize("onnx_model", every, ids=ids)
@@ -296,16 +299,18 @@ def _is_own(metafunc: pytest.Metafunc) -> bool:
     """Return whether no conftest defines the fixture, and no marker gives it values."""
     known = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
     given = metafunc.definition.iter_markers("parametrize")
-    names = {name.strip() for each in given for name in _names_of(each)}
+    names = {name.strip() for each in given for name in _argument_names(each)}
     return bool(known) and known[-1].func.__module__ == __name__ and "onnx_model" not in names
 
 
-def _names_of(marker: pytest.Mark) -> list[str]:
+def _argument_names(marker: pytest.Mark) -> list[str]:
+    """Return the argument names of a marker."""
     names = marker.args[0] if marker.args else marker.kwargs.get("argnames", ())
     return names.split(",") if isinstance(names, str) else list(names)
 
 
-def _matching(base: Path, pattern: str) -> list[Path]:
+def _matching_paths(base: Path, pattern: str) -> list[Path]:
+    """Return the paths that match a pattern; raise if there are none."""
     found = sorted(base.glob(pattern))
     if not found:
         raise pytest.Collector.CollectError(f"{_MARKER}: nothing matches {pattern!r} in {base}.")

@@ -49,7 +49,7 @@ from polygraphy.domain.report.summary import diagnosis_instead_of
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.tensors.metadata import TensorMetadata
-from polygraphy.domain.tensors.naming import count_text, some_of
+from polygraphy.domain.tensors.naming import count_text, some_of, split_words
 from polygraphy.domain.tensors.shapes import format_shape
 from polygraphy.lifetime import end_group, start_command
 from polygraphy.logger import G_LOGGER
@@ -338,7 +338,7 @@ def _flags(backend: str) -> list[str]:
     from polygraphy.cli.backends.built_in import built_in, flag_of
     from polygraphy.mod.plugins import BACKENDS, entry_points_of
 
-    name, *options = shlex.split(backend) or [""]
+    name, *options = split_words(backend) or [""]
     known = [*built_in(), *(entry.name for entry in entry_points_of(BACKENDS))]
     if name not in known:
         raise UnknownNameError("Backend", name, known)
@@ -447,13 +447,16 @@ def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
         )
     name = name or session.name
     place = Path(session.folder if folder is None else folder)
-    older = place / f"{_replace_others(name, '-_.[]', '_')}.safetensors"
+    older = place / f"{_replace_characters(name, '-_.[]', '_')}.safetensors"
     if older.exists():
         return older
-    return place / f"{_replace_others(name.rstrip(']'), '-_.', '-')}.safetensors"
+    return place / f"{_replace_characters(name.rstrip(']'), '-_.', '-')}.safetensors"
 
 
-def _replace_others(name: str, allowed: str, mark: str) -> str:
+def _replace_characters(name: str, allowed: str, mark: str) -> str:
+    """Return a name with a mark in place of each character that is neither alphanumeric nor
+    allowed.
+    """
     return "".join(each if each.isalnum() or each in allowed else mark for each in name)
 
 

@@ -161,7 +161,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "output_names": "polygraphy.adapters.onnx.edit.outputs:output_names",
         "ranked_inputs": "polygraphy.adapters.onnx.storage.parsing:ranked_inputs",
         "read_backend_profile/onnxrt": "polygraphy.adapters.onnxruntime.trace:read_profile",
-        "read_backend_profile/openvino": "polygraphy.adapters.openvino.profiling:read_profile",
+        "read_backend_profile/openvino": "polygraphy.adapters.openvino.report:read_profile",
         "read_backend_profile/trt": (
             "polygraphy.adapters.tensorrt.describe.layer_times:read_profile"
         ),

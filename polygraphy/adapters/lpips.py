@@ -49,8 +49,8 @@ def as_images(array: Array) -> Array:
 
 
 def common_range(value: Array, reference: Array) -> tuple[float, float]:
-    """Return the range that two arrays of images are in, so that both are scaled alike: the first
-    of `RANGES` that holds both, else from their smallest to their largest element.
+    """Return the range in which both arrays of images are scaled: the first of `RANGES` that
+    contains both, else from their smallest to their largest element.
 
     Args:
         value: finite numbers; whole numbers of eight bits are between 0 and 255.
@@ -83,12 +83,12 @@ class LpipsDistance:
     """
 
     def __init__(self, make_network: Callable[[], Any] | None = None) -> None:
-        """Take a function that makes a network like `lpips.LPIPS`, to use another one."""
+        """Create the metric; `make_network` may create another network than `lpips.LPIPS`."""
         self._make_network = make_network or _trained_network
         self._network: Any = None
 
     def prepare(self) -> None:
-        """Make sure that the network is there, with its weights.
+        """Load the network with its weights.
 
         Raises:
             MissingDependencyError: a package is not installed.
@@ -114,7 +114,7 @@ class LpipsDistance:
         self._network = network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
     def between(self, image0: np.ndarray[Any, Any], image1: np.ndarray[Any, Any]) -> float:
-        """Return the distance of two arrays of images of one shape; NaN where one holds NaN or
+        """Return the distance of two arrays of images of equal shape; NaN if one contains NaN or
         infinity.
 
         Raises:
@@ -138,6 +138,7 @@ class LpipsDistance:
         return max(self._distance(*pair) for pair in zip(*tensors))
 
     def _distance(self, image0: Any, image1: Any) -> float:
+        """Return the perceptual distance of two images; raise if they are too small."""
         device = next(self._network.parameters()).device
         try:
             with torch.no_grad():

@@ -55,7 +55,7 @@ def _capability(gpu: int) -> tuple[int, int]:
     try:
         nvml: Any = ctypes.CDLL(name)
         if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(
-            _number_in_machine(gpu), ctypes.byref(device)
+            _gpu_number(gpu), ctypes.byref(device)
         ):
             return TF32_CAPABILITY
         get = nvml.nvmlDeviceGetCudaComputeCapability
@@ -66,8 +66,10 @@ def _capability(gpu: int) -> tuple[int, int]:
     return major.value, minor.value
 
 
-def _number_in_machine(gpu: int) -> int:
-    """Return the number of a GPU among all of the machine; CUDA counts those that it may use."""
+def _gpu_number(gpu: int) -> int:
+    """Return the number of a GPU among all GPUs of the machine; CUDA counts only those that it may
+    use.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return int(visible[gpu]) if gpu < len(visible) and visible[gpu].strip().isdigit() else gpu
 
@@ -78,11 +80,12 @@ def machine_sections(driver: Path = _DRIVER) -> list[Section]:
     Args:
         driver: the folder in which the driver of NVIDIA's devices tells about itself.
     """
-    variables = tuple((name, _value(name)) for name in _VARIABLES)
-    return [_devices(driver), Section("Environment Variables", variables)]
+    variables = tuple((name, _variable_text(name)) for name in _VARIABLES)
+    return [_device_section(driver), Section("Environment Variables", variables)]
 
 
-def _devices(driver: Path) -> Section:
+def _device_section(driver: Path) -> Section:
+    """Return the section about the GPU driver and GPUs."""
     facts = []
     version = _read(driver / "version").partition("\n")[0]
     if version:
@@ -93,7 +96,8 @@ def _devices(driver: Path) -> Section:
     return Section("Devices", tuple(facts), () if facts else ("No NVIDIA driver was found.",))
 
 
-def _value(name: str) -> str:
+def _variable_text(name: str) -> str:
+    """Return the literal of an environment variable, or "not set"."""
     return repr(os.environ[name]) if name in os.environ else "not set"
 
 
@@ -122,10 +126,8 @@ def cores() -> int:
 
 
 def free_memory(root: Path = _ROOT) -> int:
-    """Return the smaller one of what the machine has available, and of what the control group
-    of the process is still granted.
-    """
-    limits = [_available(root), _container_limit(root)]
+    """Return the free memory in bytes: that of the machine, or of the container if it is less."""
+    limits = [_available_memory(root), _container_memory(root)]
     return min((limit for limit in limits if limit is not None), default=_UNKNOWN)
 
 
@@ -135,7 +137,8 @@ def release_memory() -> None:
         _trim(0)
 
 
-def _available(root: Path) -> int | None:
+def _available_memory(root: Path) -> int | None:
+    """Return the available memory in bytes; None if unknown."""
     for line in _read(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -143,10 +146,10 @@ def _available(root: Path) -> int | None:
 
 
 def machine_facts(root: Path = _ROOT) -> dict[str, Any]:
-    """Return the model of the processor as Linux tells it, and what NVIDIA's driver tells."""
+    """Return the model of the processor, and the driver and GPUs of NVIDIA."""
     lines = _read(root / "proc/cpuinfo").splitlines()
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    devices = _devices(root / "proc/driver/nvidia")
+    devices = _device_section(root / "proc/driver/nvidia")
     facts = dict(devices.facts)
     driver = facts.pop("driver", "")
     return {
@@ -157,8 +160,8 @@ def machine_facts(root: Path = _ROOT) -> dict[str, Any]:
     }
 
 
-def _container_limit(root: Path) -> int | None:
-    """Return what is left of the limit of a container; None without one."""
+def _container_memory(root: Path) -> int | None:
+    """Return the memory that a container may still use, in bytes; None without a limit."""
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),

@@ -71,8 +71,8 @@ def _other_folders(path: Sequence[str], package: Path) -> list[Path]:
 
 
 def _leftover_files(found: Sequence[metadata.Distribution], package: Path) -> list[str]:
-    """Return the modules in the package's folder that the list of its files does not have; none
-    where there is no such list of what was installed, as of a clone.
+    """Return modules in the package's folder that are not in its list of installed files; empty
+    without a list.
     """
     listed: set[Path] = set()
     for each in found:
@@ -153,10 +153,10 @@ def _version(package: str) -> str | None:
 
 
 def _without_metadata(module: str) -> str | None:
-    """Return what can be said of a module that no known package brings: the package that does, or
-    its folder; None where there is no such module.
+    """Return a phrase about a module that no installed package lists: its package or folder; None
+    if it does not exist.
     """
-    spec = _find(module)
+    spec = _find_module(module)
     if spec is None or spec.origin is None:  # A mere folder of that name is no package.
         return None
     top = module.partition(".")[0]
@@ -167,8 +167,8 @@ def _without_metadata(module: str) -> str | None:
     return ", ".join(named) or f"{shown} in {Path(spec.origin).parent}, without package metadata"
 
 
-def _find(module: str) -> ModuleSpec | None:
-    """Find a module without importing its parents."""
+def _find_module(module: str) -> ModuleSpec | None:
+    """Find a module without importing its parents; None if it does not exist."""
     if sys.modules.get(module, module) is None:  # How to say that it must not be imported.
         return None
     spec: ModuleSpec | None = None

@@ -56,9 +56,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def file_name(kind: str, name: str, extension: str) -> str:
-    """Return a file name that is safe on every system, whatever the name of a tensor is: two names
-    never share one.
-    """
+    """Return a file name that is safe on every system and unique for a tensor name."""
     safe = _UNSAFE.sub("_", name)[:_LONGEST].strip(".")
     if safe != name:
         safe += f"-{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
@@ -75,7 +73,7 @@ def hand_over(figures: Sequence[tuple[str, Figure]], *, folder: str | None, show
         if folder is not None:
             save_figure(figure, Path(folder) / name)
     if show:
-        _show([figure for _, figure in figures])
+        _show_figures([figure for _, figure in figures])
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -107,7 +105,8 @@ def check_format(figure: Figure, path: Path) -> str:
     return extension
 
 
-def _show(figures: Sequence[Figure]) -> None:
+def _show_figures(figures: Sequence[Figure]) -> None:
+    """Show figures in windows; warn if there is no display."""
     from matplotlib import pyplot
 
     if str(matplotlib.get_backend()).lower() in _WITHOUT_SCREEN:
@@ -131,21 +130,23 @@ _EXACT = ("int", "uint", "bool")
 
 
 def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
-    """Return a figure of the largest absolute and relative difference of each output, and what they
-    are held to; outputs that failed are marked, and what is not finite at the top.
+    """Return a figure of the largest absolute and relative difference of each output, with limits;
+    failed outputs are marked, and non-finite differences are at the top.
 
     Integers and booleans have no part in it: they are equal, or differ by whole numbers.
     """
-    drawn = {name: [row for row in rows if not _is_exact(row)] for name, rows in lines.items()}
+    drawn = {
+        name: [row for row in rows if not _has_exact_dtype(row)] for name, rows in lines.items()
+    }
     names = list(dict.fromkeys(row.name for rows in drawn.values() for row in rows))
     figure = new_figure(11, 8)
     figure.set_layout_engine("constrained")
     axes = figure.subplots(2, 1, sharex=True)
     for axis, (kind, limit, title) in zip(axes, _KINDS):
         for index, (name, rows) in enumerate(drawn.items()):
-            _draw(axis, f"C{index}", name, names, rows, kind)
+            _draw_pair(axis, f"C{index}", name, names, rows, kind)
         _draw_limits(axis, names, drawn, limit)
-        _scale(axis)
+        _scale_axis(axis)
         axis.set_ylabel(title)
         axis.grid(visible=True, alpha=0.3)
     _name_outputs(axes[1], names, drawn)
@@ -163,7 +164,8 @@ def depth_plot(lines: Mapping[str, Sequence[OutputRow]]) -> Figure:
     return figure
 
 
-def _is_exact(row: OutputRow) -> bool:
+def _has_exact_dtype(row: OutputRow) -> bool:
+    """Return whether an output has integers, booleans or strings."""
     dtypes = [tensor.dtype for tensor in row.tensors if tensor is not None]
     return bool(dtypes) and all(dtype.startswith(_EXACT) for dtype in dtypes)
 
@@ -173,8 +175,10 @@ def _finding(name: str, rows: Sequence[OutputRow]) -> str:
     failed = [row for row in rows if not row.passed]
     known = [row for row in rows if row.worst.excess is not None]
     if not failed:
-        worst = max(known, key=_excess, default=None)
-        most = f", {_excess(worst):.2g} of it in {shorten_text(worst.name)!r}" if worst else ""
+        worst = max(known, key=_largest_excess, default=None)
+        most = (
+            f", {_largest_excess(worst):.2g} of it in {shorten_text(worst.name)!r}" if worst else ""
+        )
         return f"{name}: {len(rows)} outputs within tolerance{most}"
     jump = largest_jump(rows)
     row = failed[0] if jump is None else rows[jump]
@@ -184,15 +188,16 @@ def _finding(name: str, rows: Sequence[OutputRow]) -> str:
     return f"{name}: {count}, {what} {shorten_text(row.name)!r}{found}"
 
 
-def _excess(row: OutputRow) -> float:
+def _largest_excess(row: OutputRow) -> float:
+    """Return the largest excess of an output over its tolerance; 0 if unknown."""
     return row.worst.excess or 0.0
 
 
-def _draw(
+def _draw_pair(
     axis: Axes, color: str, name: str, names: list[str], rows: Sequence[OutputRow], kind: str
 ) -> None:
-    """Draw the line of a pair of runs; what is not finite, or not known, leaves a gap."""
-    depth = _depth(names, rows)
+    """Draw the line of a pair of runs, with gaps at unknown and non-finite differences."""
+    depth = _depths(names, rows)
     found = [getattr(row, kind) for row in rows]
     values = np.array([np.nan if value is None else value for value in found], np.float64)
     values = np.where(np.isfinite(values), np.clip(values, 0, _FARTHEST), np.nan)
@@ -212,7 +217,8 @@ def _draw(
         )  # fmt: skip
 
 
-def _depth(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
+def _depths(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
+    """Return the place of each output in a list of names."""
     places = {name: place for place, name in enumerate(names)}
     return [places[row.name] for row in rows]
 
@@ -220,10 +226,10 @@ def _depth(names: list[str], rows: Sequence[OutputRow]) -> list[int]:
 def _draw_limits(
     axis: Axes, names: list[str], drawn: Mapping[str, Sequence[OutputRow]], kind: str
 ) -> None:
-    """Draw what outputs are held to, where it is more than nothing."""
+    """Draw the limits of outputs that are not zero."""
     limits = np.full(len(names), np.nan)
     for rows in drawn.values():
-        for place, row in zip(_depth(names, rows), rows):
+        for place, row in zip(_depths(names, rows), rows):
             if isinstance(row.limit, Tolerance):
                 limit = getattr(row.limit, kind)
                 limits[place] = limit if _LEAST < limit < _FARTHEST else np.nan
@@ -234,8 +240,8 @@ def _draw_limits(
         )  # fmt: skip
 
 
-def _scale(axis: Axes) -> None:
-    """Make the axis logarithmic from the least number drawn in it; nothing is at its bottom."""
+def _scale_axis(axis: Axes) -> None:
+    """Make the axis logarithmic from the smallest number drawn; zero is at its bottom."""
     drawn = np.concatenate([np.asarray(line.get_ydata(), np.float64) for line in axis.get_lines()])
     positive = drawn[drawn > _LEAST]
     if positive.size:
@@ -243,7 +249,9 @@ def _scale(axis: Axes) -> None:
 
 
 def _name_outputs(axis: Axes, names: list[str], drawn: Mapping[str, Sequence[OutputRow]]) -> None:
-    """Name outputs below the axis: all of few; of many an even choice, and where errors jump."""
+    """Label outputs below the axis: all if there are few, else a selection, and those where errors
+    jump.
+    """
     chosen = set(np.linspace(0, len(names) - 1, min(len(names), _MOST_NAMES), dtype=int).tolist())
     for rows in drawn.values():
         jump = largest_jump(rows)
@@ -278,7 +286,9 @@ def error_plots(
     Of many elements an even sample is drawn, and always the largest differences.
     """
     points = _points(value.reshape(-1), reference.reshape(-1))
-    return [(file_name("error_metrics", name, "png"), _figure(name, value.size, limits, *points))]
+    return [
+        (file_name("error_metrics", name, "png"), _error_figure(name, value.size, limits, *points))
+    ]
 
 
 def plots_of_errors(
@@ -286,15 +296,18 @@ def plots_of_errors(
 ) -> list[tuple[str, Figure]]:
     """Return what `error_plots` does, of differences that have been computed; of every element."""
     with np.errstate(all="ignore"):
-        magnitude = np.abs(_wide(reference.reshape(-1)))
-    points = [_drawable(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))]
+        magnitude = np.abs(_as_float64(reference.reshape(-1)))
+    points = [
+        _clip_to_axes(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))
+    ]
     size = int(magnitude.size)
-    return [(file_name("error_metrics", name, "png"), _figure(name, size, (0, 0), *points))]
+    return [(file_name("error_metrics", name, "png"), _error_figure(name, size, (0, 0), *points))]
 
 
-def _figure(
+def _error_figure(
     name: str, size: int, limits: Limits, magnitude: Array, absolute: Array, relative: Array
 ) -> Figure:
+    """Return a figure with the absolute and the relative difference over the magnitude."""
     figure = new_figure(10, 5)
     figure.set_layout_engine("constrained")
     axes = figure.subplots(1, 2)
@@ -348,17 +361,20 @@ def _finding_of_points(size: int, limits: Limits, absolute: Array, relative: Arr
 
 
 def _points(value: Array, reference: Array) -> tuple[Array, Array, Array]:
+    """Return the magnitudes and the absolute and relative differences of a sample of the
+    elements.
+    """
     chosen = _sample(value, reference)
-    a, b = (_wide(array[chosen]) for array in (value, reference))
+    a, b = (_as_float64(array[chosen]) for array in (value, reference))
     with np.errstate(all="ignore"):
         absolute = np.where(a == b, 0.0, np.abs(a - b))
         magnitude = np.abs(b)
         relative = np.where(absolute == 0, 0.0, absolute / magnitude)
-        return _drawable(magnitude), _drawable(absolute), _drawable(relative)
+        return _clip_to_axes(magnitude), _clip_to_axes(absolute), _clip_to_axes(relative)
 
 
-def _drawable(numbers: Array) -> Array:
-    """Bring numbers into the range of axes, whose ticks have to fit a float."""
+def _clip_to_axes(numbers: Array) -> Array:
+    """Clip numbers to the range of axes, whose ticks must fit a float."""
     wide = numbers.astype(np.float64)
     clipped = np.where(np.abs(wide) < 1 / _LARGEST, 0.0, wide)
     return np.where(np.isfinite(clipped), np.clip(clipped, -_LARGEST, _LARGEST), clipped)
@@ -373,13 +389,14 @@ def _sample(value: Array, reference: Array) -> Array:
     for start in range(0, value.size, 1 << 20):
         stop = start + (1 << 20)
         with np.errstate(all="ignore"):
-            errors = np.abs(_wide(value[start:stop]) - _wide(reference[start:stop]))
+            errors = np.abs(_as_float64(value[start:stop]) - _as_float64(reference[start:stop]))
         most = max(_MOST_POINTS // 2 * errors.size // value.size, 1)
         positions.append(start + np.argpartition(np.nan_to_num(errors), -most)[-most:])
     return np.unique(np.concatenate(positions))
 
 
-def _wide(array: Array) -> Array:
+def _as_float64(array: Array) -> Array:
+    """Return an array in float64 or complex128."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
@@ -400,11 +417,11 @@ def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figu
     count = len(pair[0])
     figures = []
     for start, stop in _pages(name, count):
-        for what, images in _kinds(pair[0][start:stop], pair[1][start:stop]):
+        for what, images in _map_groups(pair[0][start:stop], pair[1][start:stop]):
             label = f"{what}, images {start} to {stop - 1}" if count > 1 else what
             where = f"{name}_{what.replace(' ', '_')}"
             where += f"_{start}-{stop - 1}" if count > 1 else ""
-            norm, scale = _norm(images, is_error=what.endswith("difference"))
+            norm, scale = _color_scale(images, is_error=what.endswith("difference"))
             figure = _figure_of_maps(f"{name}: {label}{scale}", images, norm)
             figures.append((file_name("heat_map", where, "svg"), figure))
     return figures
@@ -413,9 +430,7 @@ def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figu
 def array_heat_maps(
     name: str, array: Array, low: float, high: float, *, logarithmic: bool = False
 ) -> list[tuple[str, Figure]]:
-    """Return figures with their file names: of one array, whose colours go from `low` to `high`;
-    see `heat_maps`.
-    """
+    """Return heat maps of one array with their file names; colors go from `low` to `high`."""
     from matplotlib.colors import LogNorm, Normalize
 
     norm: Normalize = Normalize(low, high if high > low else low + 1)
@@ -425,7 +440,7 @@ def array_heat_maps(
     images = _images(array)
     figures = []
     for start, stop in _pages(name, len(images)):
-        drawn = [_smaller(_real(image)) for image in images[start:stop]]
+        drawn = [_smaller(_real_image(image)) for image in images[start:stop]]
         where = f"{name}_{start}-{stop - 1}" if len(images) > 1 else name
         figure = _figure_of_maps(f"{where}{scale}", drawn, norm)
         figures.append((file_name("heat_map", where, "svg"), figure))
@@ -450,8 +465,9 @@ def _images(array: Array) -> Array:
     return array.reshape(-1, *array.shape[-2:])
 
 
-def _kinds(value: Array, reference: Array) -> Iterator[tuple[str, list[Array]]]:
-    values, references = ([_real(image) for image in images] for images in (value, reference))
+def _map_groups(value: Array, reference: Array) -> Iterator[tuple[str, list[Array]]]:
+    """Yield titles with images: both runs, and their absolute and relative differences."""
+    values, references = ([_real_image(image) for image in images] for images in (value, reference))
     yield "first run", [_smaller(image) for image in values]
     yield "second run", [_smaller(image) for image in references]
     with np.errstate(all="ignore"):
@@ -466,7 +482,8 @@ def _kinds(value: Array, reference: Array) -> Iterator[tuple[str, list[Array]]]:
         )
 
 
-def _real(image: Array) -> Array:
+def _real_image(image: Array) -> Array:
+    """Return an image as float64, with magnitudes of complex numbers and bounded values."""
     wide = (np.abs(image) if image.dtype.kind == "c" else image).astype(np.float64)
     return np.where(np.isfinite(wide), np.clip(wide, -_LARGEST, _LARGEST), wide)
 
@@ -482,6 +499,7 @@ def _smaller(image: Array) -> Array:
 
 
 def _figure_of_maps(title: str, images: list[Array], norm: Any) -> Figure:
+    """Return a figure with a row of heat maps and one color bar."""
     from matplotlib import colormaps
 
     columns = min(len(images), _COLUMNS)
@@ -500,9 +518,9 @@ def _figure_of_maps(title: str, images: list[Array], norm: Any) -> Figure:
     return figure
 
 
-def _norm(images: list[Array], *, is_error: bool) -> tuple[Any, str]:
-    """Return how values become colours, and what to say of it: differences are shown by their
-    logarithm where there are several orders of magnitude.
+def _color_scale(images: list[Array], *, is_error: bool) -> tuple[Any, str]:
+    """Return how values become colors, and a label: differences over several orders of magnitude
+    use a logarithmic scale.
     """
     from matplotlib.colors import LogNorm, Normalize
 
@@ -520,7 +538,7 @@ class MatplotlibPlots:
     """Draws heat maps as SVG files, error plots as PNG files, and plots of depth as either."""
 
     def prepare(self, path: str | None = None) -> None:
-        """Make sure that matplotlib is there, and that it writes such files as `path`.
+        """Import matplotlib; raise if it is missing or cannot write files like `path`.
 
         Raises:
             MissingDependencyError: it is not.

@@ -167,7 +167,7 @@ class _Tuning:
         except PolygraphyException as error:
             G_LOGGER.warning(f"{names}: does not run and is skipped. {error}")
             return None
-        wrong = [name for name, verdict in self._verdicts(outputs).items() if not verdict]
+        wrong = [name for name, verdict in self._compare_outputs(outputs).items() if not verdict]
         if wrong:
             listed = ", ".join(map(repr, wrong))
             G_LOGGER.warning(f"{names}: output {listed} differs; skipped.")
@@ -175,13 +175,17 @@ class _Tuning:
         G_LOGGER.info(f"{names}: {_format_cost(cost)}")
         return cost
 
-    def _verdicts(self, outputs: IterationResult) -> dict[str, Any]:
+    def _compare_outputs(self, outputs: IterationResult) -> dict[str, Any]:
+        """Return the comparison of each output with the expected one; False for a missing
+        output.
+        """
         assert self._expected is not None
         verdicts: dict[str, Any] = dict.fromkeys(self._expected.keys() - outputs.keys(), False)
         verdicts.update(self.compare(outputs, self._expected))
         return verdicts
 
     def _run(self, choice: Choice) -> tuple[IterationResult, Cost]:
+        """Build and run a choice of plugins; return its outputs and its cost."""
         self.builds += 1
         with self.make_runner(
             _join_matches([self.parts[position] for position in choice])
@@ -196,6 +200,7 @@ class _Tuning:
             return result, _measure_cost(runner, feed)
 
     def _feed(self, runner: Runner) -> Any:
+        """Return the input data for a runner; loaded in the first call."""
         if self._feeds is None:
             loader = DataLoader() if self.data_loader is None else self.data_loader
             self._feeds = Feeds(loader, resolve(Console))
@@ -245,6 +250,7 @@ class _Outcome:
     seconds: float
 
     def lines(self) -> list[str]:
+        """Return the lines of the report."""
         made = [
             "Plugin Autotuning Report",
             "=" * 50,

@@ -62,8 +62,8 @@ _BASH_GROUP = """\
 def completion_script(shell: str) -> str:
     """Return the script with which a shell completes commands, options and choices."""
     if shell == "fish":
-        return _fish()
-    bash = _bash()
+        return _fish_script()
+    bash = _bash_script()
     return f"autoload -U +X bashcompinit && bashcompinit\n{bash}" if shell == "zsh" else bash
 
 
@@ -100,7 +100,8 @@ def _leading() -> list[str]:
     return [flag for row in options_of(LogOptions) for flag in row.flags]
 
 
-def _bash() -> str:
+def _bash_script() -> str:
+    """Return the completion script for Bash."""
     choices, flags, topics = "", "", ""
     for command in COMMANDS:
         options = _options(command)
@@ -131,7 +132,8 @@ def _bash() -> str:
     )
 
 
-def _fish() -> str:
+def _fish_script() -> str:
+    """Return the completion script for fish."""
     commands = " ".join(top_level())
     lines = [f"complete -c polygraphy -f -n __fish_use_subcommand -a '{commands}'"]
     lines += [
@@ -160,4 +162,5 @@ def _fish() -> str:
 
 
 def _fish_flag(flag: str) -> str:
+    """Return how a completion for fish declares a flag: ``-l long`` or ``-s s``."""
     return f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"

@@ -78,7 +78,7 @@ def describe(command: Command) -> Description:
         title, _, text = " ".join((group.__doc__ or "").split()).partition(": ")
         entries: list[tuple[str, str]] = []
         for option in command.declared(group):
-            metavar = _metavar(option.kind.metavar, option.kind.nargs)
+            metavar = _metavar_text(option.kind.metavar, option.kind.nargs)
             if isinstance(option.kind, Ordered):
                 for flag, explained in option.kind.helps.items():
                     taken = option.kind.texts.get(flag, "")
@@ -98,7 +98,8 @@ def describe(command: Command) -> Description:
     )
 
 
-def _metavar(metavar: str, nargs: object) -> str:
+def _metavar_text(metavar: str, nargs: object) -> str:
+    """Return the metavar of an option for its number of values, with brackets and dots."""
     if nargs == 0:
         return ""
     return {

@@ -84,18 +84,19 @@ def _report_error(error: CommandLineError, words: Sequence[str]) -> None:
 
 
 def _dispatch(words: list[str]) -> int:
+    """Run a command line, or answer it with help or the version; return the exit code."""
     if not words:
         raise CommandLineError("missing command. Available: " + ", ".join(top_level()) + ".")
     first = words[0]
     if first in ("-h", "--help"):
         from polygraphy.cli.help import main_help
 
-        return _show(main_help(top_level(), __version__))
+        return _print_text(main_help(top_level(), __version__))
     if first == "--version" or words == ["-v"]:
         import polygraphy
 
         folders = list(polygraphy.__path__)
-        return _show(f"Polygraphy | Version: {__version__} | Path: {folders}\n")
+        return _print_text(f"Polygraphy | Version: {__version__} | Path: {folders}\n")
     if first == "help":
         return _help(words[1:])
     if first == "--completion":
@@ -117,10 +118,11 @@ def _dispatch(words: list[str]) -> int:
         raise _unknown_command(first, name)
     if rest in (["-h"], ["--help"]):
         return _show_help(name, is_short=rest == ["-h"])
-    return _run(name, rest, leading)
+    return _run_command(name, rest, leading)
 
 
-def _run(name: str, rest: list[str], leading: list[str]) -> int:
+def _run_command(name: str, rest: list[str], leading: list[str]) -> int:
+    """Parse a command, then save or run its program; return the exit code."""
     from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.errors import forget_messages
     from polygraphy.cli.declare.option import flags_in, with_options
@@ -301,7 +303,8 @@ def _without_script(words: list[str]) -> list[str]:
     return kept
 
 
-def _show(text: str) -> int:
+def _print_text(text: str) -> int:
+    """Write a text to standard output, and return exit code 0."""
     stream: TextIO | None = sys.stdout  # None where it was closed before the start.
     if stream is not None:
         stream.write(text)
@@ -310,21 +313,23 @@ def _show(text: str) -> int:
 
 
 def _show_completion(words: list[str]) -> int:
+    """Print the completion script for a shell; return the exit code."""
     from polygraphy.cli.completion import SHELLS, completion_script
 
     if len(words) != 1 or words[0] not in SHELLS:
         raise CommandLineError(f"--completion must be one of {', '.join(SHELLS)}.")
-    return _show(completion_script(words[0]))
+    return _print_text(completion_script(words[0]))
 
 
 def _show_help(name: str, *, is_short: bool) -> int:
+    """Print the help of a command, whole or short; return the exit code."""
     from polygraphy.cli.help import command_help, description_of
 
     if is_short:
         from polygraphy.cli.short_help import short_help
 
-        return _show(short_help(description_of(name)))
-    return _show(command_help(description_of(name)))
+        return _print_text(short_help(description_of(name)))
+    return _print_text(command_help(description_of(name)))
 
 
 def _help(words: list[str]) -> int:
@@ -336,7 +341,7 @@ def _help(words: list[str]) -> int:
     if words == ["--man"]:
         from polygraphy.cli.reference import man
 
-        return _show(man([description_of(name) for name in COMMANDS], __version__))
+        return _print_text(man([description_of(name) for name in COMMANDS], __version__))
     if words[0] in GROUPS and len(words) == 1:
         return _show_group(words[0], is_asked_for=True)
     name, topic = split_command(words)
@@ -359,10 +364,13 @@ def _help(words: list[str]) -> int:
             f"unknown topic {' '.join(topic)!r}. Available: {titles}.",
             f"polygraphy help {name}",
         )
-    return _show(text)
+    return _print_text(text)
 
 
 def _show_group(group: str, *, is_asked_for: bool) -> int:
+    """Print the commands of a group if help is asked for, else raise that one is missing; return
+    the exit code.
+    """
     listed = members(group)
     if not is_asked_for:
         raise CommandLineError(
@@ -370,7 +378,7 @@ def _show_group(group: str, *, is_asked_for: bool) -> int:
         )
     from polygraphy.cli.help import group_help
 
-    return _show(group_help(group, GROUPS[group], listed))
+    return _print_text(group_help(group, GROUPS[group], listed))
 
 
 _COMPARE = (

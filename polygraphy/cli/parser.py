@@ -27,6 +27,7 @@ class HelpRequested(Exception):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        """Raise CommandLineError with a message of argparse."""
         raise CommandLineError(f"{message}.")
 
 
@@ -70,7 +71,7 @@ def parse(command: Command, words: Sequence[str]) -> Values:
         raise CommandLineError(_unknown(unknown, everything, command.missing()))
     values = Values(
         {
-            group: group(**_values(namespace, group, options, rest))
+            group: group(**_parsed_values(namespace, group, options, rest))
             for group, options in declared.items()
         }
     )
@@ -172,9 +173,10 @@ def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
     return words
 
 
-def _values(
+def _parsed_values(
     namespace: Any, group: type[Options], options: Sequence[Option], rest: Mapping[str, list[str]]
 ) -> dict[str, Any]:
+    """Return the values of the options of a group that the command line sets, by name."""
     values = {}
     for option in options:
         given = getattr(namespace, f"{group.__name__}.{option.name}")

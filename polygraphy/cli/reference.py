@@ -145,7 +145,7 @@ def man(descriptions: Sequence[Description], version: str) -> str:
         ),
         *(".SH SYNOPSIS", ".B polygraphy", r"\fICOMMAND\fR [\fIOPTION\fR ...]"),
         *(".SH DESCRIPTION", _roff(_INTRODUCTION)),
-        *_items(_GLOBAL),
+        *_roff_items(_GLOBAL),
         ".SH COMMANDS",
     ]
     for group, text in GROUPS.items():
@@ -157,13 +157,13 @@ def man(descriptions: Sequence[Description], version: str) -> str:
         own = [group for group in groups if group not in shared]
         others = [shared[group][0] for group in groups if group in shared]
         for each in own:
-            lines += [".PP", _roff(each[0] + _title_suffix(each)), *_items(each[2])]
+            lines += [".PP", _roff(each[0] + _title_suffix(each)), *_roff_items(each[2])]
         lines += [".PP", _roff(f"Shared options: {', '.join(others)}.")] if others else []
     lines.append(".SH SHARED OPTIONS")
     for each, (title, names) in shared.items():
         lines += [f'.SS "{_roff(title)}"']
         lines += [_roff(f"Of {', '.join(names)}{_title_suffix(each) or '.'}")]
-        lines += _items(each[2])
+        lines += _roff_items(each[2])
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES:
         lines += [".TP", rf"\fB{code}\fR", _roff(meaning)]
@@ -182,6 +182,7 @@ def _title_suffix(group: Group) -> str:
 
 
 def _bullets(entries: Sequence[Entry]) -> list[str]:
+    """Return a Markdown list of options with their help."""
     return [f"- `{flags}`: {_escape_text(text)}" for flags, text in entries]
 
 
@@ -190,7 +191,8 @@ def _escape_text(text: str) -> str:
     return re.sub(r"([*_<\[])", r"\\\1", text)
 
 
-def _items(entries: Sequence[Entry]) -> list[str]:
+def _roff_items(entries: Sequence[Entry]) -> list[str]:
+    """Return the lines of a list of options in a manual page."""
     return [
         line
         for flags, text in entries

@@ -39,6 +39,7 @@ def failure_program(failure: Failure) -> str:
 
 
 def _summary(failure: Failure, backend: str) -> str:
+    """Return the sentence about the exit code of a program that reproduces a failure."""
     what = _SUMMARIES.get(failure.culprit.cause, "{backend} computes model.onnx incorrectly")
     if failure.culprit.party == MODEL and failure.culprit.cause not in _SUMMARIES:
         what = "the outputs of model.onnx are incorrect"

@@ -45,6 +45,7 @@ def literal(value: Any) -> Source:
 
 
 def _literal(value: Any) -> str:
+    """Return the Python literal of a value; raise TypeError if it has none."""
     kind = type(value)
     if value is None or kind in (bool, int, bytes):
         return repr(value)
@@ -136,6 +137,7 @@ def quote_word(word: str) -> str:
 
 
 def _escape_character(character: str) -> str:
+    """Return a character as a literal contains it, escaped if it is not printable."""
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isprintable():
@@ -195,6 +197,7 @@ class Metadata(Expression):
 
 
 def _without_none(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that are not None."""
     return {name: value for name, value in kwargs.items() if value is not None}
 
 
@@ -241,7 +244,7 @@ class Call(Expression):
             owner = self.on.written(use) if isinstance(self.on, Call) else self.on
         called = owner + Source(f".{method}" if method else "")
         named = {name: self.kwargs[name] for name in signature.arguments if name in self.kwargs}
-        return Source(f"{called}({_arguments(self.args, named, use)})")
+        return Source(f"{called}({_arguments_text(self.args, named, use)})")
 
 
 @frozen
@@ -254,7 +257,9 @@ class ForeignCall(Expression):
     kwargs: Mapping[str, Any] = field(factory=dict)
 
     def written(self, use: Use) -> Source:
-        return Source(f"{use(self.module, self.name)}({_arguments(self.args, self.kwargs, use)})")
+        return Source(
+            f"{use(self.module, self.name)}({_arguments_text(self.args, self.kwargs, use)})"
+        )
 
 
 @frozen
@@ -314,7 +319,7 @@ class Step(Expression):
 
     def written(self, use: Use) -> Source:
         """Return the statement, without the comment."""
-        return Source(f"{self.name} = {_argument(self.value, use)}")
+        return Source(f"{self.name} = {_argument_text(self.value, use)}")
 
 
 def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
@@ -341,14 +346,16 @@ def nest_calls(first: Any, calls: Iterable[Call]) -> Any:
     return first
 
 
-def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any], use: Use) -> str:
-    parts = [_argument(value, use) for value in args]
-    return ", ".join([*parts, *(f"{name}={_argument(kwargs[name], use)}" for name in kwargs)])
+def _arguments_text(args: Sequence[Any], kwargs: Mapping[str, Any], use: Use) -> str:
+    """Return the source of the arguments of a call."""
+    parts = [_argument_text(value, use) for value in args]
+    return ", ".join([*parts, *(f"{name}={_argument_text(kwargs[name], use)}" for name in kwargs)])
 
 
-def _argument(value: Any, use: Use) -> str:
+def _argument_text(value: Any, use: Use) -> str:
+    """Return the source of one argument."""
     if isinstance(value, Expression):
         return value.written(use)
     if isinstance(value, list) and any(isinstance(item, Expression) for item in value):
-        return f"[{', '.join(_argument(item, use) for item in value)}]"
+        return f"[{', '.join(_argument_text(item, use) for item in value)}]"
     return value if isinstance(value, Markup) else literal(value)

@@ -120,7 +120,7 @@ class Rounding:
                 precise as 1 is, however small they are.
         """
         rtol = GROWTH * precision.epsilon
-        scale = _scale(magnitude, precision, is_bounded)
+        scale = _error_scale(magnitude, precision, is_bounded)
         # More digits of a tolerance are neither read nor typed.
         return Rounding(precision.name, brief(rtol), brief(rtol * scale), origin)
 
@@ -164,7 +164,7 @@ class Rounding:
     @property
     def most(self) -> float:
         """How many times as much may be explained by what adds up along a model."""
-        return _most(self.rtol)
+        return _largest_share(self.rtol)
 
     @property
     def flips(self) -> float:
@@ -182,6 +182,7 @@ def _times(limits: Any, share: float) -> Any:
 
 
 def _scale_limits(limits: Any, share: float) -> Any:
+    """Return limits that are multiplied by a factor."""
     return evolve(limits, rtol=brief(share * limits.rtol), atol=brief(share * limits.atol))
 
 
@@ -229,7 +230,10 @@ def in_parts(
     return _with_parts(rounding, parts, sizes.labels)
 
 
-def _scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
+def _error_scale(magnitude: float, precision: Precision, is_bounded: bool) -> float:
+    """Return the magnitude that errors are relative to: at least the smallest number, or 1 for
+    bounded outputs.
+    """
     return max(magnitude, 1.0 if is_bounded else precision.smallest)
 
 
@@ -278,10 +282,11 @@ def allowance(seen: float, rtol: float) -> float:
         seen: how many times what is usual rounding was seen to do, in every tensor of the model.
         rtol: what is usual, as a fraction.
     """
-    return max(1.0, min(BESIDE * seen, _most(rtol))) if np.isfinite(seen) else 1.0
+    return max(1.0, min(BESIDE * seen, _largest_share(rtol))) if np.isfinite(seen) else 1.0
 
 
-def _most(rtol: float) -> float:
+def _largest_share(rtol: float) -> float:
+    """Return the largest factor for accumulated rounding."""
     return max(MOST, LARGE / rtol if rtol else 0.0)
 
 
@@ -427,7 +432,7 @@ def deviation(
     if not isinstance(value, np.ndarray) or not isinstance(reference, np.ndarray):
         same = type(value) is type(reference) and bool(value == reference)
         return Deviation() if same else _OTHER
-    if value.shape != reference.shape or _kind(value) != _kind(reference):
+    if value.shape != reference.shape or _comparison_kind(value) != _comparison_kind(reference):
         return evolve(_OTHER, count=max(value.size, 1))
     if not value.size:
         return Deviation()
@@ -435,9 +440,11 @@ def deviation(
         rounding = rounding_between((value, reference), is_bounded=is_bounded)
     if rtol is not None or rounding is None:
         rounding = _share_of(rtol or 0.0, reference, is_bounded)
-    found = _elementwise(value, reference, noise, rounding)
+    found = _elementwise_deviation(value, reference, noise, rounding)
     if found and is_sorted:
-        again = _elementwise(in_order(value, reference, rounding), reference, noise, rounding)
+        again = _elementwise_deviation(
+            in_order(value, reference, rounding), reference, noise, rounding
+        )
         return again if again.excess < found.excess else found
     return found
 
@@ -447,15 +454,16 @@ def _share_of(rtol: float, reference: Array, is_bounded: bool) -> Rounding:
     known = precision_of(reference.dtype.name)
     if known is None or not is_float(reference):
         return Rounding(reference.dtype.name, rtol, 0.0, "")
-    scale = _scale(root_mean_square(reference), known, is_bounded)
+    scale = _error_scale(root_mean_square(reference), known, is_bounded)
     return Rounding(known.name, rtol, rtol * scale, "")
 
 
-def _elementwise(
+def _elementwise_deviation(
     value: Array, reference: Array, noise: Array | float, rounding: Rounding
 ) -> Deviation:
+    """Return the deviation of an array, judged element by element."""
     if not is_float(reference):
-        return _exact(value, reference, rounding.flips)
+        return _exact_deviation(value, reference, rounding.flips)
     one, other, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
     rms = root_mean_square(other)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
@@ -493,7 +501,7 @@ def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding |
     """Return what is explained of whole numbers, of which so few are others that a coarse type may
     have decided otherwise; None where it does not explain that.
     """
-    found = _exact(value, reference, rounding.flips)
+    found = _exact_deviation(value, reference, rounding.flips)
     if found or not found.count:
         return None
     others = f"{found.count} of {reference.size}"
@@ -512,11 +520,13 @@ def _flat(noise: Array | float, shape: Sequence[int]) -> Any:
     return float(noise) if np.ndim(noise) == 0 else np.broadcast_to(noise, shape).reshape(-1)
 
 
-def _kind(array: Array) -> str:
+def _comparison_kind(array: Array) -> str:
+    """Return "f" for floats, "s" for strings and objects, else the kind of the data type."""
     return "f" if is_float(array) else "s" if array.dtype.kind in "OUS" else array.dtype.kind
 
 
-def _exact(value: Array, reference: Array, flips: float) -> Deviation:
+def _exact_deviation(value: Array, reference: Array, flips: float) -> Deviation:
+    """Return the deviation of an array whose elements must be equal."""
     differs = np.asarray(value != reference)
     count = int(np.count_nonzero(differs))
     if not count:

@@ -83,6 +83,7 @@ class Algorithm:
 
     def __str__(self) -> str:
         def list_infos(infos: Sequence[TensorInfo]) -> str:
+            """Return tensor infos as the text of a tuple."""
             return "(" + ", ".join(map(str, infos)) + ("," if len(infos) == 1 else "") + ")"
 
         return (

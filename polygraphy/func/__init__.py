@@ -44,9 +44,15 @@ def extend(extend_func: Callable[P, R]) -> Callable[[Callable[..., R | None]], C
     """
 
     def decorator(function: Callable[..., R | None]) -> Callable[P, R]:
+        """Return the function that calls `extend_func`, then the decorated function with its
+        values.
+        """
         from functools import update_wrapper
 
         def extended(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Return what the decorated function returns, or what `extend_func` does if that is
+            None.
+            """
             loaded = extend_func(*args, **kwargs)
             arguments = _arguments(function, extend_func, args, kwargs, loaded)
             replacement = function(*arguments)
@@ -90,8 +96,8 @@ def _arguments(
     names = ", ".join(parameter.name for parameter in parameters) or "none"
     types = ", ".join(type(value).__name__ for value in values) or "none"
     G_LOGGER.critical(
-        f"{_name(function)} cannot extend {_name(extend_func)}, because it does not have one "
-        f"parameter for each value that it is given.\nIts parameters: {names}\n"
+        f"{_function_name(function)} cannot extend {_function_name(extend_func)}, because it does"
+        f" not have one parameter for each value that it is given.\nIts parameters: {names}\n"
         f"Values (by type): {types}"
     )
 
@@ -133,7 +139,8 @@ def _merge_arguments(
     return merged
 
 
-def _name(function: Callable[..., object]) -> str:
+def _function_name(function: Callable[..., object]) -> str:
+    """Return the name of a function, or of the type of a callable object."""
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -147,9 +154,10 @@ def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(func)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the method; raise if it changes its object and checks are on."""
         if not config.INTERNAL_CORRECTNESS_CHECKS:
             return func(*args, **kwargs)
-        return check_unchanged(args[0], _name(func), lambda: func(*args, **kwargs))
+        return check_unchanged(args[0], _function_name(func), lambda: func(*args, **kwargs))
 
     return checked
 
@@ -178,6 +186,7 @@ _ABSENT = object()
 
 
 def _attributes(instance: object) -> dict[str, object]:
+    """Return all attributes of an object by name, slots included."""
     attributes = dict(getattr(instance, "__dict__", {}))
     for owner in type(instance).__mro__:
         slots = owner.__dict__.get("__slots__", ())
@@ -188,6 +197,7 @@ def _attributes(instance: object) -> dict[str, object]:
 
 
 def _is_same(before: object, after: object) -> bool:
+    """Return whether two values are identical or equal; False if they cannot be compared."""
     if before is after:
         return True
     try:

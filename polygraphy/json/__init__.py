@@ -88,7 +88,9 @@ def add_json_methods(description: str | None = None) -> Callable[[Class], Class]
         description: what objects of the class are called in the log; without it nothing is logged.
     """
 
-    def add(cls: Class) -> Class:
+    def add_methods(cls: Class) -> Class:
+        """Return the class with the methods `to_json`, `from_json`, `save` and `load`."""
+
         def save(self: Any, dest: PathOrFile) -> None:
             """Write this object to a file, whole or not at all, or to an open file."""
             save_json(self, dest, description)
@@ -111,10 +113,11 @@ def add_json_methods(description: str | None = None) -> Callable[[Class], Class]
             setattr(cls, name, method)
         return cls
 
-    return add
+    return add_methods
 
 
 def _load(src: PathOrFile, kind: type, description: str | None) -> Any:
+    """Return an object of a type from a JSON file."""
     if description is not None:
         G_LOGGER.info(f"Loading {description} from {json_io.name_of(src)}")
     return json_io.load(src, kind)

@@ -311,16 +311,17 @@ def _make_function(
         prepared: makes what the function takes of the elements of the first array.
     """
 
-    def made(obj: Any, *others: Any, **settings: Any) -> Any:
+    def apply(obj: Any, *others: Any, **settings: Any) -> Any:
+        """Return the result of the function in the array type of its first argument."""
         rest = [
             to_numpy(each) if is_torch(each) or is_device_view(each) else each for each in others
         ]
         with np.errstate(divide="ignore", invalid="ignore"):
             return answer(obj, function(prepared(to_numpy(obj)), *rest, **settings))
 
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"Return {doc}."
-    return made
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"Return {doc}."
+    return apply
 
 
 abs = _make_function("abs", np.abs, "the absolute value of each element")

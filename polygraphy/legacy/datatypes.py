@@ -13,9 +13,11 @@ def _of(title: str, library: str, name: str | None = None) -> SimpleNamespace:
     name = name or library
 
     def from_datatype(self: DataTypeEntry) -> Any:
+        """Return the type of a library for a data type."""
         return DataType.to_dtype(self, library)
 
     def from_library(native: Any) -> DataTypeEntry:
+        """Return the data type for a type of a library."""
         found: DataTypeEntry = DataType.from_dtype(native, library)
         return found
 

@@ -194,9 +194,10 @@ class Logger:
     @module_severity.setter
     def module_severity(self, severity: Levels) -> None:
         self._tables[-1].table = SeverityTable(severity)
-        self._table_changed()
+        self._apply_table()
 
-    def _table_changed(self) -> None:
+    def _apply_table(self) -> None:
+        """Update what depends on the severities, and call the callbacks."""
         table = self.module_severity
         self._floor = table.floor
         self._is_by_module = table.has_paths
@@ -231,13 +232,15 @@ class Logger:
         holder = _Holder(SeverityTable(severity))
 
         def enter() -> None:
+            """Use the severities from now on."""
             self._tables.append(holder)
-            self._table_changed()
+            self._apply_table()
 
         def leave() -> None:
             # Not simply the last one: contexts of several threads may overlap in any order.
+            """Return to the severities before."""
             self._tables.remove(holder)
-            self._table_changed()
+            self._apply_table()
 
         return Scope(enter, leave)
 
@@ -283,6 +286,7 @@ class Logger:
         self._run_locked(self._pending.flush)
 
     def _run_locked(self, work: Callable[[], object]) -> None:
+        """Call a function while no other thread writes."""
         with self._lock:
             work()
 
@@ -370,6 +374,7 @@ class Logger:
         self._write(text, severity, stack_depth + 1)
 
     def _write(self, text: str, severity: int, stack_depth: int) -> None:
+        """Write a message to the console and the log file, at once or with the next ones."""
         if self.json or self.line_info:  # Finding the line takes longer than all the rest.
             laid_out = self._with_place(text, severity, caller_frame(stack_depth))
         else:
@@ -393,6 +398,7 @@ class Logger:
         return text_lines(text, severity, depth, self.letter, self.timestamp, place)
 
     def _write_lines(self, lines: list[Line]) -> None:
+        """Write lines to the console and to the log file, if their severity is high enough."""
         least = self.console_severity
         shown = lines
         if least > levels.ULTRA_VERBOSE:
@@ -404,6 +410,7 @@ class Logger:
         self._write_file(lines)
 
     def _write_file(self, lines: list[Line]) -> None:
+        """Write lines to the log file, if there is one; stop using it if that fails."""
         file = self._file
         if file is None:
             return

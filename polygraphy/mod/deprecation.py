@@ -85,7 +85,7 @@ def deprecate(
         if isinstance(target, type):
             _warn_in_init(target, warn)
             return target
-        deprecated: T = _warning_first(target, warn)
+        deprecated: T = _with_warning(target, warn)
         return deprecated
 
     return decorator
@@ -111,7 +111,7 @@ def export_deprecated_alias(
             warn_deprecated(name, use_instead or target.__name__, remove_in, module.__name__)
 
         is_class = isinstance(target, type)
-        alias = _alias(target, name, warn) if is_class else _warning_first(target, warn)
+        alias = _alias(target, name, warn) if is_class else _with_warning(target, warn)
         vars(module)[name] = alias
         add_to_all(module, name)
         return target
@@ -119,11 +119,13 @@ def export_deprecated_alias(
     return decorator
 
 
-def _warning_first(function: Any, warn: Callable[[], None]) -> Any:
+def _with_warning(function: Any, warn: Callable[[], None]) -> Any:
+    """Return a function that warns before it calls the deprecated one."""
     from functools import wraps
 
     @wraps(function)
     def deprecated(*args: Any, **kwargs: Any) -> Any:
+        """Warn, then call the function."""
         warn()
         return function(*args, **kwargs)
 
@@ -132,10 +134,12 @@ def _warning_first(function: Any, warn: Callable[[], None]) -> Any:
 
 def _warn_in_init(deprecated: Any, warn: Callable[[], None]) -> None:
     # The class stays the same object, so that `isinstance`, `super` and `pickle` do not notice.
+    """Change a class so that it warns when it is created."""
     init = deprecated.__init__
     takes_nothing = init is object.__init__ and deprecated.__new__ is not object.__new__
 
     def warning_init(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Warn, then initialize the object."""
         warn()
         if takes_nothing:
             init(self)  # What there is to take, `__new__` took.

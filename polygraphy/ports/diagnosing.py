@@ -364,6 +364,18 @@ class SourceProgram(Protocol):
             ModelError: it cannot be loaded.
         """
 
+    def run(self, feed: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Return the names and values of the outputs for data of any shape, in order.
+
+        Args:
+            feed: the data of a model that was exported from it, by name and in order.
+
+        Raises:
+            BackendError: it fails.
+            InputError: it takes other inputs.
+            ModelError: it cannot be loaded.
+        """
+
 
 class QuantizedModel(Protocol):
     """A quantized model whose sites can be switched off one by one.

@@ -44,6 +44,7 @@ def arrays(dtype: Any = None, shape: Sequence[int] | None = None) -> st.SearchSt
 
     @st.composite
     def draw_array(draw: st.DrawFn) -> Array:
+        """Return a random array of the data type and shape."""
         kind = draw(dtypes()) if dtype is None else np.dtype(dtype)
         size = draw(shapes()) if shape is None else tuple(shape)
         count = int(np.prod(size, dtype=np.int64))
@@ -72,6 +73,7 @@ def input_metadata(
 
     @st.composite
     def draw_metadata(draw: st.DrawFn) -> TensorMetadata:
+        """Return the metadata of random inputs."""
         metadata = TensorMetadata()
         for index in range(draw(st.integers(min_size, max_size))):
             dims: list[Any] = list(draw(shapes(max_rank=3)))
@@ -96,6 +98,7 @@ def feed_dicts(
 
     @st.composite
     def draw_feed(draw: st.DrawFn) -> dict[str, Array]:
+        """Return random arrays for the metadata."""
         sizes: dict[str, int] = {}
         feed = {}
         for name, entry in metadata.items():
@@ -125,6 +128,7 @@ def run_results(
 
     @st.composite
     def draw_results(draw: st.DrawFn) -> RunResults:
+        """Return random results for the runners."""
         outputs = draw(input_metadata(is_dynamic=False, max_size=2))
         count = draw(st.integers(0, max_iterations))
         feeds = feed_dicts(outputs)

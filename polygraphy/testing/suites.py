@@ -46,11 +46,11 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
             _check(seconds is None or seconds > 0, "The time of an inference is positive, or None.")
         _check(not runner.is_active, "A runner is not active after the block.")
     for name, array in before.items():
-        _check(_is_same(array, np.asarray(feed_dict[name])), f"Input {name!r} is left alone.")
+        _check(_is_same_array(array, np.asarray(feed_dict[name])), f"Input {name!r} is left alone.")
     _check(all(answers), "An inference has outputs.")
     for answer in answers[1:]:
         _check(list(answer) == list(answers[0]), "Outputs have one order.")
-        same = all(_is_same(array, answers[0][name]) for name, array in answer.items())
+        same = all(_is_same_array(array, answers[0][name]) for name, array in answer.items())
         _check(same, "The same data have the same outputs.")
     _check(_raises_in_block(make_runner()), "An error inside the block deactivates the runner.")
 
@@ -115,9 +115,13 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
     feeds = [{"x": np.array([i, np.nan], np.float32), "n": np.array(i)} for i in range(3)]
     store, file = make_store(), str(Path(folder, "results.json"))
     store.save(results, file)
-    _check(_same_results(make_store().load(file, RunResults), results), "What is saved is loaded.")
+    _check(
+        _are_same_results(make_store().load(file, RunResults), results), "What is saved is loaded."
+    )
     text = store.dumps(results)
-    _check(_same_results(store.loads(text, RunResults), results), "Text is read as it was written.")
+    _check(
+        _are_same_results(store.loads(text, RunResults), results), "Text is read as it was written."
+    )
     for place in ("feeds.json", "feeds"):
         path = str(Path(folder, place))
         with store.writer(path, dict) as writer:
@@ -126,7 +130,9 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
         read = list(make_store().iterate(path, dict))
         _check(
             len(read) == len(feeds)
-            and all(_is_same(feed[k], got[k]) for feed, got in zip(feeds, read) for k in feed),
+            and all(
+                _is_same_array(feed[k], got[k]) for feed, got in zip(feeds, read) for k in feed
+            ),
             f"The iterations of {place!r} are read one by one, in order.",
         )
         _check(make_store().look_into(path).kind is dict, "A store knows what a file holds.")
@@ -140,11 +146,12 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
         _check(_fails(call, FileError), "What is missing, damaged or of another kind: a FileError.")
 
 
-def _same_results(one: RunResults, other: RunResults) -> bool:
+def _are_same_results(one: RunResults, other: RunResults) -> bool:
+    """Return whether two results have the same runners and outputs, bit for bit."""
     return [name for name, _ in one] == [name for name, _ in other] and all(
         len(mine) == len(its)
         and all(
-            list(left) == list(right) and all(_is_same(left[k], right[k]) for k in left)
+            list(left) == list(right) and all(_is_same_array(left[k], right[k]) for k in left)
             for left, right in zip(mine, its)
         )
         for (_, mine), (_, its) in zip(one, other)
@@ -152,6 +159,7 @@ def _same_results(one: RunResults, other: RunResults) -> bool:
 
 
 def _check(holds: bool, promise: str) -> None:
+    """Raise AssertionError with the promise that is not kept."""
     if not holds:
         raise AssertionError(promise)
 
@@ -159,6 +167,7 @@ def _check(holds: bool, promise: str) -> None:
 def _fails(
     call: Callable[[], object], kind: type[PolygraphyException] = PolygraphyException
 ) -> bool:
+    """Return whether a call raises an exception of a kind."""
     try:
         call()
     except kind:
@@ -167,10 +176,12 @@ def _fails(
 
 
 def _copy_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of outputs."""
     return {name: np.array(array) for name, array in outputs.items()}
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same_array(one: Any, other: Any) -> bool:
+    """Return whether two arrays have the same type, shape and bits."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     # Bytes, so that NaN is what it is; texts are references.
@@ -182,6 +193,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _raises_in_block(runner: Runner) -> bool:
+    """Return whether the runner is deactivated by an error in its `with` block."""
     try:
         with runner:
             raise LookupError

@@ -286,3 +286,63 @@ def test_what_is_no_program_is_one_line(
             made.writestr(each, content)
     done = polygraphy(f"polygraphy diagnose dynamo.onnx --torch {words}", cwd=exports)
     assert (done.code, said in done.err) == (code, True), done.err
+
+
+STATEFUL = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(16, 8)
+        self.mix = torch.nn.Linear(16, 8)
+
+    def forward(self, tokens, past):
+        sizes = past.shape[1] + torch.arange(tokens.shape[1], device=past.device)
+        now = torch.tanh(self.mix(torch.cat([self.table(tokens), self.table(sizes)[None]], 2)))
+        present = torch.cat([past, now], 1)
+        seen = torch.arange(present.shape[1], device=past.device)[None] <= sizes[:, None]
+        return (seen[None] / (sizes[:, None] + 1)) @ present, present
+
+
+def make():
+    torch.manual_seed(0)
+    return Net().eval()
+"""
+
+
+def test_a_program_runs_several_steps_and_a_later_row_of_a_table_is_found(
+    polygraphy: Run, tmp_path: Path, device: str = "cpu"
+) -> None:
+    (tmp_path / "net.py").write_text(STATEFUL)
+    names: dict[str, Any] = {}
+    exec(compile(STATEFUL, str(tmp_path / "net.py"), "exec"), names)
+    module, example = names["make"](), (torch.tensor([[1, 2, 3]]), torch.zeros(1, 2, 8))
+    shapes = {"tokens": {1: torch.export.Dim.DYNAMIC}, "past": {1: torch.export.Dim.DYNAMIC}}
+    program = torch.export.export(module, example, dynamic_shapes=shapes)
+    torch.export.save(program, str(tmp_path / "net.pt2"))
+    axes = {"tokens": {1: "n"}, "past": {1: "past"}, "present": {1: "total"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module, example, str(tmp_path / "older.onnx"), dynamo=False,
+                          input_names=["tokens", "past"], output_names=["y", "present"],
+                          dynamic_axes=axes)  # fmt: skip
+
+    def change(model: onnx.ModelProto) -> None:
+        [table] = [each for each in model.graph.initializer if "table" in each.name]
+        array = numpy_helper.to_array(table).copy()
+        array[6:] *= 2
+        table.CopyFrom(numpy_helper.from_array(array, table.name))
+
+    tokens = "--tokens tokens.txt --steps 5"
+    (tmp_path / "tokens.txt").write_text("1 2 3 4 1 2 3 4")
+    wrong = edited(tmp_path, "older", change)
+    for given in ("net.pt2", "net.py:make"):
+        line = f"polygraphy diagnose {{}} --torch {given} --torch-device {device} {tokens}"
+        done = polygraphy(line.format("older.onnx"), cwd=tmp_path)
+        assert done.code == 0, done.out + done.err
+        done = polygraphy(line.format(wrong), cwd=tmp_path)
+        assert done.code == 1, done.out + done.err
+        assert done.out.startswith("CULPRIT  Gather '/table")
+        assert "step 3 is the first wrong one" in done.out

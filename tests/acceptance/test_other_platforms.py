@@ -18,6 +18,10 @@ seeds = [1]\r
 [runners]\r
 onnxrt = "--onnxrt"\r
 """
+TESTS = """import polygraphy.assertions as models\r
+def test_model():\r
+    models.assert_outputs_match("m\u00f6del.onnx", backends=["onnxrt", "onnx"])\r
+"""
 
 
 def commands(model: str) -> dict[str, int]:
@@ -35,6 +39,8 @@ def commands(model: str) -> dict[str, int]:
         f"run {model} --onnxrt --gen-script -": 0,
         f"debug reduce {model} -o reduced.onnx --mode linear {check}": 4,  # It does not fail.
         "sweep plan.toml": 0,
+        f"run {model} --onnxrt --onnx --profile 1": 0,
+        "pytest -q -p no:cacheprovider test_model.py": 0,
     }
 
 
@@ -61,6 +67,7 @@ def test_commands_work_without_what_other_systems_lack(system: str, tmp_path: Pa
     model = "m\u00f6del.onnx"
     shutil.copy(DIGITS, tmp_path / model)
     (tmp_path / "plan.toml").write_bytes(PLAN.encode())
+    (tmp_path / "test_model.py").write_bytes(TESTS.encode())
     expected = commands(model) if system == "windows" else {"sweep plan.toml --memory 8G": 0}
     codes, output = run_as(system, list(expected), tmp_path)
     assert dict(zip(["imports", *expected], codes, strict=True)) == {

@@ -58,6 +58,16 @@ def test_bad_input_is_one_line(line: str, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_backslash_in_a_runner_is_part_of_a_path_on_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = r"run m.onnx --runner 'a=--onnxrt --provider-library x=C:\new\x.dll --providers x'"
+    monkeypatch.setattr("sys.platform", "win32")
+    assert r"x': 'C:\\new\\x.dll'" in rendered(line)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert "x': 'C:newx.dll'" in rendered(line)
+
+
 def test_options_outside_apply_to_all_and_own_options_win() -> None:
     program = rendered(
         "run m.onnx --intra-op-threads 2 --runner a=--onnxrt --runner b='--onnxrt"

@@ -34,7 +34,7 @@ PARTS = [
 @pytest.fixture
 def device() -> Iterator[CudaDevice]:
     fake = FakeCudart()
-    with cuda_module.using(fake):
+    with cuda_module.use_module(fake):
         yield CudaDevice()
     assert fake.outstanding == {}
 

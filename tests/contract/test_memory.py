@@ -27,7 +27,7 @@ MEMORIES: dict[str, Callable[[], DeviceMemory]] = {"cuda": CudaDevice, "host": H
 
 @pytest.fixture(params=MEMORIES)
 def memory(request: pytest.FixtureRequest) -> Iterator[DeviceMemory]:
-    with cuda_module.using(FakeCudart()):
+    with cuda_module.use_module(FakeCudart()):
         yield MEMORIES[request.param]()
 
 

@@ -228,3 +228,49 @@ def test_its_tensors_go_to_tensorrt_and_back_on_the_gpu() -> None:
             outputs = second.infer(feed, copy_outputs_to_host=False)
             torch.testing.assert_close(outputs["sum"], 2 * a)
             torch.testing.assert_close(outputs["difference"], 2 * b)
+
+
+STATEFUL = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(16, 8)
+        self.mix = torch.nn.Linear(16, 8)
+
+    def forward(self, tokens, past):
+        sizes = past.shape[1] + torch.arange(tokens.shape[1], device=past.device)
+        now = torch.tanh(self.mix(torch.cat([self.table(tokens), self.table(sizes)[None]], 2)))
+        present = torch.cat([past, now], 1)
+        seen = torch.arange(present.shape[1], device=past.device)[None] <= sizes[:, None]
+        return (seen[None] / (sizes[:, None] + 1)) @ present, present
+
+
+def make():
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+def export(path):
+    torch.onnx.export(
+        make(), (torch.tensor([[1, 2, 3]]), torch.zeros(1, 2, 8)), path, dynamo=False,
+        input_names=["tokens", "past"], output_names=["y", "present"],
+        dynamic_axes={"tokens": {1: "n"}, "past": {1: "past"}, "present": {1: "total"}},
+    )
+"""
+
+
+def test_a_module_with_a_cache_runs_several_steps(tmp_path: Path, run: Run) -> None:
+    pytest.importorskip("onnx")
+    (tmp_path / "net.py").write_text(STATEFUL)
+    names: dict[str, Any] = {}
+    exec(compile(STATEFUL, str(tmp_path / "net.py"), "exec"), names)
+    names["export"](str(tmp_path / "m.onnx"))
+    (tmp_path / "tokens.txt").write_text("1 2 3 4 1 2 3 4")
+    torch_options = "--torch net.py:make --torch-device cuda --tokens tokens.txt --steps 5"
+    code, said = run(f"diagnose m.onnx {torch_options}")
+    assert code == 0, said[-3000:]
+    code, said = run(f"run m.onnx --onnxrt {torch_options} --rtol 1e-4 --atol 1e-4")
+    assert code == 0, said[-3000:]

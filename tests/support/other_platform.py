@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 _LACKING = {
@@ -47,6 +48,8 @@ def become(system: str) -> None:
         sys.modules["fcntl"] = None  # type: ignore[assignment]
     for name in _FOREIGN:
         importlib.import_module(name)
+    # `subprocess` of this system waits with functions that the one of Windows does not need.
+    subprocess.os = SimpleNamespace(**vars(os))  # type: ignore[attr-defined]
     subprocess.Popen.kill = lambda self: self.send_signal(9)  # type: ignore[method-assign]
     for module, names in _LACKING[system].items():
         for name in names.split():
@@ -94,10 +97,12 @@ def import_all() -> list[str]:
 
 
 def run(command: list[str]) -> int:
-    """Run a command of the package; return its exit code."""
+    """Run a command of the package, or pytest; return its exit code."""
     from polygraphy.cli.main import main
 
     try:
+        if command[0] == "pytest":
+            return int(importlib.import_module("pytest").main(command[1:]))
         return main(command) or 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

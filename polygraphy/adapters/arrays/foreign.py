@@ -100,7 +100,7 @@ def is_on_device(array: Any) -> bool:
         return isinstance(array, int)
     if is_torch(array):
         return bool(array.is_cuda)
-    if _is_view(array) or hasattr(type(array), "__cuda_array_interface__"):
+    if _is_device_view(array) or hasattr(type(array), "__cuda_array_interface__"):
         return True
     return hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] in _DLPACK_DEVICES
 
@@ -120,7 +120,7 @@ def host_copy(name: str, array: Any) -> np.ndarray[Any, Any]:
             f"Input {name!r} is read on the host, so a device address is not accepted.",
             hint="Pass a NumPy array.",
         )
-    if _is_view(array):
+    if _is_device_view(array):
         array = array.numpy()
     elif is_torch(array):
         array = array.cpu()
@@ -129,31 +129,34 @@ def host_copy(name: str, array: Any) -> np.ndarray[Any, Any]:
     return host_array(array)
 
 
-def _is_view(array: Any) -> bool:
+def _is_device_view(array: Any) -> bool:
+    """Return whether an object is a view of device memory."""
     return hasattr(array, "ptr") and hasattr(array, "copy_to")
 
 
 def _from_torch(tensor: Any) -> np.ndarray[Any, Any]:
-    """Share a tensor's memory; by way of bytes, because NumPy lacks some of its data types."""
+    """Return a PyTorch tensor as a NumPy array that shares its memory."""
     from polygraphy.domain.tensors.datatype import DataType
 
     dtype: np.dtype[Any] = DataType.from_dtype(tensor.dtype, "torch").numpy()
     tensor = tensor.detach().contiguous()
-    raw = tensor.reshape(-1).view(_module_of(tensor).uint8).numpy()
+    raw = tensor.reshape(-1).view(_library_of(tensor).uint8).numpy()
     array: np.ndarray[Any, Any] = raw.view(dtype).reshape(tuple(tensor.shape))
     return array
 
 
-def _module_of(array: Any) -> Any:
+def _library_of(array: Any) -> Any:
+    """Return the package that an array belongs to, such as torch."""
     import sys
 
     return sys.modules[type(array).__module__.partition(".")[0]]
 
 
 def _reader_for(array: Any) -> _Reader:
+    """Return the function that finds the device memory of an array."""
     if isinstance(array, np.ndarray):
-        return _on_host
-    if _is_view(array):
+        return _no_buffer
+    if _is_device_view(array):
         return _view_buffer
     if is_torch(array):
         return _torch_buffer
@@ -161,24 +164,29 @@ def _reader_for(array: Any) -> _Reader:
         return _interface_buffer
     if hasattr(array, "__dlpack_device__"):
         return _dlpack_buffer
-    return _on_host
+    return _no_buffer
 
 
-def _on_host(array: Any, stream: Order) -> None:
+def _no_buffer(array: Any, stream: Order) -> None:
+    """Return None: the array is in host memory."""
     return None
 
 
 def _view_buffer(view: Any, stream: Order) -> DeviceBuffer:
+    """Return the address, shape and owner of a device view."""
     return view.ptr, view.shape, view
 
 
 def _torch_buffer(tensor: Any, stream: Order) -> DeviceBuffer | None:
+    """Return the address, shape and owner of a PyTorch tensor, once its stream is done; None on
+    the CPU.
+    """
     if not tensor.is_cuda:
         return None
     gpu = tensor.get_device()
     _check_gpu(tensor, gpu, stream)
     tensor = tensor.contiguous()
-    producer = _current_stream(_module_of(tensor), gpu)
+    producer = _current_stream(_library_of(tensor), gpu)
     if producer:
         stream.wait_for(producer)
     return tensor.data_ptr(), tuple(tensor.shape), tensor
@@ -192,7 +200,9 @@ def _current_stream(torch: Any, gpu: int) -> int:
 
 
 def _check_gpu(array: Any, gpu: int, stream: Order) -> None:
-    """Refuse what the GPU of the stream cannot read: it would end all work of this process."""
+    """Raise InputError if the GPU of the stream cannot read the data, which would end all work of
+    this process.
+    """
     if gpu != stream.device:
         raise InputError(
             f"A {type(array).__name__} is on GPU {gpu}, but the model runs on GPU {stream.device}.",
@@ -202,6 +212,9 @@ def _check_gpu(array: Any, gpu: int, stream: Order) -> None:
 
 
 def _interface_buffer(array: Any, stream: Order) -> DeviceBuffer:
+    """Return the address, shape and owner of an array with `__cuda_array_interface__`, once its
+    stream is done.
+    """
     described = array.__cuda_array_interface__
     if not _is_contiguous(described):
         array = _contiguous(array)
@@ -213,6 +226,7 @@ def _interface_buffer(array: Any, stream: Order) -> DeviceBuffer:
 
 
 def _is_contiguous(described: dict[str, Any]) -> bool:
+    """Return whether a `__cuda_array_interface__` describes a contiguous array."""
     strides = described.get("strides")
     if strides is None or 0 in described["shape"]:
         return True
@@ -256,6 +270,7 @@ class _DLTensor(ctypes.Structure):
 
 
 def _dlpack_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
+    """Return the address, shape and owner of an array with DLPack; None if it is not on a GPU."""
     kind, gpu = array.__dlpack_device__()
     if kind not in _DLPACK_DEVICES:
         return None
@@ -314,10 +329,10 @@ def has_torch(arrays: Iterable[Any]) -> bool:
 
 
 def as_torch(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return outputs as tensors that share their memory: on the CPU for arrays of NumPy, on the GPU
-    for views of device memory. What PyTorch has no data type for stays as it is.
+    """Return outputs as PyTorch tensors that share their memory, on the CPU or the GPU; outputs
+    with a data type that PyTorch lacks stay as they are.
     """
-    return {name: _tensor(output) for name, output in outputs.items()}
+    return {name: _torch_tensor(output) for name, output in outputs.items()}
 
 
 def torch_from_capsule(capsule: Any) -> Any:
@@ -329,7 +344,10 @@ _SHARED = frozenset("efdbhilqB?")
 """Data types of NumPy that every release of PyTorch takes as they are."""
 
 
-def _tensor(output: Any) -> Any:
+def _torch_tensor(output: Any) -> Any:
+    """Return an output as a PyTorch tensor, with shared memory where possible; what is not an
+    array stays.
+    """
     if is_torch(output) or not hasattr(output, "nbytes"):
         return output
     if isinstance(output, np.ndarray) and output.dtype.char in _SHARED and output.flags.carray:

@@ -22,7 +22,7 @@ class BaseLoader:
     """
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Do the work; implemented by each loader."""
+        """Return what the loader loads; each loader implements it."""
         raise NotImplementedError(f"{type(self).__name__} does not implement call_impl")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ class BytesFromPath(BaseLoader):
     """Reads a file."""
 
     def __init__(self, path: str) -> None:
-        """Name the file to read."""
+        """Create a loader of the bytes of a file."""
         self._path = path
 
     def call_impl(self) -> bytes:
@@ -77,7 +77,7 @@ class SaveBytes(BaseLoader):
     """Writes bytes to a file and passes them on."""
 
     def __init__(self, obj: Deferred[Any], path: str) -> None:
-        """Name what to write (bytes, a buffer, or a loader that makes them) and where."""
+        """Create a loader that saves bytes, a buffer, or what a loader returns, to a path."""
         self._bytes = obj
         self._path = path
 
@@ -97,7 +97,7 @@ class InvokeFromScript(BaseLoader):
     """
 
     def __init__(self, path: str, name: str) -> None:
-        """Name the script and the symbol in it."""
+        """Create a loader that calls a symbol of a script."""
         self._path = path
         self._name = name
         self._loaded: list[Any] = []
@@ -118,7 +118,9 @@ class InvokeFromScript(BaseLoader):
         return self._loaded[0]
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the symbol with the same arguments; UsageError when it takes others."""
+        """Return what the symbol returns for the same arguments; raise UsageError if it does not
+        accept them.
+        """
         target = self.symbol()
         if not kwargs:
             check_signature(target, "function", *(f"a {type(each).__name__}" for each in args))

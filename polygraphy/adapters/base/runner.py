@@ -44,7 +44,7 @@ class BaseRunner:
     rewrites_nothing = False
 
     def __init__(self, name: str | None = None, prefix: str | None = None) -> None:
-        """Name the runner; nothing is loaded before `activate`."""
+        """Create a runner with a name; nothing is loaded before `activate`."""
         self.name = _unique_name(prefix or "Runner") if name is None else name
         self.inference_time: float | None = None
         self.is_active = False
@@ -56,10 +56,10 @@ class BaseRunner:
         return f"{type(self).__name__}(name={self.name!r})"
 
     def activate_impl(self) -> None:
-        """Acquire what inference needs."""
+        """Load the model and allocate memory."""
 
     def deactivate_impl(self) -> None:
-        """Release what `activate_impl` acquired."""
+        """Release everything that `activate_impl` acquired."""
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Run the model once and set `inference_time`."""
@@ -72,7 +72,7 @@ class BaseRunner:
         )
 
     def get_model_facts(self) -> Facts:
-        """Return what is known of the model without running it; only while active.
+        """Return the facts about the model that are known without running it; only while active.
 
         A runner of your own may say in which data types it computes (`compute_dtypes`), and which
         values inputs may take (`input_hints`).
@@ -80,18 +80,18 @@ class BaseRunner:
         return ModelFacts()
 
     def activate(self) -> None:
-        """Acquire what inference needs: load or build the model, allocate memory."""
+        """Load or build the model, and allocate memory."""
         if self.is_active:
             G_LOGGER.warning(f"{self.name} | Already active; not activated again.")
             return
         self.inference_time = None
-        self._forget()
+        self._forget_metadata()
         self._before = self._state()
         self.activate_impl()
         self.is_active = True
 
     def deactivate(self) -> None:
-        """Release what `activate` acquired.
+        """Release everything that `activate` acquired.
 
         Raises:
             PolygraphyInternalException: `config.INTERNAL_CORRECTNESS_CHECKS` is on, and the runner
@@ -101,7 +101,7 @@ class BaseRunner:
             G_LOGGER.warning(f"{self.name} | Not active; nothing to deactivate.")
             return
         self.is_active = False
-        self._forget()
+        self._forget_metadata()
         self.deactivate_impl()
         after = self._state()
         if after != self._before:
@@ -117,7 +117,8 @@ class BaseRunner:
             return {}
         return dict.fromkeys(name for name in vars(self) if not name.startswith("_"))
 
-    def _forget(self) -> None:
+    def _forget_metadata(self) -> None:
+        """Forget the metadata of the inputs, and the feed that was checked last."""
         self._metadata = None
         self._accepted = None
 

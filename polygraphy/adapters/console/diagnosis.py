@@ -35,7 +35,7 @@ class LogDiagnosisReports:
         self._steps: list[str] = []
 
     def attempted(self, attempt: Attempt) -> None:
-        """Show a step with its result and its time, once there is an answer."""
+        """Show a step with its result and its time."""
         step = f"{attempt.title:<28} {_short(attempt.result)}  ({attempt.seconds:.1f} s)"
         log(step)
         if not shows_answers():
@@ -54,7 +54,7 @@ class LogDiagnosisReports:
         shown = result.culprits[:_SHOWN]
         word = "COULD BE" if result.verdict == INCONCLUSIVE else "CULPRIT "
         for number, culprit in enumerate(shown):
-            _show(word, culprit, shown[number + 1 :])
+            _show_culprit(word, culprit, shown[number + 1 :])
         if len(result.culprits) > _SHOWN:
             say(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
         steps = [line for step in self._steps for line in wrap_text(f"  {step}", 31)]
@@ -71,7 +71,7 @@ class LogDiagnosisReports:
         sys.stdout.write(plain(text))
 
 
-def _show(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
+def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
     """Show a culprit; text that it shares with the next ones is shown with the last of them."""
     said = {sentence for other in later for sentence in other.evidence}
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""

@@ -49,29 +49,34 @@ class LogConsole:
         G_LOGGER.warning(text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
-        """Input data are about to be taken from a data loader."""
+        """Log where the input data come from."""
         # What it assumes comes as notes.
 
     def runner_activating(self, runner: str) -> None:
+        """Log that a runner starts."""
         G_LOGGER.start(f"{label_of_runner(runner):35} | Activating and starting inference")
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
+        """Log into how many segments a layerwise run is divided."""
         severity = G_LOGGER.INFO if segments > 1 else G_LOGGER.VERBOSE
         pieces = f"{segments} segments of layers" if segments > 1 else "one piece"
         text = f"Layerwise | {tensors} tensors | {pieces} | Memory for tensors: {budget >> 20} MiB"
         G_LOGGER.log(text, severity)
 
     def iteration_starting(self, index: int) -> None:
+        """Log the number of an iteration."""
         G_LOGGER.verbose(f"Streaming iteration {index}")
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        """What the runner is fed with."""
+        """Log the metadata of the inputs of a runner."""
         G_LOGGER.info(f"{label_of_runner(runner):35}\n---- Inference Input(s) ----\n{metadata}")
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
+        """Log the metadata of the outputs of a runner."""
         G_LOGGER.info(f"{label_of_runner(runner):35}\n---- Inference Output(s) ----\n{metadata}")
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
+        """Log the inference times of a runner."""
         if not runtimes:
             G_LOGGER.finish(
                 f"{label_of_runner(runner):35} | Completed; this runner does not measure"
@@ -87,21 +92,26 @@ class LogConsole:
             G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_spread(runtimes)}")
 
     def loading_included(self, runner: str) -> None:
+        """Log that the time includes loading libraries."""
         G_LOGGER.info(
             f"{label_of_runner(runner):35} | The time includes loading libraries and kernels. With"
             " --iterations, one run comes first that is not timed."
         )
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
+        """Log the times on the device."""
         G_LOGGER.info(lambda: f"{label_of_runner(runner):35} | {_device_spread(times)}")
 
     def runner_failed(self, runner: str, reason: str) -> None:
+        """Log an error of a runner."""
         G_LOGGER.error(f"{label_of_runner(runner):35} | FAILED | {reason}")
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
+        """Log the runners that are compared."""
         G_LOGGER.start(f"Accuracy Comparison | {label_of_runners((runner0, runner1))}")
 
     def iteration_compared(self, pair: PairResult) -> None:
+        """Log the comparison of two runners in one iteration."""
         if _is_quick(pair):
             with G_LOGGER.together():
                 self._tell(pair)
@@ -120,31 +130,37 @@ class LogConsole:
             verdicts.log_iteration(pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
+        """Log the summary of a comparison."""
         from polygraphy.adapters.console import verdicts
 
         verdicts.log_summary(result, is_explained=self.explains)
 
     def samples_compared(self, found: SamplesCompared) -> None:
+        """Log the table of samples."""
         from polygraphy.adapters.console.tables import sample_lines
         from polygraphy.domain.report.document import plain
 
         G_LOGGER.info("\n".join(sample_lines(plain(found))))
 
     def steps_compared(self, found: StepsCompared) -> None:
+        """Log the table of steps."""
         from polygraphy.adapters.console.tables import step_lines
         from polygraphy.domain.report.document import plain
 
         G_LOGGER.info("\n".join(step_lines(plain(found))))
 
     def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+        """Log the table of nodes with their times."""
         from polygraphy.adapters.console.profiles import profile_lines
 
         G_LOGGER.info("\n".join(profile_lines(table, sort, rows, None)))
 
     def validation_starting(self, runners: Sequence[str]) -> None:
+        """Log the runners whose outputs are validated."""
         G_LOGGER.start(f"Output Validation | Runners: {[*map(label_of_runner, runners)]}")
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
+        """Log whether an output has NaN or infinite values."""
         with G_LOGGER.indent():
             name = one_line(validity.name)
             G_LOGGER.verbose(f"{label_of_runner(runner):35} | Validating output: {name}")
@@ -163,6 +179,7 @@ class LogConsole:
                     G_LOGGER.info(f"PASSED | Output: {name} is valid")
 
     def validation_finished(self, passed: bool) -> None:
+        """Log PASSED or FAILED for the validation."""
         with G_LOGGER.indent():
             if passed:
                 G_LOGGER.finish("PASSED | Output Validation")

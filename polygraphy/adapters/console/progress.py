@@ -57,7 +57,7 @@ class _Line:
         Thread(target=self._redraw, daemon=True).start()
 
     def stop(self) -> None:
-        """Clear the line, if it was drawn."""
+        """Clear the progress line, if it was drawn."""
         self._ended.set()
         for name, stream in self._redirected.items():
             if getattr(sys, name) is stream:
@@ -127,7 +127,7 @@ class TerminalProgress:
         """Return a context manager that shows the progress of a job; see
         `polygraphy.ports.reporting`.
         """
-        return self._bar(what, total) if _is_watched() else nullcontext(_nothing)
+        return self._bar(what, total) if _is_watched() else nullcontext(_ignore_step)
 
     def watch(self, what: str) -> AbstractContextManager[Callable[[str], None]]:
         """Return a context manager that shows the stage of a job; see `polygraphy.ports.reporting`.
@@ -136,7 +136,7 @@ class TerminalProgress:
         """
         if not _is_watched():
             return _log_progress(what)
-        return _line(what) if not _drawn else nullcontext(_nothing_told)
+        return _stage_line(what) if not _drawn else nullcontext(_ignore_stage)
 
     @contextmanager
     def _bar(self, what: str, total: int | None) -> Iterator[Callable[[], None]]:
@@ -170,10 +170,8 @@ def _draw_line(line: _Line) -> Iterator[None]:
 
 
 @contextmanager
-def _line(what: str) -> Iterator[Callable[[str], None]]:
-    """Draw a line once the job takes long, even if no stage is reported; yield the function that
-    reports a stage.
-    """
+def _stage_line(what: str) -> Iterator[Callable[[str], None]]:
+    """Draw a line once the job takes long; yield the function that reports a stage."""
     began, current = time.monotonic(), what
 
     def tell(part: str) -> None:
@@ -252,9 +250,9 @@ def _is_watched() -> bool:
     return G_LOGGER.is_enabled_for(G_LOGGER.INFO)
 
 
-def _nothing() -> None:
+def _ignore_step() -> None:
     """Ignore a step."""
 
 
-def _nothing_told(part: str) -> None:
+def _ignore_stage(part: str) -> None:
     """Ignore a stage."""

@@ -61,6 +61,7 @@ class LogReports:
     """Writes reports to the log."""
 
     def source(self, path: str) -> None:
+        """Log the path of a file."""
         G_LOGGER.info(path)
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
@@ -99,6 +100,7 @@ class LogReports:
         say("\n".join(profile_lines(table, sort, rows, columns())))
 
     def replay(self, replay: TacticReplay) -> None:
+        """Log the tactics of a replay."""
         G_LOGGER.info(str(replay) or "The replay contains no layers.")
 
     def replays_compared(
@@ -107,6 +109,7 @@ class LogReports:
         name1: str,
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
+        """Log the layers whose tactics differ."""
         if not difference:
             G_LOGGER.info(f"{name0} and {name1} contain the same tactics.")
             return
@@ -122,6 +125,7 @@ class LogReports:
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
+        """Log the layers with potentially bad tactics."""
         G_LOGGER.info(f"Loaded {good} good tactic replays.")
         G_LOGGER.info(f"Loaded {bad} bad tactic replays.")
         if not suspicious:
@@ -135,6 +139,7 @@ class LogReports:
             G_LOGGER.info(f"Layer: {name}\n{_INDENT}Algorithms: {[str(one) for one in algorithms]}")
 
     def support(self, report: SupportReport) -> None:
+        """Log which parts of a model TensorRT supports."""
         G_LOGGER.info("\n".join(_support_lines(report)))
 
 
@@ -348,7 +353,7 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
     yield from _matrix(outcome, width)
     for group in outcome.groups[:_MOST_GROUPS]:
         yield ""
-        yield from _group(group)
+        yield from _group_lines(group)
     if len(outcome.groups) > _MOST_GROUPS:
         yield ""
         more = count_text(len(outcome.groups) - _MOST_GROUPS, "more cause")
@@ -379,7 +384,8 @@ def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
         shown.update((model, cells) for model, cells in matrix.items() if model not in notable)
     labels = [label for label in outcome.labels if any(label in cells for cells in shown.values())]
     columns = [
-        Column(label, [_word(cells.get(label)) for cells in shown.values()]) for label in labels
+        Column(label, [_state_word(cells.get(label)) for cells in shown.values()])
+        for label in labels
     ]
     if shown and (width is None or _fits(columns, width)):
         names = Column("", [one_line(model) for model in shown])
@@ -407,9 +413,9 @@ def _cell_lines(models: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
     rows = [row for cells in models.values() for row in cells.values()
             if row.state != PASSED or row.changes]  # fmt: skip
     rows.sort(key=lambda row: (not row.failed or bool(row.known), row.state == MISSING))
-    width = max((len(_word(row)) for row in rows), default=0)
+    width = max((len(_state_word(row)) for row in rows), default=0)
     for row in rows[:_MOST_MODELS]:
-        yield from wrap_text(f"{_word(row):{width}}  {one_line(row.name)}", width + 2)
+        yield from wrap_text(f"{_state_word(row):{width}}  {one_line(row.name)}", width + 2)
     if len(rows) > _MOST_MODELS:
         yield f"  {count_text(len(rows) - _MOST_MODELS, 'more cell')}, see --report."
 
@@ -419,16 +425,16 @@ def _fits(columns: list[Column], width: int) -> bool:
     return sum(column.width + 2 for column in columns) + 30 <= width
 
 
-def _word(row: Row | None) -> str:
-    """Return the state of a cell as a word, in parentheses if it is known."""
+def _state_word(row: Row | None) -> str:
+    """Return the state of a cell as a word, in parentheses if the failure is a known one."""
     if row is None:
         return ""
     word = _WORDS.get(row.state, row.state)
     return f"({word})" if row.known else word
 
 
-def _group(group: Group) -> Iterator[str]:
-    """Yield the lines about one cause of failures, its cells and its remedy."""
+def _group_lines(group: Group) -> Iterator[str]:
+    """Yield the lines about one cause of failures: its cells and its remedy."""
     count = count_text(len(group.cells), "cell")
     yield from wrap_text(f"{count}: {one_line(group.cause)}", 4)
     yield from wrap_text(f"    {some_of(group.cells, _MOST_CELLS, one_line)}", 4)

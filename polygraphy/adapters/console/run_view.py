@@ -70,7 +70,7 @@ class RunView:
     # The frame of a program.
 
     def open(self, tell: Callable[[], object], *, banner: bool) -> None:
-        """Start: `tell` logs the command line, if there is a banner."""
+        """Log the command line, if there is a banner."""
         self._banner = banner
         if not _is_line_by_line():
             from polygraphy.adapters.console import screen
@@ -82,7 +82,7 @@ class RunView:
             self._screen = G_LOGGER.console_gate = screen.Screen(form, least)
             self.records = True
         if banner:
-            self._aside(tell)
+            self._call_unshown(tell)
 
     def _name(self) -> str:
         """Return the name of the command; empty for a program of the user."""
@@ -101,7 +101,7 @@ class RunView:
         return ANSWERS if self._banner or name in _WITHOUT_BANNER else EVERYTHING
 
     def close(self, tell: Callable[[], object], code: int, seconds: float) -> None:
-        """Finish: show the verdict, and log the end.
+        """Show the verdict, and log the end of the command.
 
         Args:
             tell: logs the verdict of the program, in a line, if there is a banner.
@@ -119,7 +119,7 @@ class RunView:
                 self._hint(code)
                 tell()
             else:
-                self._aside(tell)
+                self._call_unshown(tell)
         is_list = code == 0 and self._name() in _LISTS
         if screen is not None and screen.form != EVERYTHING and not is_list:
             self._show(code, seconds)
@@ -130,14 +130,14 @@ class RunView:
 
     def log_aside(self, tell: Callable[[], object]) -> None:
         """Log lines that the console shows in its own way."""
-        self._aside(tell)
+        self._call_unshown(tell)
 
-    def _aside(self, tell: Callable[[], object]) -> None:
-        """Call a function whose log lines the console shows in its own way."""
+    def _call_unshown(self, tell: Callable[[], object]) -> None:
+        """Call a function whose log lines the console does not show as they are."""
         if self._screen is None:
             tell()
         else:
-            with self._screen.telling():
+            with self._screen.hiding():
                 tell()
 
     def abandon(self) -> None:
@@ -156,24 +156,24 @@ class RunView:
         if event.startswith("_"):
             raise AttributeError(event)
 
-        def take(*facts: Any, **named: Any) -> None:
+        def record_event(*facts: Any, **named: Any) -> None:
             """Record an event, and log it."""
             self._record(event, *facts, **named)
-            self._tell(event, *facts, **named)
+            self._log_event(event, *facts, **named)
 
-        self.__dict__[event] = take
-        return take
+        self.__dict__[event] = record_event
+        return record_event
 
     def _record(self, event: str, *facts: Any, **named: Any) -> None:
         """Record an event, unless records are off."""
         if self.records:
             getattr(self.recorder, event)(*facts, **named)
 
-    def _tell(self, event: str, *facts: Any, **named: Any) -> None:
+    def _log_event(self, event: str, *facts: Any, **named: Any) -> None:
         """Log an event, unless nobody reads the log."""
         screen = self._screen
         if screen is None or screen.form in ("everything", "waiting") or G_LOGGER.log_file:
-            self._aside(lambda: getattr(self._log, event)(*facts, **named))
+            self._call_unshown(lambda: getattr(self._log, event)(*facts, **named))
 
     def found(self, kind: str, facts: Any) -> None:
         """Record a finding that is not shown."""
@@ -184,6 +184,7 @@ class RunView:
         self.recorder.conclude(*facts, **named)
 
     def note(self, text: str) -> None:
+        """Record a note, and show it once."""
         self._record("note", text)
         if self._screen is not None and self._screen.form == "answers":
             from polygraphy.adapters.console.screen import write_lines
@@ -193,43 +194,46 @@ class RunView:
             if brief not in self._noted and _level() < G_LOGGER.START:
                 write_lines(note_lines(brief))
             self._noted.add(brief)
-        self._tell("note", text)
+        self._log_event("note", text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
-        """Input data are about to be taken from a data loader."""
+        """Record and log where the input data come from."""
         self._record("data_chosen", source, seed, iterations)
         self._iterations = iterations
 
     def runner_failed(self, runner: str, reason: str) -> None:
+        """Record and log an error of a runner."""
         self._record("runner_failed", runner, reason)
         self._log.runner_failed(runner, reason)
 
     def iteration_compared(self, pair: PairResult) -> None:
+        """Record a comparison in one iteration, and show it."""
         self._record("iteration_compared", pair)
         self._compared += len(pair.results)
         expected = len(pair.results) * (self._iterations or 1) if pair.iteration == 0 else 0
-        self._decide(max(self._compared, expected))
+        self._settle_if_many(max(self._compared, expected))
         self._failed = self._failed or any(not each for each in pair.results.values())
-        self._tell("iteration_compared", pair)
+        self._log_event("iteration_compared", pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
+        """Record the result of a comparison, and show it."""
         self._record("comparison_finished", result)
         self._failed = self._failed or not result
         if not self._compared:  # The results are those of a file.
             self._compared += sum(1 for _ in result.scan())
-            self._decide(self._compared)
+            self._settle_if_many(self._compared)
         # A single comparison that fails ends with the lines that every other run has: `_hint`.
         self._log.explains = not self._explains_itself()
-        self._tell("comparison_finished", result)
+        self._log_event("comparison_finished", result)
 
     def output_validated(self, runner: str, validity: Any) -> None:
         """The values of an output were checked."""
         self._record("output_validated", runner, validity)
         self._failed = self._failed or bool(validity.nan or validity.inf)
-        self._tell("output_validated", runner, validity)
+        self._log_event("output_validated", runner, validity)
 
-    def _decide(self, compared: int) -> None:
-        """Stop keeping lines once there is more than one comparison."""
+    def _settle_if_many(self, compared: int) -> None:
+        """Show only warnings from now on if there is more than one comparison."""
         from polygraphy.adapters.console.screen import WAITING, WARNINGS
 
         if compared > 1 and self._screen is not None and self._screen.form == WAITING:

@@ -31,7 +31,7 @@ class Screen:
     Attributes:
         form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, what is said
             about more than what is being done; or `WARNINGS`. Except of the first, lines that are
-            logged within `telling` are not shown, because the console tells the same in its way.
+            logged within `hiding` are not shown, because the console tells the same in its way.
     """
 
     def __init__(self, form: str, least: int) -> None:
@@ -41,7 +41,7 @@ class Screen:
         self._held: list[tuple[Line, bool]] = []
         self._tells = False
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._leave_to_parent)
+            os.register_at_fork(after_in_child=self._hide_in_fork)
 
     def __call__(self, lines: list[Line]) -> list[Line]:
         """Return the lines that are shown now."""
@@ -65,8 +65,10 @@ class Screen:
         ]
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Mark lines logged inside the block: the console shows their content in its own way."""
+    def hiding(self) -> Iterator[None]:
+        """Mark lines logged inside the block, because the console shows their content in its own
+        way.
+        """
         before, self._tells = self._tells, True
         try:
             yield
@@ -74,7 +76,7 @@ class Screen:
             self._tells = before
 
     def settle(self, form: str) -> None:
-        """Show the kept lines that belong to a form of the log, and those that follow."""
+        """Use a form of the log from now on, and show the kept lines that belong to it."""
         with G_LOGGER._lock:
             kept, self._held = self._held, []
             self.form = form
@@ -83,9 +85,9 @@ class Screen:
             if shown:
                 write_lines(shown)
 
-    def _leave_to_parent(self) -> None:
-        """In a forked process, show nothing that its parent shows: what is kept, and what happens
-        in a run. What the child warns of is shown at once, because it may crash.
+    def _hide_in_fork(self) -> None:
+        """Hide, in a forked process, the lines that its parent shows; warnings are shown at once,
+        because it may crash.
         """
         self._held.clear()
         if self.form == WAITING:
@@ -110,9 +112,8 @@ def keeps_lines() -> bool:
 
 
 def say(text: str, severity: int = G_LOGGER.INFO, indent: int | None = None) -> None:
-    """Show an answer on the console without the tags of the log, which gets it as a message.
-    Sentences fit the terminal: `indent` says where their further lines start. Commands do not have
-    it, so that they can be copied.
+    """Print an answer on the console without the tags of the log, which gets it as a message;
+    `indent` is that of the second and later lines of a sentence.
     """
     log(text, severity)
     show(text.split("\n") if indent is None else wrap_text(text, indent), severity)

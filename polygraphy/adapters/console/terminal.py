@@ -36,7 +36,7 @@ class Terminal:
     """Shows what was recorded of a program."""
 
     def __init__(self, recorder: Recorder, command: str, model: str, whole: str) -> None:
-        """Take the record when it is complete.
+        """Create the view of a complete record.
 
         Args:
             recorder: what happened.
@@ -198,7 +198,7 @@ class Terminal:
             yield label, _node_words(node)
         comparison, row = worst
         if row.worst.is_missing:
-            yield "missing", _missing(comparison)
+            yield "missing", _missing_outputs(comparison)
             return
         yield "worst", one_line(row_in_words(row, comparison.parties))
         if row.worst.reason or any(map(any, row.worst.non_finite or ())):
@@ -247,8 +247,8 @@ def _labeled_line(label: str, text: str) -> str:
     return f"  {label:{_INSET}}{text}"
 
 
-def _missing(each: Comparison) -> str:
-    """Return the outputs that only one side has, as far as they fit a line."""
+def _missing_outputs(each: Comparison) -> str:
+    """Return the names of outputs that only one side has, as far as they fit a line."""
     names = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
     shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     return f"{shown}; --allow-missing-outputs skips outputs that only one run has"

@@ -33,7 +33,7 @@ from polygraphy.logger import G_LOGGER
 
 def log_metric(result: MetricResult, *, is_judged: bool = True) -> None:
     """Log a metric, its limit and, if it is judged, whether it passed."""
-    _log_start(result)
+    _log_output_start(result)
     with G_LOGGER.indent():
         if not is_judged:
             G_LOGGER.info(lambda: metric_line(result))
@@ -65,7 +65,7 @@ def _histogram(drawn: Mapping[str, Sequence[float]]) -> Histogram:
 
 def log_indices(name: str, result: IndicesResult) -> None:
     """Log the number of misplaced entries, and the first of them."""
-    _log_start(result)
+    _log_output_start(result)
     with G_LOGGER.indent():
         allowed = f"(index tolerance: {result.index_tolerance})"
         if result.first is None:
@@ -92,7 +92,8 @@ def metric_line(result: MetricResult) -> str:
     return f"{metric.title}: {value}{metric.unit} ({held_to}: {limit}{metric.unit})"
 
 
-def _log_start(result: CompareResult) -> None:
+def _log_output_start(result: CompareResult) -> None:
+    """Log the output that is compared."""
     G_LOGGER.start(f"Comparing Output: {result.tensor0} with {result.tensor1}")
 
 
@@ -111,7 +112,7 @@ def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) 
     if isinstance(result, UncomparedResult):
         G_LOGGER.error(f"FAILED | Output: {name!r} | {result.reason}")
     elif isinstance(result, OutputCompareResult):
-        _log_compared(pair, result, draws=draws)
+        _log_comparison(pair, result, draws=draws)
     elif isinstance(result, MetricResult):
         log_metric(result, is_judged=pair.is_judged)
     elif isinstance(result, IndicesResult):
@@ -122,7 +123,8 @@ def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) 
         G_LOGGER.error(f"FAILED | Output: {name!r} | {result}")
 
 
-def _log_compared(pair: PairResult, result: OutputCompareResult, *, draws: bool) -> None:
+def _log_comparison(pair: PairResult, result: OutputCompareResult, *, draws: bool) -> None:
+    """Log the comparison of an output, with statistics and verdict."""
     limits = result.tolerance
     if G_LOGGER.is_enabled_for(G_LOGGER.INFO):
         result.measure()
@@ -150,6 +152,7 @@ def _statistic_label(statistic: str, result: OutputCompareResult) -> str:
 
 
 def _log_array(runner: str, result: OutputCompareResult, index: int, summary: Summary) -> None:
+    """Log the statistics of the output of one runner, and its values if it is small."""
     assert result.arrays is not None
     tensor = (result.tensor0, result.tensor1)[index]
     label = f"{label_of_runner(runner)}: {one_line(tensor.name) if tensor else ''}"
@@ -166,6 +169,7 @@ def _log_array(runner: str, result: OutputCompareResult, index: int, summary: Su
 
 
 def _log_metrics(result: OutputCompareResult) -> None:
+    """Log the error metrics of an output."""
     assert (
         result.tensor0 is not None
         and result.difference is not None
@@ -200,6 +204,7 @@ def _has_many(summaries: Sequence[Summary]) -> bool:
 def _log_histograms(
     pair: PairResult, result: OutputCompareResult, summaries: Sequence[Summary]
 ) -> None:
+    """Log histograms of the values and the differences."""
     assert result.arrays is not None and result.difference is not None
     tensors = (result.tensor0, result.tensor1)
     edges = [edge for summary in summaries for edge in (summary.min, summary.max)]
@@ -217,6 +222,7 @@ def _log_histograms(
 
 
 def _log_verdict(name: str, result: OutputCompareResult) -> None:
+    """Log PASSED or FAILED for an output."""
     if result:
         G_LOGGER.finish(
             f"PASSED | Output: {name!r} | Difference is within tolerance {result.tolerance}"
@@ -288,6 +294,7 @@ def _conclusion(result: AccuracyResult) -> Iterator[str]:
 
 
 def _log_averages(averages: Mapping[str, CompareResult]) -> None:
+    """Log PASSED or FAILED for the averages over all iterations."""
     with G_LOGGER.indent():
         for name, average in averages.items():
             if isinstance(average, OutputCompareResult):

@@ -75,7 +75,7 @@ class DeviceView:
         Returns:
             The array that holds the elements: `host_buffer`, or a new one.
         """
-        target = self._fitting(host_buffer)
+        target = self._host_target(host_buffer)
         if target.nbytes:
             ptr = None if stream is None else stream.ptr
             wrapper().memcpy(
@@ -83,7 +83,10 @@ class DeviceView:
             )
         return target
 
-    def _fitting(self, host_buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _host_target(self, host_buffer: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the buffer to copy to: the given one if it has the right type, shape and
+        layout, else a new one.
+        """
         flags = host_buffer.flags
         if host_buffer.dtype != self.dtype:
             self._check_size(host_buffer)
@@ -123,7 +126,7 @@ class DeviceArray(DeviceView):
     """
 
     def __init__(self, shape: Sequence[int] | None = None, dtype: Any = None) -> None:
-        """Allocate memory for an array; a float32 scalar without memory unless described.
+        """Allocate memory for an array; without arguments, a float32 scalar without memory.
 
         Raises:
             BackendError: there is no GPU, or not enough memory.
@@ -139,7 +142,7 @@ class DeviceArray(DeviceView):
         return cls(shape=shape, dtype=np.uint8)
 
     def resize(self, shape: Sequence[int]) -> None:
-        """Change the shape. The memory grows where it must, and then loses its content; it never
+        """Change the shape. The memory grows if necessary, and then loses its content; it never
         shrinks.
 
         Raises:
@@ -153,7 +156,7 @@ class DeviceArray(DeviceView):
         self.shape = tuple(shape)
 
     def copy_from(self: A, host_buffer: np.ndarray[Any, Any], stream: Stream | None = None) -> A:
-        """Copy from a host array, and take its shape.
+        """Copy from a host array, use its shape, and return this array.
 
         Args:
             host_buffer: what to copy; made contiguous first where it is not. Of one of another data

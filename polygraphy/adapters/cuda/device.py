@@ -25,7 +25,7 @@ from polygraphy.domain.errors import BackendError, InputError, UsageError
 
 @contextmanager
 def use_device(index: int | None) -> Iterator[None]:
-    """Make the calling thread use GPU `index` inside the block, and the one before after it.
+    """Make GPU `index` the current one of the thread inside the block.
 
     What is made inside - memory, streams, engines - stays on that GPU.
 
@@ -72,17 +72,18 @@ class Stream:
 
     def __init__(self) -> None:
         """Create the stream; BackendError without a GPU."""
-        self._take(wrapper().create_stream())
+        self._use_handle(wrapper().create_stream())
 
     @classmethod
     def unordered(cls: type[S]) -> S:
         """Return a new stream that does not wait for the default stream."""
         stream = cls.__new__(cls)
         made = cudart().cudaStreamCreateWithFlags(_NON_BLOCKING)
-        stream._take(int(value_of(made, "create a stream")))
+        stream._use_handle(int(value_of(made, "create a stream")))
         return stream
 
-    def _take(self, ptr: int) -> None:
+    def _use_handle(self, ptr: int) -> None:
+        """Use a CUDA stream by its handle, on the current GPU."""
         module = cudart()
         self.ptr = ptr
         self.device = wrapper().get_device()
@@ -127,7 +128,7 @@ class Stream:
             check_result(result, "record an event")
 
     def wait_for(self, stream: int) -> None:
-        """Make later work wait for what is queued on another stream now; `stream` is its
+        """Make later work wait for the work that is queued on another stream; `stream` is its
         address.
         """
         module = cudart()
@@ -173,6 +174,7 @@ class Event:
         return float(value_of(elapsed, "measure the time between events")) / 1000
 
     def free(self) -> None:
+        """Destroy the event; later calls do nothing."""
         handle, self.handle = self.handle, None
         if handle is not None:
             check_result(cudart().cudaEventDestroy(handle), "destroy an event")
@@ -182,7 +184,7 @@ class Graph:
     """A CUDA graph, ready to be launched on one stream."""
 
     def __init__(self, work: Callable[[Stream], None], stream: Stream) -> None:
-        """Capture what `work` queues on the stream it is given, without doing it.
+        """Capture the work that `work` queues on the stream, without executing it.
 
         That stream is one of its own, without order towards the default stream: otherwise, any
         thread that used the default stream meanwhile would get an error.
@@ -203,7 +205,7 @@ class Graph:
             try:
                 work(recorder)
             except BaseException:
-                _discard(module.cudaStreamEndCapture(recorder.ptr))
+                _destroy_capture(module.cudaStreamEndCapture(recorder.ptr))
                 raise
             captured = module.cudaStreamEndCapture(recorder.ptr)
         graph = value_of(captured, "capture a graph")
@@ -217,18 +219,19 @@ class Graph:
         self._stream = module.cudaStream_t(stream.ptr)
 
     def launch(self) -> None:
-        """Queue the work; BackendError when that fails."""
+        """Queue the work; raise BackendError if that fails."""
         result = self._launch(self._executable, self._stream)
         if result[0]:
             check_result(result, "launch a graph")
 
     def free(self) -> None:
+        """Destroy the graph; later calls do nothing."""
         executable, self._executable = self._executable, None
         if executable is not None:
             check_result(cudart().cudaGraphExecDestroy(executable), "destroy a graph")
 
 
-def _discard(captured: tuple[Any, ...]) -> None:
+def _destroy_capture(captured: tuple[Any, ...]) -> None:
     """Destroy the graph of a capture that failed."""
     module = cudart()
     module.cudaGetLastError()
@@ -249,19 +252,23 @@ class CudaDevice:
             )
 
     def current(self) -> int:
+        """Return the number of the current GPU."""
         return wrapper().get_device()
 
     def use(self, index: int | None) -> AbstractContextManager[None]:
-        """Make GPU `index` the current one inside a block; see `polygraphy.cuda.use_device`."""
+        """Return a context that makes GPU `index` the current one."""
         return use_device(index)
 
     def synchronize(self) -> None:
+        """Wait for all work on the GPU."""
         wrapper().synchronize()
 
     def free_memory(self) -> int:
+        """Return the free memory in bytes."""
         return wrapper().memory_info()[0]
 
     def check_readable(self, address: int, gpu: int) -> None:
+        """Raise InputError if a GPU cannot read memory at an address."""
         memory, owner = wrapper().owner_of(address)
         if memory is MemoryType.UNKNOWN:
             raise InputError(
@@ -276,18 +283,23 @@ class CudaDevice:
             )
 
     def allocate(self, nbytes: int) -> int:
+        """Allocate device memory, and return its address."""
         return wrapper().malloc(nbytes)
 
     def free(self, address: int) -> None:
+        """Free device memory."""
         wrapper().free(address)
 
     def copy_to_device(self, address: int, source: np.ndarray[Any, Any]) -> None:
-        _copy(address, source.ctypes.data, source, MemcpyKind.HostToDevice)
+        """Copy a host array to a device address."""
+        _copy_array(address, source.ctypes.data, source, MemcpyKind.HostToDevice)
 
     def copy_to_host(self, target: np.ndarray[Any, Any], address: int) -> None:
-        _copy(target.ctypes.data, address, target, MemcpyKind.DeviceToHost)
+        """Copy from a device address to a host array."""
+        _copy_array(target.ctypes.data, address, target, MemcpyKind.DeviceToHost)
 
     def create_stream(self) -> Stream:
+        """Return a new stream."""
         return Stream()
 
     def create_event(self) -> Event:
@@ -307,13 +319,15 @@ class CudaDevice:
         return array.view(dtype).reshape(tuple(shape))
 
     def register(self, host_address: int, nbytes: int) -> bool:
+        """Pin existing host memory; return whether that worked."""
         return wrapper().host_register(host_address, nbytes)
 
     def unregister(self, host_address: int) -> None:
+        """Unpin host memory."""
         wrapper().host_unregister(host_address)
 
     def capture(self, work: Callable[[Any], None], stream: Any) -> Graph:
-        """Write down the work that `work` queues, without doing it; see the port."""
+        """Return a graph of the work that `work` queues on the stream, without executing it."""
         return Graph(work, stream)
 
     def view(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> DeviceView:
@@ -330,11 +344,12 @@ class Pinned:
     """
 
     def __init__(self, nbytes: int) -> None:
-        """Allocate; BackendError when there is not enough."""
+        """Allocate pinned host memory; raise BackendError if there is not enough."""
         self.address = wrapper().malloc_host(nbytes)
         self.array: np.ndarray[Any, Any] = np.ctypeslib.as_array(_host_memory(self.address, nbytes))
 
     def free(self) -> None:
+        """Free the memory; later calls do nothing."""
         address, self.address = self.address, 0
         if address:
             wrapper().free_host(address)
@@ -345,7 +360,10 @@ def _host_memory(address: int, nbytes: int) -> ctypes.Array[ctypes.c_uint8]:
     return (ctypes.c_uint8 * nbytes).from_address(address)
 
 
-def _copy(target: int, source: int, array: np.ndarray[Any, Any], kind: MemcpyKind) -> None:
+def _copy_array(target: int, source: int, array: np.ndarray[Any, Any], kind: MemcpyKind) -> None:
+    """Copy the bytes of a host array between addresses; raise BackendError if it is not
+    contiguous.
+    """
     if not array.flags.c_contiguous:
         raise BackendError("Only contiguous host arrays can be copied.", backend="cuda")
     if array.nbytes:

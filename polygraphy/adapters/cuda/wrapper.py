@@ -63,8 +63,8 @@ def _import_bindings() -> Any:
 
 
 @contextmanager
-def using(module: Any) -> Iterator[Any]:
-    """Make `module` the one in use inside the block."""
+def use_module(module: Any) -> Iterator[Any]:
+    """Replace the CUDA runtime module inside the block."""
     _in_use.append(module)
     try:
         yield module
@@ -169,14 +169,16 @@ class Cuda:
         check_result(cudart().cudaFreeHost(ptr), f"free pinned memory at {ptr:#x}")
 
     def host_register(self, ptr: int, nbytes: int) -> bool:
-        """Pin host memory that exists; False when CUDA refuses (it may be pinned already)."""
+        """Pin existing host memory; return False if CUDA refuses, for example because it is
+        pinned.
+        """
         if cudart().cudaHostRegister(ptr, nbytes, _DEFAULT)[0]:
             cudart().cudaGetLastError()
             return False
         return True
 
     def host_unregister(self, ptr: int) -> None:
-        """Undo `host_register`."""
+        """Unpin host memory."""
         check_result(cudart().cudaHostUnregister(ptr), f"unpin host memory at {ptr:#x}")
 
     def memcpy(
@@ -243,7 +245,9 @@ _HINTS = {
 
 
 def check_result(result: tuple[Any, ...], doing: str) -> None:
-    """Raise a BackendError if a call failed; `doing` says what it was for: ``free memory``."""
+    """Raise BackendError if a call of CUDA failed; `doing` is its purpose, such as ``free
+    memory``.
+    """
     if result[0]:
         raise failure(result[0], doing)
 

@@ -38,88 +38,89 @@ class RecordingConsole:
         """Return the arguments of every event of one name, in order."""
         return [arguments for event, arguments in self.events if event == name]
 
-    def _record(self, name: str, *arguments: Any) -> None:
+    def _record_event(self, name: str, *arguments: Any) -> None:
+        """Append an event with its arguments."""
         self.events.append((name, arguments if self._keep_arguments else ()))
 
     def note(self, text: str) -> None:
         """Something was assumed that the user may want to know."""
-        self._record("note", text)
+        self._record_event("note", text)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
         """Input data are about to be taken from a data loader."""
-        self._record("data_chosen", source, seed, iterations)
+        self._record_event("data_chosen", source, seed, iterations)
 
     def runner_activating(self, runner: str) -> None:
         """A runner is about to build or load its model."""
-        self._record("runner_activating", runner)
+        self._record_event("runner_activating", runner)
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
         """A model is about to be run in segments of layers."""
-        self._record("segments_planned", segments, tensors, budget)
+        self._record_event("segments_planned", segments, tensors, budget)
 
     def iteration_starting(self, index: int) -> None:
         """All runners are about to take the data of an iteration."""
-        self._record("iteration_starting", index)
+        self._record_event("iteration_starting", index)
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """What the runner is fed with."""
-        self._record("inputs_described", runner, metadata)
+        self._record_event("inputs_described", runner, metadata)
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """What the runner gave."""
-        self._record("outputs_described", runner, metadata)
+        self._record_event("outputs_described", runner, metadata)
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
         """A runner is done."""
-        self._record("runner_completed", runner, list(runtimes))
+        self._record_event("runner_completed", runner, list(runtimes))
 
     def loading_included(self, runner: str) -> None:
         """The time of its only iteration includes loading."""
-        self._record("loading_included", runner)
+        self._record_event("loading_included", runner)
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         """What a runner's device measured."""
-        self._record("device_times_measured", runner, list(times))
+        self._record_event("device_times_measured", runner, list(times))
 
     def runner_failed(self, runner: str, reason: str) -> None:
         """A runner failed where the others go on."""
-        self._record("runner_failed", runner, reason)
+        self._record_event("runner_failed", runner, reason)
 
     def comparison_starting(self, runner0: str, runner1: str) -> None:
         """Two runs are about to be compared."""
-        self._record("comparison_starting", runner0, runner1)
+        self._record_event("comparison_starting", runner0, runner1)
 
     def iteration_compared(self, pair: PairResult) -> None:
         """The outputs of one iteration of two runs were compared."""
-        self._record("iteration_compared", pair)
+        self._record_event("iteration_compared", pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """All iterations of all pairs of runs were compared."""
-        self._record("comparison_finished", result)
+        self._record_event("comparison_finished", result)
 
     def samples_compared(self, found: SamplesCompared) -> None:
         """All samples of a pair of runs were compared."""
-        self._record("samples_compared", found)
+        self._record_event("samples_compared", found)
 
     def steps_compared(self, found: StepsCompared) -> None:
         """See `Console`."""
-        self._record("steps_compared", found)
+        self._record_event("steps_compared", found)
 
     def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
         """Runners were profiled."""
-        self._record("nodes_profiled", table, sort, rows)
+        self._record_event("nodes_profiled", table, sort, rows)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""
-        self._record("validation_starting", list(runners))
+        self._record_event("validation_starting", list(runners))
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked."""
-        self._record("output_validated", runner, validity)
+        self._record_event("output_validated", runner, validity)
 
     def validation_finished(self, passed: bool) -> None:
         """All outputs of an iteration were checked."""
-        self._record("validation_finished", passed)
+        self._record_event("validation_finished", passed)
 
 
 T = TypeVar("T")
@@ -166,6 +167,7 @@ class RecordingProgress:
 
     @contextmanager
     def _follow_job(self, job: FollowedJob, step: T) -> Iterator[T]:
+        """Record a job, and mark it as ended when the block is left."""
         self.jobs.append(job)
         try:
             yield step

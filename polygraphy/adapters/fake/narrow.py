@@ -29,7 +29,7 @@ class FakeNarrowModel:
     """
 
     def __init__(self, nodes: Sequence[str], losing: Collection[str], dtype: DataTypeEntry) -> None:
-        """Name the nodes, and those that lose everything."""
+        """Create a model of named nodes, some of which lose everything in the narrower type."""
         self.inputs = TensorMetadata().add("x", np.float32, [None])
         self.passes = list(nodes)
         self.users = {one: [other] for one, other in pairwise(nodes)}
@@ -42,13 +42,16 @@ class FakeNarrowModel:
         return ModelFacts()
 
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
-        """Return what hands on the input, or infinities where a node that loses everything is not
-        among those that stay in float32.
+        """Return a function that returns its input, or infinities if a node that loses everything
+        runs in the narrower type.
         """
         self.kept.append(frozenset(self.passes if plain else without))
         holds = plain or self._losing <= set(without)
 
         def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
+            """Return the input as the output, or infinity if the model does not hold in half
+            precision.
+            """
             value = np.array(feed["x"], np.float32)
             return {"y": value if holds else np.full_like(value, np.inf)}
 
@@ -78,8 +81,8 @@ class FakeNarrowModels:
     def __init__(
         self, nodes: Sequence[str], losing: Collection[str] = (), dtype: DataTypeEntry | None = None
     ) -> None:
-        """Name the nodes, those that lose everything, and the narrow type in which the model
-        computes as it is, if it does.
+        """Set the nodes, those that lose everything, and the narrow type that the model already
+        uses, if any.
         """
         self._nodes, self._losing, self._dtype = list(nodes), frozenset(losing), dtype
         self.opened: list[FakeNarrowModel] = []
@@ -87,18 +90,20 @@ class FakeNarrowModels:
     def open(
         self, model: Any, dtype: DataTypeEntry, only: Collection[str] | None = None
     ) -> FakeNarrowModel:
-        """Return the model; what is not among `only` stays as it is."""
+        """Return the model; nodes that are not among `only` stay in float32."""
         chosen = [name for name in self._nodes if only is None or name in only]
         made = FakeNarrowModel(chosen, self._losing & set(chosen), dtype)
         self.opened.append(made)
         return made
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
-        """Return what was said."""
+        """Return the narrow type that the model already uses, and its nodes; None without one."""
         return None if self._dtype is None else (self._dtype, list(self._nodes))
 
     def computed(self, model: Any) -> Compute | None:
-        """Return what hands on the input, as far as no node loses it; None where none is narrow."""
+        """Return a function that returns its input, or infinities if a node loses everything; None
+        if no node is narrow.
+        """
         if self._dtype is None:
             return None
         return FakeNarrowModel(self._nodes, self._losing, self._dtype).load()
@@ -106,7 +111,7 @@ class FakeNarrowModels:
     def roughly(
         self, model: Any, dtype: str = "float32"
     ) -> Callable[[Mapping[str, Any]], list[dict[str, Any]]]:
-        """Return what hands on the input twice, moved."""
+        """Return a function that returns its input twice, moved."""
         return lambda feed: [
             {"y": move_by_epsilons(np.float32(feed["x"]), seed, GROWTH)} for seed in (1, 2)
         ]
@@ -154,7 +159,7 @@ class FakeProgram:
 
     @property
     def nodes(self) -> Sequence[GraphNode]:
-        """Its operations."""
+        """The operations of the program."""
         return [
             GraphNode(tensor, op, list(reads), [tensor], origin=f"net.py:{line}")
             for line, (tensor, (op, reads, _)) in enumerate(self.steps.items(), 1)
@@ -169,7 +174,7 @@ class FakeProgram:
     def run(
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
-        """Call all functions; inputs are taken in order."""
+        """Return the name and result of each function; inputs are used in order."""
         held = {**self.weights, **dict(zip(self.inputs, feed.values()))}
         for tensor, (_, reads, compute) in self.steps.items():
             held[tensor] = compute(*(held[name] for name in reads))
@@ -178,14 +183,14 @@ class FakeProgram:
         return [(name, held[name]) for name in self.outputs]
 
     def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
-        """Call one function, in float64."""
+        """Return the result of one function, in float64."""
         given = {**held, **self.weights, **dict(zip(self.inputs, feed.values()))}
         _, reads, compute = self.steps[name]
         wide = [given[one].astype("float64") for one in reads]
         return compute(*wide)
 
     def condition_of(self, name: str) -> str:
-        """Return what it was given."""
+        """Return the condition that the fake was given."""
         return self.branches.get(name, "")
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
@@ -193,11 +198,11 @@ class FakeProgram:
         return self.decided(feed)
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
-        """Yield what it was given."""
+        """Yield the exports that the fake was given."""
         yield from self.others
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Return what it was given."""
+        """Return the export and the name of its exporter that the fake was given."""
         if exporter.decides is not None:
             return self.otherwise[exporter.decides[1]], ""
         if self.again is None:

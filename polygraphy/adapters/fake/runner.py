@@ -91,7 +91,7 @@ class FakeRunner(BaseRunner):
         self._buffers = {}
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the inputs, as given."""
+        """Return the metadata of the inputs that the fake was given."""
         return TensorMetadata(self._inputs)
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -112,12 +112,15 @@ class FakeRunner(BaseRunner):
         return {name: self._fill_buffer(name, array) for name, array in outputs.items()}
 
     def _failure(self, what: str) -> BaseException:
+        """Return the exception that the fake was asked to raise."""
         if self._error is not None:
             return self._error
         return BackendError(f"{self.name} {what}, as requested.", backend="fake")
 
     def _fill_buffer(self, name: str, array: Any) -> Any:
-        """Return the buffer of an output, filled; a new one when it has not the right form."""
+        """Return the buffer of an output filled with an array; a new one if its type or shape
+        differs.
+        """
         source = np.asarray(array)
         buffer = self._buffers.get(name)
         if buffer is None or buffer.shape != source.shape or buffer.dtype != source.dtype:
@@ -141,7 +144,7 @@ class FakeLoader(BaseLoader):
 
     @property
     def calls(self) -> int:
-        """How often the loader was called."""
+        """The number of calls of the loader."""
         return len(self._calls)
 
     def call_impl(self) -> Any:
@@ -173,7 +176,7 @@ class HostMemory:
 
     @property
     def outstanding(self) -> dict[int, int]:
-        """What was allocated and not freed: addresses, and their sizes in bytes."""
+        """The sizes in bytes of the memory that was allocated and not freed, by address."""
         return {address: buffer.nbytes for address, buffer in self._buffers.items()}
 
     def allocate(self, nbytes: int) -> int:
@@ -245,8 +248,8 @@ class FunctionCommands:
     """
 
     def __init__(self, answer: Callable[[Sequence[str]], int | str]) -> None:
-        """Take a function of the command's words, which returns an exit code, or what the command
-        writes before it ends with 0.
+        """Set the function that gets a command's words, and returns an exit code, or the output of
+        a command that exits with 0.
         """
         self.commands: list[list[str]] = []
         self._answer = answer
@@ -263,7 +266,7 @@ class FunctionCommands:
         environment: Mapping[str, str] | None = None,
         afresh: bool = False,
     ) -> RunningCommand:
-        """Call the function; no time passes, so only a command that has none to take is stopped."""
+        """Call the function, and return the finished command; a timeout of 0 stops it."""
         self.commands.append(list(command))
         if timeout == 0:
             return FinishedCommand(Finished(TIMED_OUT, "", 0.0, True))
@@ -272,7 +275,7 @@ class FunctionCommands:
         return FinishedCommand(done)
 
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
-        """Call the function; see `start`."""
+        """Call the function, and return the finished command."""
         return self.start(command, timeout=timeout).wait()
 
 
@@ -298,7 +301,7 @@ class InlineIsolation:
     """
 
     def __init__(self, crashes: dict[str, Exception] | None = None) -> None:
-        """Map what is being done to the error that it ends with."""
+        """Set the error with which each named action ends."""
         self.calls: list[tuple[str, float | None]] = []
         self._crashes = crashes or {}
 
@@ -351,7 +354,7 @@ class ScriptedEngine:
     """
 
     def __init__(self, answer: Callable[[Job], Mapping[str, Any]]) -> None:
-        """Take the function: it returns what differs from the record of a job that passed."""
+        """Set the function that returns how the record of a job differs from one that passed."""
         self.jobs: list[Job] = []
         self._answer = answer
 
@@ -361,7 +364,7 @@ class ScriptedEngine:
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
-        """Answer every job in order; limits are of no effect."""
+        """Answer every job in order, without limits."""
         for job in jobs:
             self.jobs.append(job)
             passed = {"summary": "1 output matched.", "verdict": "passed", "inference": 0.01}
@@ -415,5 +418,5 @@ class FakeNodeProfiler:
         ]
 
     def close(self) -> None:
-        """Remember it."""
+        """Record that the profiler was closed."""
         self.is_closed = True

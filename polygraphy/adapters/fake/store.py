@@ -52,9 +52,9 @@ class MemoryResultStore:
             token = self.dumps(value)
             dest.write(token if isinstance(dest, TextIOBase) else token.encode())
             return
-        if isinstance(self.values.get(_key(dest)), _Folder):
+        if isinstance(self.values.get(_path_key(dest)), _Folder):
             raise FileError(f"{dest} is a folder.", path=dest, hint="Use the path of a file.")
-        self.values[_key(dest)] = deepcopy(value)
+        self.values[_path_key(dest)] = deepcopy(value)
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
         """Return a copy of what was saved; FileError when that is nothing, or no `kind`."""
@@ -62,7 +62,7 @@ class MemoryResultStore:
             source.seek(0)
             token = source.read()
             return self.loads(token if isinstance(token, str) else token.decode(), kind)
-        value = self._value(source)
+        value = self._stored_value(source)
         if isinstance(value, _Folder):
             raise FileError(
                 f"{source} is a folder.", path=source, hint="Use the path of the file itself."
@@ -76,29 +76,31 @@ class MemoryResultStore:
         return token
 
     def loads(self, text: str, kind: type[T]) -> T:
-        """Return a copy of what a token stands for; FileError when that is no `kind`."""
+        """Return a copy of the value that a token stands for; raise FileError if it is of another
+        kind.
+        """
         if text not in self._tokens:
             raise FileError("Could not read the text: it is not of this store.")
         return _copy_as(self._tokens[text], kind, "the text")
 
     def add_comparison(self, dest: str | PathLike[str], record: Mapping[str, Any]) -> None:
-        """Keep a record beside results; FileError when there are none."""
-        if not isinstance(self.values.get(_key(dest)), RunResults):
+        """Store a record with results; raise FileError if there are none."""
+        if not isinstance(self.values.get(_path_key(dest)), RunResults):
             raise FileError(f"{dest} holds no results.", path=dest)
-        self.comparisons[_key(dest)] = deepcopy(record)
+        self.comparisons[_path_key(dest)] = deepcopy(record)
 
     def writer(
         self, dest: str | PathLike[str], kind: type[T]
     ) -> AbstractContextManager[ResultWriter[T]]:
-        """Return what takes one item after another, and keeps them if its block ends well.
+        """Return a writer, which stores its items if its block ends without an error.
 
         Raises:
             FileError: at the call, when a folder is not empty, or is none.
             UsageError: the items do not belong to iterations.
         """
         _check_is_iterable(kind)
-        previous = self.values.get(_key(dest))
-        if _is_folder(dest) and previous is not None:
+        previous = self.values.get(_path_key(dest))
+        if _has_no_suffix(dest) and previous is not None:
             if not isinstance(previous, _Folder):
                 raise FileError(f"{dest} is a file.", path=dest, hint="Add an extension.")
             if previous.items:
@@ -107,17 +109,20 @@ class MemoryResultStore:
 
     @contextmanager
     def _writing(self, dest: str | PathLike[str], kind: type[T]) -> Iterator[ResultWriter[T]]:
+        """Yield a writer, and store its items at the end; raise FileError if an item was
+        refused.
+        """
         writer: _MemoryWriter[T] = _MemoryWriter()
         yield writer
         if writer.has_failed:
             raise FileError(f"{dest} is not written: an earlier item could not be.", path=dest)
-        if _is_folder(dest):
-            self.values[_key(dest)] = _Folder(tuple(writer.items))
+        if _has_no_suffix(dest):
+            self.values[_path_key(dest)] = _Folder(tuple(writer.items))
         elif kind is RunResults:
             runs = cast("list[RunResults]", writer.items)
-            self.values[_key(dest)] = RunResults.concat(runs)
+            self.values[_path_key(dest)] = RunResults.concat(runs)
         else:
-            self.values[_key(dest)] = writer.items
+            self.values[_path_key(dest)] = writer.items
 
     def iterate(self, source: str | PathLike[str], kind: type[T]) -> Iterator[T]:
         """Yield copies of the items that were saved, one per iteration.
@@ -127,23 +132,26 @@ class MemoryResultStore:
             UsageError: the items do not belong to iterations.
         """
         _check_is_iterable(kind)
-        value = self._value(source)
+        value = self._stored_value(source)
         values = value.items if isinstance(value, _Folder) else (value,)
-        items = [item for value in values for item in _iterations(value, kind, str(source))]
+        items = [item for value in values for item in _iterations_of(value, kind, str(source))]
         if not items:
             raise FileError(f"{source} holds no iterations.", path=source)
         return (cast("T", deepcopy(item)) for item in items)
 
     def look_into(self, source: str | PathLike[str]) -> _MemoryStored:
-        """Find out what was saved; FileError when that is nothing, or of no known kind."""
-        value = self._value(source)
+        """Return the stored data of a path; raise FileError if there are none, or of no
+        known kind.
+        """
+        value = self._stored_value(source)
         items = value.items if isinstance(value, _Folder) else (value,)
         return _MemoryStored(str(source), deepcopy(items))
 
-    def _value(self, source: str | PathLike[str]) -> Any:
-        if _key(source) not in self.values:
+    def _stored_value(self, source: str | PathLike[str]) -> Any:
+        """Return the stored value of a path; raise MissingFileError if there is none."""
+        if _path_key(source) not in self.values:
             raise MissingFileError(f"File {source} does not exist.", path=source)
-        return self.values[_key(source)]
+        return self.values[_path_key(source)]
 
 
 class _MemoryWriter(Generic[T]):
@@ -152,7 +160,7 @@ class _MemoryWriter(Generic[T]):
         self.has_failed = False
 
     def add(self, item: T) -> None:
-        """Keep a copy of one item."""
+        """Store a copy of one item."""
         if isinstance(item, RunResults) and self.items:
             names = cast("list[RunResults]", self.items)[0].keys()
             if item.keys() != names:
@@ -196,14 +204,15 @@ class _MemoryStored:
                 yield from deepcopy(item if isinstance(item, list) else [item])
 
     def value(self) -> Any:
-        """Return a copy of everything in one piece."""
+        """Return a copy of all stored data."""
         if self.kind is dict:
             return list(self.iterations())
         copied = deepcopy(self._items)
         return RunResults.concat(copied) if self.kind is RunResults else copied[0]
 
 
-def _iterations(value: Any, kind: type, source: str) -> Iterable[Any]:
+def _iterations_of(value: Any, kind: type, source: str) -> Iterable[Any]:
+    """Return the iterations of a stored value; raise FileError if it is of another kind."""
     if kind is RunResults and type(value) is RunResults:
         counts = {len(iterations) for iterations in value.values()}
         if len(counts) > 1:
@@ -211,29 +220,34 @@ def _iterations(value: Any, kind: type, source: str) -> Iterable[Any]:
         return value.split()
     items = value if type(value) is list else [value]
     if kind is RunResults or any(type(item) is not dict for item in items):
-        raise _mismatch(value, kind, source)
+        raise _kind_error(value, kind, source)
     return items
 
 
 def _copy_as(value: Any, kind: type[T], source: str) -> T:
+    """Return a copy of a stored value; raise FileError if it is of another kind."""
     if type(value) is kind or (kind not in (dict, list) and isinstance(value, kind)):
         return deepcopy(value)
-    raise _mismatch(value, kind, source)
+    raise _kind_error(value, kind, source)
 
 
-def _mismatch(value: Any, kind: type, source: str) -> FileError:
+def _kind_error(value: Any, kind: type, source: str) -> FileError:
+    """Return the FileError for a stored value of another kind."""
     message = f"{source} holds a {type(value).__name__}, not a {kind.__name__}."
     return FileError(message, path=source)
 
 
 def _check_is_iterable(kind: type) -> None:
+    """Raise UsageError for a kind of value that has no iterations."""
     if kind not in (dict, RunResults):
         raise UsageError(f"A {kind.__name__} does not consist of iterations.")
 
 
-def _key(path: str | PathLike[str]) -> str:
+def _path_key(path: str | PathLike[str]) -> str:
+    """Return the text of a path, which is its key."""
     return str(PurePath(path))
 
 
-def _is_folder(path: str | PathLike[str]) -> bool:
+def _has_no_suffix(path: str | PathLike[str]) -> bool:
+    """Return whether a path has no suffix, and so is a folder."""
     return not PurePath(path).suffix

@@ -32,7 +32,7 @@ from polygraphy.adapters.files.json.json_codec import (
     ContentError,
     Decoder,
     Encoder,
-    all_of,
+    check_kinds,
     metric_in,
 )
 from polygraphy.adapters.files.json.json_writer import Base64Text, SlicedText, decoded_pieces
@@ -62,6 +62,7 @@ _AGGREGATIONS = ("per_sample", "average")
 
 @Encoder.register(Tolerance, marker="SimpleThreshold")
 def _encode_tolerance(tolerance: Tolerance) -> dict[str, Any]:
+    """Return the JSON fields of a tolerance."""
     statistics = tolerance.check_error_stat
     return {
         "check_error_stat": statistics[0] if len(statistics) == 1 else statistics,
@@ -72,6 +73,7 @@ def _encode_tolerance(tolerance: Tolerance) -> dict[str, Any]:
 
 @Decoder.register("SimpleThreshold")
 def _decode_tolerance(fields: dict[str, Any]) -> Tolerance:
+    """Return the tolerance of JSON fields."""
     return Tolerance(
         check_error_stat=fields["check_error_stat"],
         atol=fields["atol"],
@@ -82,13 +84,15 @@ def _decode_tolerance(fields: dict[str, Any]) -> Tolerance:
 
 @Encoder.register(OutputCompareResult)
 def _encode_output(result: OutputCompareResult) -> dict[str, Any]:
+    """Return the JSON fields of the comparison of an output."""
     return dict(result.as_fields())
 
 
 @Decoder.register(OutputCompareResult)
 def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
+    """Return the comparison of an output from JSON fields."""
     metrics = {name: metric_in(fields, name) for name in OutputCompareResult().metric_fields()}
-    (thresholds,) = all_of(Tolerance, [fields["thresholds"]])
+    (thresholds,) = check_kinds(Tolerance, [fields["thresholds"]])
     passed = fields["passed"]
     if not isinstance(passed, (bool, type(None))):
         raise TypeError(f"'passed' is {passed!r}, not true or false")
@@ -97,11 +101,13 @@ def _decode_output(fields: dict[str, Any]) -> OutputCompareResult:
 
 @Encoder.register(UncomparedResult)
 def _encode_uncompared(result: UncomparedResult) -> bool:
+    """Return False, which stands for an output that was not compared."""
     return False
 
 
 @Encoder.register(AccuracyResult)
 def _encode_result(result: AccuracyResult) -> dict[str, Any]:
+    """Return the JSON fields of the comparisons of two or more runners."""
     entries = [(pair, list(iterations)) for pair, iterations in result.read()]
     fields: dict[str, Any] = {"lst": entries, "aggregation": result.aggregation}
     outputs = [table.rows() for table in AccuracyTable.of(result)]
@@ -144,13 +150,14 @@ def _summary(
 
 @Decoder.register(AccuracyResult)
 def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
+    """Return the comparisons of runners from JSON fields."""
     aggregation = fields.get("aggregation", _AGGREGATIONS[0])
     if aggregation not in _AGGREGATIONS:
         raise ValueError(
             f"its verdicts are by {aggregation!r}, not by {' or '.join(_AGGREGATIONS)}"
         )
     result = AccuracyResult(
-        ((str(first), str(second)), all_of(dict, iterations))
+        ((str(first), str(second)), check_kinds(dict, iterations))
         for (first, second), iterations in fields["lst"]
     )
     for _, _, name, answer in result.outputs():  # All are of one function. Files do not name it.
@@ -166,23 +173,31 @@ def _decode_result(fields: dict[str, Any]) -> AccuracyResult:
 
 @Encoder.register(AccuracyResults)
 def _encode_results(results: AccuracyResults) -> dict[str, Any]:
+    """Return the JSON fields of a list of accuracy results."""
     return {"lst": list(results)}
 
 
 @Decoder.register(AccuracyResults)
 def _decode_results(fields: dict[str, Any]) -> AccuracyResults:
-    return AccuracyResults(all_of(AccuracyResult, fields["lst"]))
+    """Return the list of accuracy results from JSON fields."""
+    return AccuracyResults(check_kinds(AccuracyResult, fields["lst"]))
 
 
-def _register(result_type: type[MetricResult], threshold_type: type[MetricThreshold]) -> None:
+def _register_metric(
+    result_type: type[MetricResult], threshold_type: type[MetricThreshold]
+) -> None:
+    """Register the encoders and decoders of a metric."""
+
     @Encoder.register(result_type)
     def encode_result(result: MetricResult) -> dict[str, Any]:
+        """Return the JSON fields of a result of the metric."""
         return result.as_fields()
 
     @Decoder.register(result_type)
     def decode_result(fields: dict[str, Any]) -> MetricResult:
+        """Return the result of the metric from JSON fields."""
         threshold = fields.get("thresholds")
-        all_of(MetricThreshold, [] if threshold is None else [threshold])
+        check_kinds(MetricThreshold, [] if threshold is None else [threshold])
         if result_type.metric.field not in fields:
             raise KeyError(result_type.metric.field)
         result = result_type(metric_in(fields, result_type.metric.field), threshold)
@@ -193,19 +208,24 @@ def _register(result_type: type[MetricResult], threshold_type: type[MetricThresh
 
     @Encoder.register(threshold_type)
     def encode_threshold(threshold: MetricThreshold) -> dict[str, Any]:
+        """Return the JSON fields of a threshold of the metric."""
         return {"threshold": threshold.threshold}
 
     @Decoder.register(threshold_type)
     def decode_threshold(fields: dict[str, Any]) -> MetricThreshold:
+        """Return the threshold of the metric from JSON fields."""
         return threshold_type(fields["threshold"], reason="saved with the results")
 
 
 for _metric in METRICS.values():
-    _register(getattr(compare, _metric.result_name), getattr(compare, _metric.threshold_name))
+    _register_metric(
+        getattr(compare, _metric.result_name), getattr(compare, _metric.threshold_name)
+    )
 
 
 @Encoder.register(IndicesResult)
 def _encode_indices(result: IndicesResult) -> bool:
+    """Return whether the indices match, which is all that is saved."""
     return bool(result)
 
 
@@ -228,6 +248,7 @@ class LazyArray:
 
 @Encoder.register(np.ndarray)
 def _encode_array(array: Array) -> dict[str, Any]:
+    """Return the JSON fields of an array, with its bytes in base64."""
     if _is_in_npy_format(array.dtype):
         fields: dict[str, Any] = {"array": Base64Text(npy_pieces(array))}
         nuls = trailing_nuls(array)
@@ -240,6 +261,7 @@ def _encode_array(array: Array) -> dict[str, Any]:
 
 @Decoder.register("ndarray", takes_deferred_text=True)
 def _decode_array(fields: dict[str, Any]) -> Array:
+    """Return the array of JSON fields."""
     array = with_trailing_nuls(_decode_payload(fields["array"]), fields.get("trailing_nuls"))
     if "dtype" not in fields:
         return with_narrow_type(array)
@@ -268,6 +290,9 @@ def _narrow_dtype(name: str) -> np.dtype[Any] | None:
 
 
 def _decode_payload(text: SlicedText) -> Array:
+    """Return the array of a text: base64 of an .npy file, in one of the forms that files
+    contain.
+    """
     if len(text) <= SHORT:  # Of a file, reading takes longer than decoding it.
         text = text[:]
     start = text[:8]
@@ -288,26 +313,31 @@ def _encode_scalar(scalar: np.generic) -> Any:
 
 @Encoder.register(LazyArray)
 def _encode_lazy(lazy: LazyArray) -> dict[str, Any]:
+    """Return the JSON fields of a lazy array."""
     return {"values": lazy.values}
 
 
 @Decoder.register(LazyArray, alias="LazyNumpyArray")
 def _decode_lazy(fields: dict[str, Any]) -> Any:
+    """Return the values of a lazy array from JSON fields."""
     return fields["values"]
 
 
 @Encoder.register(FormattedArray)
 def _encode_formatted(formatted: FormattedArray) -> dict[str, Any]:
+    """Return the JSON fields of an array in a TensorRT format."""
     return {"array": formatted.array, "shape": formatted.shape}
 
 
 @Decoder.register(FormattedArray)
 def _decode_formatted(fields: dict[str, Any]) -> FormattedArray:
+    """Return the array in a TensorRT format from JSON fields."""
     return FormattedArray(fields["array"], tuple(fields["shape"]))
 
 
 @Encoder.register(IterationResult)
 def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
+    """Return the JSON fields of the outputs of an iteration."""
     facts = iteration.facts
     known = {
         "compute_dtypes": dict(facts.compute_dtypes),
@@ -327,6 +357,9 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
 
 
 def _as_array(output: Any) -> Any:
+    """Return an output as an array or tensor; raise ContentError if it is a sequence of
+    different shapes.
+    """
     if is_tensor(output):
         return output
     try:
@@ -340,6 +373,7 @@ def _as_array(output: Any) -> Any:
 
 @Decoder.register(IterationResult)
 def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
+    """Return the outputs of an iteration from JSON fields."""
     dtypes = fields.get("compute_dtypes") or {}
     facts = ModelFacts(
         {str(name): str(dtype) for name, dtype in dict(dtypes).items()},
@@ -367,41 +401,48 @@ def _names(fields: dict[str, Any], key: str) -> frozenset[str]:
 
 @Encoder.register(RunResults)
 def _encode_runs(results: RunResults) -> dict[str, Any]:
+    """Return the JSON fields of the results of several runners."""
     return {"lst": list(RunResults(results))}  # What was put into its lists may be no iteration.
 
 
 @Decoder.register(RunResults)
 def _decode_runs(fields: dict[str, Any]) -> RunResults:
-    return RunResults((name, all_of(IterationResult, its)) for name, its in fields["lst"])
+    """Return the results of several runners from JSON fields."""
+    return RunResults((name, check_kinds(IterationResult, its)) for name, its in fields["lst"])
 
 
 @Encoder.register(TensorInfo)
 @Encoder.register(Algorithm)
-def _encode_value(value: Any) -> dict[str, Any]:
+def _encode_attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object as JSON fields."""
     return {name: getattr(value, name) for name in fields_dict(type(value))}
 
 
 @Decoder.register(TensorInfo)
 def _decode_tensor_info(fields: dict[str, Any]) -> TensorInfo:
+    """Return the tensor info from JSON fields; unknown fields are ignored."""
     return TensorInfo(**_known_fields(TensorInfo, fields))
 
 
 @Decoder.register(Algorithm)
 def _decode_algorithm(fields: dict[str, Any]) -> Algorithm:
+    """Return the algorithm from JSON fields; unknown fields are ignored."""
     algorithm = Algorithm(**_known_fields(Algorithm, fields))
-    all_of(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
+    check_kinds(TensorInfo, (*algorithm.inputs, *algorithm.outputs))
     return algorithm
 
 
 @Encoder.register(TacticReplay, marker="TacticReplayData")
 def _encode_replay(replay: TacticReplay) -> dict[str, Any]:
+    """Return the JSON fields of a tactic replay."""
     return {"replay": dict(replay)}
 
 
 @Decoder.register("TacticReplayData", alias="TacticReplay")
 def _decode_replay(fields: dict[str, Any]) -> TacticReplay:
+    """Return the tactic replay from JSON fields."""
     replay = TacticReplay(fields["replay"])
-    all_of(Algorithm, replay.values())
+    check_kinds(Algorithm, replay.values())
     return replay
 
 

@@ -33,7 +33,7 @@ def _stack_rounds(rounds: Sequence[Array], body: Any, output: int, axis: int = 0
     return np.zeros(shape, dtype=tensor_dtype_to_np_dtype(described.elem_type or 1))
 
 
-def loop(
+def run_loop(
     most: Array | None = None,
     condition: Array | None = None,
     *carried: Any,

@@ -46,12 +46,13 @@ def axis_values(values: Sequence[int] | None, length: int, default: int) -> list
     return [int(value) for value in values] if values else [default] * length
 
 
-def legacy(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    """Return a binary operator as it was below opset 7: shapes are equal, or the second one is
+def with_legacy_broadcast(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    """Return a binary operator as it was before opset 7: shapes are equal, or the second one is
     aligned with the first from an axis on if the attribute `broadcast` allows it.
     """
 
     def call(x: Array, y: Array, *, axis: int | None = None, broadcast: int = 0, **_: Any) -> Array:
+        """Return the result with the broadcasting of old opsets."""
         if not broadcast:
             if x.shape != y.shape:
                 raise ValueError(f"shapes {x.shape} and {y.shape} differ, and broadcast is 0")
@@ -195,6 +196,7 @@ def reduce(name: str) -> Callable[..., Array]:
         noop_with_empty_axes: int = 0,
         **_: Any,
     ) -> Array:
+        """Return the reduced array in the type of the input."""
         given = [int(axis) for axis in np.ravel(axes_input)] if axes_input is not None else axes
         if given:
             over = tuple(positive(axis, x.ndim) for axis in given)

@@ -24,13 +24,13 @@ class NodeError(Exception):
     """What went wrong at one node of a graph."""
 
     def __init__(self, node: str, error: BaseException) -> None:
-        """Keep which node it is, in words, and what its implementation raised."""
+        """Create the error of a node, named in words, with the exception of its implementation."""
         super().__init__(node, error)
         self.node = node
         self.error = error
 
 
-def failure_of(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Return an error in one line, with its node if that is known."""
     at, cause = (f"{error.node}: ", error.error) if isinstance(error, NodeError) else ("", error)
     text = " ".join(str(cause).split())
@@ -39,8 +39,8 @@ def failure_of(error: BaseException) -> str:
 
 @contextmanager
 def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iterator[None]:
-    """Turn any error of an operator's implementation, which is plain NumPy code from anywhere, into
-    a BackendError.
+    """Turn any error inside the block, which can come from the NumPy code of any operator, into a
+    BackendError.
 
     Args:
         doing: what is done with the model meanwhile, as in ``run``.
@@ -57,7 +57,7 @@ def translate_errors(doing: str, *, who: str, backend: str, remedy: str) -> Iter
         is_missing = isinstance(cause, NotImplementedError) or "implementation" in str(cause)
         kind = UnsupportedOperatorError if is_missing else BackendError
         raise kind(
-            f"{who} could not {doing} the model: {failure_of(error)}",
+            f"{who} could not {doing} the model: {describe_failure(error)}",
             backend=backend,
             hint=f"Unsupported operator: {remedy}" if is_missing else "",
         ) from error
@@ -73,7 +73,7 @@ class EvaluatedRunner(BaseRunner):
     leaves_inputs_alone = True
 
     def __init__(self, name: str | None, prefix: str) -> None:
-        """Name the runner; see `BaseRunner`."""
+        """Create a runner with a name."""
         super().__init__(name=name, prefix=prefix)
         self._evaluator: Any = None
 

@@ -29,7 +29,7 @@ from polygraphy.adapters.onnx_common import (
 )
 from polygraphy.adapters.onnx_common import convolution as pooling
 from polygraphy.adapters.onnx_common.evaluated import NodeError
-from polygraphy.adapters.onnx_common.messages import used_by
+from polygraphy.adapters.onnx_common.messages import tensors_read
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import one_line
 from polygraphy.domain.tensors.precision import epsilon_of
@@ -155,7 +155,7 @@ class Evaluator(ReferenceEvaluator):
     missing: ClassVar[tuple[Missing, ...]] = ()
 
     def __init__(self, proto: Any, opsets: dict[str, int] | None = None, **options: Any) -> None:
-        """Look up what computes each node; see the onnx package for the arguments."""
+        """Prepare the implementation of each node; the arguments are those of the onnx package."""
         if isinstance(proto, (str, bytes)):
             proto = onnx.load(proto) if isinstance(proto, str) else onnx.load_from_string(proto)
         imported = opsets or {entry.domain: entry.version for entry in proto.opset_import}
@@ -164,18 +164,16 @@ class Evaluator(ReferenceEvaluator):
         super().__init__(proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, *own]})
         for node in self.rt_nodes_:
             # It would refer to the evaluator, and so keep all weights when nobody uses that.
-            getattr(node, "run_params", {})["log"] = _log_nothing
+            getattr(node, "run_params", {})["log"] = _ignore_log
             _prepare(node, imported)
-            _warn(node.onnx_node, imported)
+            _warn_once(node.onnx_node, imported)
             for watched in self.watched:
                 version = imported.get(node.onnx_node.domain, 1)
                 node.run = watched(node.onnx_node, version, node.run)
         self.rt_nodes_ = _releasing(self.rt_nodes_, self.output_names)
 
     def run(self, output_names: Sequence[str] | None, *args: Any, **options: Any) -> Any:
-        """Return the named outputs, or all; see the onnx package. Other tensors are released after
-        their last reader.
-        """
+        """Return the named outputs, or all. Other tensors are released after their last reader."""
         if options.get("intermediate") or not set(self.output_names).issuperset(output_names or ()):
             raise ValueError(
                 f"Not all of {output_names} are outputs, and other tensors are not kept."
@@ -183,6 +181,7 @@ class Evaluator(ReferenceEvaluator):
         return super().run(output_names, *args, **options)
 
     def _load_impl(self, node: onnx.NodeProto, *types: Any) -> Any:
+        """Return the implementation of a node; raise NodeError if there is none."""
         try:
             return super()._load_impl(node, *types)
         except NotImplementedError as error:
@@ -191,7 +190,7 @@ class Evaluator(ReferenceEvaluator):
             raise NodeError(_node_label(node, self.opsets), error) from error
 
 
-def _log_nothing(pattern: str, *values: Any) -> None:
+def _ignore_log(pattern: str, *values: Any) -> None:
     """Ignore the log of a node, which is for its developers."""
 
 
@@ -216,7 +215,7 @@ def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
     """Return nodes with release nodes after the last reader of each tensor."""
     last = {}
     for index, node in enumerate(nodes):
-        names = {*used_by(node.onnx_node), *node.onnx_node.output}
+        names = {*tensors_read(node.onnx_node), *node.onnx_node.output}
         last.update(dict.fromkeys(names, index))
     made = {name for node in nodes for name in node.onnx_node.output if name} - set(kept)
     done: dict[int, list[str]] = {}
@@ -250,6 +249,7 @@ def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) ->
     schema = onnx.defs.get_schema(op, opset, "")
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        """Return the outputs of the operator as a tuple."""
         made = function(
             *inputs, opset=schema.since_version, outputs=len(self.onnx_node.output), **attributes
         )
@@ -265,6 +265,7 @@ def _foreign(node: onnx.NodeProto, compute: Callable[..., Any]) -> type[OpRun]:
     """Return an operator class of the evaluator for an operator without a schema."""
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        """Return the outputs that the backend computes."""
         return tuple(compute(*inputs))
 
     return type(node.op_type, (OpRun,), {"op_domain": node.domain, "_run": run})
@@ -287,7 +288,7 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
     node.run = _name_errors(node, opsets)  # type: ignore[method-assign]
 
 
-def _warn(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
+def _warn_once(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
     """Log, once for each operator, that its results differ from other backends."""
     first, last, why = DEPARTING.get(node.op_type, (0, -1, ""))
     opset = opsets.get(node.domain, 0)
@@ -327,6 +328,7 @@ def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
     proto, itself = node.onnx_node, ref(node)
 
     def call(*inputs: Any, **options: Any) -> Any:
+        """Return the outputs of the node; an error names the node."""
         try:
             return run(itself(), *inputs, **options)
         except (NodeError, PolygraphyException, MemoryError):
@@ -383,7 +385,10 @@ _LEGACY: Mapping[str, Callable[..., Any]] = {
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare")
 
 OPERATORS: Mapping[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
-    **{op: ((1, 6, elementwise.legacy(function)),) for op, function in _LEGACY.items()},
+    **{
+        op: ((1, 6, elementwise.with_legacy_broadcast(function)),)
+        for op, function in _LEGACY.items()
+    },
     **{f"Reduce{kind}": ((1, _ANY, elementwise.reduce(f"Reduce{kind}")),) for kind in _REDUCTIONS},
     "AveragePool": ((1, _ANY, pooling.average_pool),),
     "BatchNormalization": ((1, _ANY, normalization.batch_normalization),),
@@ -395,7 +400,7 @@ OPERATORS: Mapping[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "CumSum": ((11, _ANY, elementwise.cum_sum),),
     "DequantizeLinear": ((10, 18, quantization.dequantize),),
     "Det": ((11, _ANY, elementwise.det),),
-    "Div": ((1, 6, elementwise.legacy(elementwise.div)), (7, _ANY, elementwise.div)),
+    "Div": ((1, 6, elementwise.with_legacy_broadcast(elementwise.div)), (7, _ANY, elementwise.div)),
     "Dropout": ((1, 6, indexing.dropout),),
     "Erf": ((9, _ANY, elementwise.erf),),
     "GRU": ((1, _ANY, recurrent.gru),),
@@ -413,7 +418,7 @@ OPERATORS: Mapping[str, tuple[tuple[int, int, Callable[..., Any]], ...]] = {
     "LSTM": ((1, _ANY, recurrent.lstm),),
     "LayerNormalization": ((17, _ANY, normalization.layer_normalization),),
     "LogSoftmax": ((1, _ANY, normalization.log_softmax),),
-    "Loop": ((1, _ANY, controlflow.loop),),
+    "Loop": ((1, _ANY, controlflow.run_loop),),
     "LpNormalization": ((1, _ANY, normalization.lp_normalization),),
     "LpPool": ((1, _ANY, pooling.lp_pool),),
     "MaxPool": ((1, _ANY, pooling.max_pool),),

@@ -36,6 +36,7 @@ def _binary(function: Callable[..., Any]) -> Formula:
     """Return a formula that applies a function to two operands, with today's broadcasting."""
 
     def call(x: Array, y: Array, *, opset: int, **_: Any) -> Array:
+        """Return the result of the function on two broadcast arrays."""
         if opset < _BROADCASTS:
             raise NotImplementedError("the old way to broadcast")
         return np.asarray(function(x, y))
@@ -63,6 +64,7 @@ def _many(function: Callable[[Array, Array], Array]) -> Formula:
     """Return a formula that combines any number of operands, from the first on."""
 
     def call(*inputs: Array, **_: Any) -> Array:
+        """Return the result of the function, applied to all inputs in turn."""
         made = inputs[0]
         for each in inputs[1:]:
             made = function(made, each)
@@ -99,6 +101,7 @@ def _reduction(function: Callable[..., Any]) -> Formula:
     """Return a formula that reduces axes by a function."""
 
     def call(x: Array, given: Any = None, *, axes: Any = None, **attributes: Any) -> Array:
+        """Return the reduced array."""
         chosen = axes if given is None else given
         if not x.size:
             raise NotImplementedError("a reduction of nothing")
@@ -124,6 +127,7 @@ def _softmax_formula(function: Callable[[Array, int], Array]) -> Formula:
     """Return a formula of the softmax kind; before opset 13, all axes from one on count as one."""
 
     def call(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
+        """Return the result along an axis; in old opsets along all axes from it on."""
         if opset >= _NEW_SOFTMAX:
             return function(x, -1 if axis is None else axis)
         start = 1 if axis is None else axis % max(1, x.ndim)
@@ -225,6 +229,7 @@ def _global(function: Callable[..., Any]) -> Formula:
     """Return a formula that reduces all spatial axes by a function."""
 
     def call(x: Array, **_: Any) -> Array:
+        """Return the result over all axes but the first two."""
         return np.asarray(function(x, axis=tuple(range(2, x.ndim)), keepdims=True))
 
     return call
@@ -236,19 +241,23 @@ def _global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
     return np.asarray(total ** (1 / p))
 
 
-def _transpose(x: Array, *, perm: Sequence[int] | None = None, **_: Any) -> Array:
+def _transpose_formula(x: Array, *, perm: Sequence[int] | None = None, **_: Any) -> Array:
+    """Return the transposed array."""
     return np.transpose(x, perm)
 
 
-def _concat(*inputs: Array, axis: int, **_: Any) -> Array:
+def _concat_formula(*inputs: Array, axis: int, **_: Any) -> Array:
+    """Return the concatenated arrays."""
     return np.concatenate(inputs, axis)
 
 
-def _gather(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
+def _gather_formula(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
+    """Return the elements at indices along an axis."""
     return np.take(x, indices, axis)
 
 
-def _sigmoid(x: Array) -> Array:
+def _sigmoid_formula(x: Array) -> Array:
+    """Return the logistic function of an array."""
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
@@ -297,6 +306,7 @@ def recurrent(op: str, known: Formulas) -> Callable[..., Any]:
     def call(
         x: Array, w: Array, r: Array, b: Any = None, lengths: Any = None, *first: Any, **given: Any
     ) -> tuple[Array, ...]:
+        """Return the outputs and final states of the recurrent operator."""
         turned = np.moveaxis(x, 1, 0) if given.get("layout") else x
         (steps, batch, _), (ways, _, size) = turned.shape, r.shape
         states = [*first, None, None, None][:3]
@@ -358,6 +368,7 @@ def _activation(
     """Return an activation as a function, with its constants and the clip limit."""
 
     def call(x: Array) -> Array:
+        """Return the activation of an array."""
         bounded = np.minimum(np.maximum(x, -clip), clip) if clip else x
         if name == "Affine":
             return np.asarray(alpha * bounded + beta)
@@ -496,12 +507,12 @@ _SIMPLE: Mapping[str, Formula] = {
     "BatchNormalization": _batch_normalization,
     "Celu": lambda x, alpha, **_: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
     "Clip": _clip,
-    "Concat": _concat,
+    "Concat": _concat_formula,
     "Conv": moving.conv,
     "DequantizeLinear": _dequantize,
     "Elu": lambda x, alpha, **_: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
     "Erf": _unary(_erf),
-    "Gather": _gather,
+    "Gather": _gather_formula,
     "Gelu": _gelu,
     "Gemm": _gemm,
     "GlobalAveragePool": _global(np.mean),
@@ -526,13 +537,13 @@ _SIMPLE: Mapping[str, Formula] = {
     "Relu": _unary(lambda x: np.where(x < 0, 0, x).astype(x.dtype)),
     "Selu": lambda x, alpha, gamma, **_: gamma
     * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
-    "Sigmoid": _unary(_sigmoid),
+    "Sigmoid": _unary(_sigmoid_formula),
     "Softmax": _softmax_formula(_softmax),
     "Softplus": _unary(lambda x: np.logaddexp(0, x)),
     "Softsign": _unary(lambda x: x / (1 + abs(x))),
     "Sum": _many(np.add),
     "ThresholdedRelu": lambda x, alpha, **_: np.where(x > alpha, x, 0),
-    "Transpose": _transpose,
+    "Transpose": _transpose_formula,
     "Where": lambda condition, x, y, **_: np.where(condition, x, y),
 }  # fmt: skip
 _RECURRENT = {op: recurrent(op, _SIMPLE) for op in ("RNN", "GRU", "LSTM")}

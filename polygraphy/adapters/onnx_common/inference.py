@@ -38,9 +38,9 @@ def infer_shapes(
     made: ModelProto = onnx_shapes.infer_shapes(seen, strict_mode=strict_mode, data_prop=data_prop)
     if seen is model:
         return made
-    while _show(made.graph, frozenset()):
+    while _show_typed_nodes(made.graph, frozenset()):
         made = onnx_shapes.infer_shapes(made, strict_mode=strict_mode, data_prop=data_prop)
-    restore(made)
+    restore_nodes(made)
     return made
 
 
@@ -51,7 +51,7 @@ def crashes_without_types(node: NodeProto) -> bool:
 
 def hide_crashing_nodes(model: ModelProto) -> ModelProto:
     """Return a model in which nodes that may crash inference are in an unknown domain; the model
-    itself if there are none. `restore` reverts it.
+    itself if there are none. `restore_nodes` reverts it.
     """
     if not any(map(crashes_without_types, _nodes_of(model))):
         return model
@@ -66,7 +66,7 @@ def hide_crashing_nodes(model: ModelProto) -> ModelProto:
     return made
 
 
-def restore(model: ModelProto) -> None:
+def restore_nodes(model: ModelProto) -> None:
     """Restore the domains of hidden nodes."""
     for node in _nodes_of(model):
         if node.domain.startswith(_HIDDEN):
@@ -95,7 +95,7 @@ def _nodes_of(owner: Any) -> Iterator[NodeProto]:
         yield from all_nodes(function)
 
 
-def _show(graph: Any, outer: frozenset[str]) -> bool:
+def _show_typed_nodes(graph: Any, outer: frozenset[str]) -> bool:
     """Restore hidden nodes whose inputs have types now, and return whether there were any."""
     typed = outer.union(
         (
@@ -112,5 +112,5 @@ def _show(graph: Any, outer: frozenset[str]) -> bool:
             _restore_domain(node)
             is_shown = True
         for inner in graphs_of(node):
-            is_shown = _show(inner, typed) or is_shown
+            is_shown = _show_typed_nodes(inner, typed) or is_shown
     return is_shown

@@ -45,7 +45,7 @@ def all_nodes(graph: Any) -> Iterator[Any]:
             yield from all_nodes(inner)
 
 
-def used_by(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
+def tensors_read(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
     """Return the names of all tensors that a node reads, also in its subgraphs; `inner` are the
     subgraphs if they are known.
     """
@@ -57,13 +57,13 @@ def used_by(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
 
 def captured_names(graph: Any) -> Iterator[str]:
     """Yield the names of outer tensors that a subgraph reads."""
-    own = names_in(graph)
+    own = tensor_names(graph)
     for node in graph.node:
-        yield from (name for name in used_by(node) if name not in own)
+        yield from (name for name in tensors_read(node) if name not in own)
     yield from (value.name for value in graph.output if value.name not in own)
 
 
-def names_in(graph: Any) -> set[str]:
+def tensor_names(graph: Any) -> set[str]:
     """Return the names of the tensors of a graph, without those of its subgraphs."""
     names = {value.name for value in graph.input} | weight_names(graph)
     names.update(name for node in graph.node for name in node.output)
@@ -104,11 +104,11 @@ NUMBERED = frozenset({"If", "Loop", "Scan", "Split"})
 """Operators of the standard with any number of results."""
 
 
-def leaves_out_results(node: Any) -> bool:
+def omits_results(node: Any) -> bool:
     """Return whether a node, or one in its subgraphs, omits a numbered result."""
     if node.op_type in NUMBERED and not all(node.output):
         return True
-    return any(leaves_out_results(inner) for graph in graphs_of(node) for inner in graph.node)
+    return any(omits_results(inner) for graph in graphs_of(node) for inner in graph.node)
 
 
 def with_all_results(model: Any) -> Any:
@@ -116,7 +116,7 @@ def with_all_results(model: Any) -> Any:
     unchanged, if none are omitted.
     """
     owners = (model.graph, *model.functions)
-    if not any(leaves_out_results(node) for owner in owners for node in owner.node):
+    if not any(omits_results(node) for owner in owners for node in owner.node):
         return model
     made = type(model)()
     made.CopyFrom(model)

@@ -164,7 +164,7 @@ def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Ar
     return made
 
 
-def _put(reduction: Any, held: Any, update: Any) -> Any:
+def _combine(reduction: Any, held: Any, update: Any) -> Any:
     """Return an element combined with its update."""
     name = reduction.decode() if isinstance(reduction, bytes) else reduction or "none"
     functions: Mapping[str, Callable[[], Any]] = {
@@ -182,7 +182,7 @@ def _scatter_elements(
     for at in _all_indices(indices.shape):
         place = list(at)
         place[axis] = int(indices[at])
-        made[tuple(place)] = _put(reduction, made[tuple(place)], updates[at])
+        made[tuple(place)] = _combine(reduction, made[tuple(place)], updates[at])
     return made
 
 
@@ -193,7 +193,7 @@ def _scatter_nd(
     made: Array = x.copy()
     for at in _all_indices(indices.shape[:-1]):
         place = tuple(int(each) for each in indices[at])
-        made[place] = _put(reduction, made[place], updates[at])
+        made[place] = _combine(reduction, made[place], updates[at])
     return made
 
 

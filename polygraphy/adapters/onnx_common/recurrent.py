@@ -27,16 +27,16 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[float, ...]]] = {
 }
 
 
-def _activations(
+def _activation_functions(
     names: Sequence[str],
     count: int,
     alphas: Sequence[float] | None,
     betas: Sequence[float] | None,
     clip: float | None,
 ) -> list[_Function]:
-    """Return the functions of all directions; constants belong to those that take some, in their
-    order. What a cell holds is not clipped, as it is not in ONNX Runtime: of three functions in a
-    direction, the last takes it as it is.
+    """Return the activation functions of all directions, with their constants in order. The state
+    of a cell is not clipped, as in ONNX Runtime: of three functions in a direction, the last is
+    not.
     """
     constants: tuple[Iterator[float], ...] = (iter(alphas or ()), iter(betas or ()))
     made = []
@@ -56,6 +56,7 @@ def _clip_input(
     """Return a function that clips its input, and passes constants."""
 
     def call(x: Array) -> Array:
+        """Return the function of an array with clipped values."""
         return function(np.clip(x, -clip, clip) if clip else x, *constants)
 
     return call
@@ -93,7 +94,7 @@ def _unroll(
     """
     values = wide(x).swapaxes(0, 1) if layout else wide(x)
     (steps, batch), (directions, hidden) = values.shape[:2], (r.shape[0], r.shape[2])
-    functions = _activations(
+    functions = _activation_functions(
         activations or [*default] * directions,
         len(default),
         activation_alpha,

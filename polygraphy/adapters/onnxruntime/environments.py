@@ -75,14 +75,12 @@ def provider_sections() -> list[Section]:
         message = f"None: ONNX Runtime does not load: {type(error).__name__}: {error}"
         return [Section(title, (), (message,))]
     plugins = [(name, _describe_plugin(module)) for name, module in plugin_packages()]
-    rows = tuple((name, _status(name)) for name in providers)
+    rows = tuple((name, _provider_status(name)) for name in providers)
     return [Section(title, (*rows, *plugins), _clashes())]
 
 
-def _status(provider: str) -> str:
-    """Return whether a provider starts with a model of one node, in a process of its own; else why
-    not.
-    """
+def _provider_status(provider: str) -> str:
+    """Return whether a provider starts with a model of one node in its own process, or why not."""
     try:
         reason = call_isolated(partial(why_not, provider), what=provider, is_silent=True)
     except PolygraphyException as error:
@@ -118,7 +116,7 @@ def _clashes() -> tuple[str, ...]:
 
 
 def _describe_plugin(module: str) -> str:
-    """Return the devices that a plugin offers here, asked in a process of its own."""
+    """Return the devices that a plugin offers, asked in a separate process."""
     name = module.removeprefix("onnxruntime_ep_")
     try:
         found = call_isolated(partial(devices_of, name, module), what=module, is_silent=True)

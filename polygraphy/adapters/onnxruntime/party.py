@@ -86,7 +86,7 @@ class OnnxrtParty:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return what sessions are made with: see the port."""
+        """Return the settings of sessions in another environment."""
         made: dict[str, Any] = {"module": "onnxruntime"}
         made["providers"] = self._full_providers()
         if self._libraries:

@@ -77,7 +77,7 @@ def place_nodes(
 
 
 def record_placements(options: SessionOptions) -> None:
-    """Have a session remember which provider runs which node, if this ONNX Runtime can."""
+    """Make a session record which provider runs which node, if this ONNX Runtime can."""
     options.add_session_config_entry(_RECORDS, "1")
 
 

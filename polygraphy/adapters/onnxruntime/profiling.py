@@ -53,22 +53,24 @@ class SessionProfiler:
         self._session: InferenceSession | None = None
         self._run: Callable[..., Any] | None = None
         try:
-            self._session = self._open(source, session)
+            self._session = self._open_session(source, session)
         except BaseException:
             self.close()
             raise
         self._names = [output.name for output in self._session.get_outputs()]
         self._run = run(self._session)
 
-    def _open(self, source: Any, session: InferenceSession) -> InferenceSession:
+    def _open_session(self, source: Any, session: InferenceSession) -> InferenceSession:
+        """Return a session that profiles, with its executed graph if possible."""
         try:
-            return self._create(source, session, keeps_graph=True)
+            return self._create_session(source, session, keeps_graph=True)
         except PolygraphyException:  # A provider that compiles nodes cannot save the graph.
-            return self._create(source, session, keeps_graph=False)
+            return self._create_session(source, session, keeps_graph=False)
 
-    def _create(
+    def _create_session(
         self, source: Any, session: InferenceSession, *, keeps_graph: bool
     ) -> InferenceSession:
+        """Return a session with the same settings that profiles."""
         change = partial(self._change_options, keeps_graph=keeps_graph)
         if isinstance(source, SessionFromOnnx):
             return source.create(change)
@@ -92,6 +94,7 @@ class SessionProfiler:
         return made
 
     def _change_options(self, options: SessionOptions, *, keeps_graph: bool) -> None:
+        """Make session options write a trace, and the executed graph if asked."""
         options.enable_profiling = True
         options.profile_file_prefix = str(self._folder / "trace")
         # Idle threads would take time from the runner whose turn is next.
@@ -130,6 +133,7 @@ class SessionProfiler:
         return profiles
 
     def _executed_graph(self) -> ModelNodes | None:
+        """Return the nodes that the session executes; None if it did not save them."""
         path = self._folder / _GRAPH
         try:
             return model_nodes(str(path)) if path.exists() else None
@@ -137,7 +141,7 @@ class SessionProfiler:
             return None
 
     def close(self) -> None:
-        """Let go of the session, and delete the trace."""
+        """Release the session, and delete the trace."""
         self._session = None
         self._run = None
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -77,8 +77,8 @@ _HINTS = (
 def translate_errors(
     doing: str, model: str = "", node_inputs: Callable[[str, str], str] | None = None
 ) -> Iterator[None]:
-    """Turn an error of ONNX Runtime inside the block into one of ours that says what was being
-    done.
+    """Turn an error of ONNX Runtime inside the block into one of this package that names the
+    action.
 
     Args:
         doing: what is done with the model, as in ``run``.
@@ -96,7 +96,7 @@ def translate_errors(
         is_theirs = type(error).__module__.startswith("onnxruntime")
         if not is_theirs and not isinstance(error, (RuntimeError, ValueError)):
             raise
-        text = plain(str(error))
+        text = strip_error_code(str(error))
         # Nodes of subgraphs are named after those that they are in.
         if failed := _FAILED.findall(text):
             raise _node_error(text, failed[-1], doing, node_inputs) from error
@@ -120,6 +120,7 @@ def _node_error(
 
 
 def _translate_error(error: Exception, text: str, doing: str, model: str) -> PolygraphyException:
+    """Return the exception of this package for an error from ONNX Runtime."""
     kind = type(error).__name__
     if kind in _INVALID_GRAPH and "Protobuf parsing failed" not in text:
         return ModelError(
@@ -159,9 +160,9 @@ def _hint(text: str) -> str:
     return next((advice for sign, advice in _HINTS if sign in text), "")
 
 
-def plain(text: str) -> str:
-    """Drop the code, such as ``[ONNXRuntimeError] : 7 : INVALID_PROTOBUF :``, in front of the
-    message.
+def strip_error_code(text: str) -> str:
+    """Return a message without its code, such as ``[ONNXRuntimeError] : 7 :
+    INVALID_PROTOBUF :``.
     """
     return " ".join(_CODE.sub("", text).split())
 
@@ -209,7 +210,7 @@ def match_providers(
         BackendError: a plugin cannot be loaded, or there is no device for it here.
     """
     for name, source in (libraries or {}).items():
-        _register(name, source)
+        _register_library(name, source)
     available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_plugin_providers()]))
     if not any(_is_cpu(provider) for provider in providers):
         return [_match_provider(provider, available) for provider in providers]
@@ -227,13 +228,14 @@ def _match_or_skip(provider: Provider, available: Sequence[str]) -> Provider | N
 
 
 def _is_cpu(provider: Provider) -> bool:
+    """Return whether a provider is the CPU."""
     name = provider if isinstance(provider, str) else provider[0]
     return name.lower() in ("cpu", "cpuexecutionprovider")
 
 
 def session_arguments(options: SessionOptions, providers: Sequence[Provider]) -> dict[str, Any]:
-    """Return the arguments that have a session use providers, by their full names; those of
-    plugins are known to its options alone.
+    """Return the arguments of a session for providers, by full name; those of plugins go into its
+    options.
     """
     plugged = set(_plugin_providers())
     named = [(each, {}) if isinstance(each, str) else each for each in providers]
@@ -266,7 +268,7 @@ def plugin_packages() -> list[tuple[str, str]]:
 
 def devices_of(name: str, source: str) -> list[str]:
     """Register a plugin; return its providers, each with the kinds of its devices."""
-    _register(name, source)
+    _register_library(name, source)
     return [
         f"{provider} on {', '.join(dict.fromkeys(each.device.type.name for each in found))}"
         for provider in _libraries[name].providers
@@ -275,7 +277,8 @@ def devices_of(name: str, source: str) -> list[str]:
 
 
 def library_of(source: str) -> str:
-    """Return the path of a plugin, which may be given as that or as a module that tells it.
+    """Return the path of a plugin library, which may be given as a path or as a module that knows
+    it.
 
     Raises:
         MissingFileError: there is neither.
@@ -310,7 +313,8 @@ def library_of(source: str) -> str:
         ) from error
 
 
-def _register(name: str, source: str) -> None:
+def _register_library(name: str, source: str) -> None:
+    """Register a library of an execution provider under a name, once."""
     path = library_of(source)
     held = {library.path: known for known, library in _libraries.items()}
     if held.get(path) == name:
@@ -372,8 +376,8 @@ def _device(provider: str, wanted: str) -> OrtEpDevice:
     raise UnknownNameError(f"Device of {provider}", wanted, known, hint=hint)
 
 
-def _plugin(name: str) -> str | None:
-    """Return the provider that the name of a plugin stands for, if it is one.
+def _plugin_provider(name: str) -> str | None:
+    """Return the provider that the name of a plugin stands for; None if it is not one.
 
     Raises:
         BackendError: there is no device for it here.
@@ -400,12 +404,16 @@ _PACKAGES = (
 
 
 def _match_provider(provider: Provider, available: Sequence[str]) -> Provider:
+    """Return a provider with its full name; raise UnknownNameError if it is not available."""
     wanted, options = (provider, None) if isinstance(provider, str) else provider
-    name = _plugin(wanted) or _full_name(wanted, available)
+    name = _plugin_provider(wanted) or _full_name(wanted, available)
     return name if options is None else (name, options)
 
 
 def _full_name(wanted: str, available: Sequence[str]) -> str:
+    """Return the available provider that contains a word; raise UnknownNameError if there is
+    none.
+    """
     exact = [name for name in available if name.lower() == wanted.lower()]
     matches = exact or [name for name in available if wanted.lower() in name.lower()]
     first = min(matches, key=len, default="")
@@ -417,7 +425,7 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
             hint="Use a longer part of the name.",
         )
     if not matches:
-        hint = _where_it_is(wanted)
+        hint = _install_hint(wanted)
         if built_elsewhere := _provider_of_other_builds(wanted):
             raise UnavailableError(
                 f"The installed ONNX Runtime {onnxrt.__version__} is built without"
@@ -430,16 +438,16 @@ def _full_name(wanted: str, available: Sequence[str]) -> str:
 
 
 def _provider_of_other_builds(wanted: str) -> str:
-    """Return the full name of a provider that other builds of ONNX Runtime have, if one matches."""
+    """Return the full name of the matching provider in other builds of ONNX Runtime; None without a
+    match.
+    """
     known: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
     matches = [name for name in known if wanted.lower() in name.lower()]
     return min(matches, key=len, default="")
 
 
-def _where_it_is(wanted: str) -> str:
-    """Return what brings a provider that is not available, in a sentence; empty if nothing is
-    known.
-    """
+def _install_hint(wanted: str) -> str:
+    """Return a sentence about the package that has a missing provider; empty if unknown."""
     short = wanted.lower().removesuffix("executionprovider")
     for _, module in plugin_packages():
         name = module.removeprefix("onnxruntime_ep_")

@@ -17,10 +17,14 @@ from attrs import evolve, frozen
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import evaluate
-from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, infer_shapes, restore
+from polygraphy.adapters.onnx_common.inference import (
+    hide_crashing_nodes,
+    infer_shapes,
+    restore_nodes,
+)
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of, inputs_of, shape_of
 from polygraphy.adapters.onnxruntime.providers import translate_errors
-from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, terminable
+from polygraphy.adapters.onnxruntime.session import SessionFromOnnx, run_terminable
 from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.data.loading import describe_model, fit_feed
 from polygraphy.domain.errors import (
@@ -81,12 +85,12 @@ def measure(
         describe_model(data, metadata, partial(find_facts, model))
     collector = _MinMax() if method == "minmax" else _Histograms(method)
     count = 0
-    session = _session(model, tensors) if tensors else None
+    session = _measuring_session(model, tensors) if tensors else None
     for feed in _fit_feeds(data, metadata):
         count += 1
         if session is not None:
             with translate_errors("run"):
-                values = terminable(partial(session.run, list(tensors), feed))
+                values = run_terminable(partial(session.run, list(tensors), feed))
             collector.add(dict(zip(tensors, values)))
     if not count:
         raise InputError(
@@ -97,8 +101,8 @@ def measure(
     return collector.ranges() if tensors else {}
 
 
-def _session(model: ModelProto, tensors: Sequence[str]) -> Any:
-    """Return a session that hands out tensors; what is optimised away could not be measured."""
+def _measuring_session(model: ModelProto, tensors: Sequence[str]) -> Any:
+    """Return a session that outputs tensors, without optimizations that would remove some."""
     with_outputs = _with_outputs(model, tensors)
     return SessionFromOnnx(with_outputs, graph_optimization_level="disable").call_impl()
 
@@ -116,6 +120,7 @@ def _with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:
 def _fit_feeds(
     data: Iterable[Mapping[str, Any]], metadata: TensorMetadata
 ) -> Iterator[dict[str, Any]]:
+    """Yield calibration feeds in the types and shapes of the inputs; warn of changes."""
     noted: set[str] = set()
     for index, feed_dict in enumerate(data):
         missing = [name for name in metadata if name not in feed_dict]
@@ -133,13 +138,15 @@ def _fit_feeds(
 
 
 def _input_metadata(model: ModelProto) -> TensorMetadata:
+    """Return the metadata of the inputs of a model."""
     metadata = TensorMetadata()
     for value in inputs_of(model.graph):
-        metadata.add(value.name, _dtype(value), shape_of(value.type.tensor_type))
+        metadata.add(value.name, _input_dtype(value), shape_of(value.type.tensor_type))
     return metadata
 
 
-def _dtype(value: ValueInfoProto) -> Any:
+def _input_dtype(value: ValueInfoProto) -> Any:
+    """Return the data type of an input; None if it is unknown."""
     try:
         return DataType.from_dtype(value.type.tensor_type.elem_type, "onnx")
     except DataTypeConversionException:
@@ -153,6 +160,7 @@ class _MinMax:
         self._seen: dict[str, tuple[float, float]] = {}
 
     def add(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Widen the range of each tensor to its finite values."""
         for name, array in values.items():
             finite = array[np.isfinite(array)]
             low, high = self._seen.get(name, (0.0, 0.0))
@@ -161,6 +169,7 @@ class _MinMax:
             self._seen[name] = (low, high)
 
     def ranges(self) -> dict[str, tuple[float, float]]:
+        """The smallest and largest value of each tensor."""
         return self._seen
 
 
@@ -178,6 +187,7 @@ class _Histograms:
         )
 
     def add(self, values: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Add the finite values of each tensor to its histogram."""
         finite = {
             name: array[np.isfinite(array)].astype(np.float32) for name, array in values.items()
         }
@@ -185,6 +195,7 @@ class _Histograms:
             self._collector.collect(finite)
 
     def ranges(self) -> dict[str, tuple[float, float]]:
+        """Return the range of each tensor that the calibration method selects."""
         with redirect_stdout(StringIO()):
             found = self._collector.compute_collection_result()
         return {name: (float(chosen[0]), float(chosen[1])) for name, chosen in found.items()}
@@ -241,7 +252,7 @@ _HALF_OPSET, _HALF_IR = 19, 9  # Before, quantisation takes float32 only.
 
 
 def scheme_for(model: ModelProto, dtype: DataTypeEntry) -> Scheme:
-    """Return how a model is quantised to one of `SCHEMES`: one of float16 needs later operators."""
+    """Return the scheme of `SCHEMES` for a model: float16 models need later operators."""
     scheme = SCHEMES[dtype]
     half = onnx.TensorProto.FLOAT16
     if not any(tensor.data_type == half for tensor in model.graph.initializer):
@@ -318,8 +329,8 @@ def with_qdq(
 def _float8_scales(
     model: ModelProto, ranges: Ranges, kept: Collection[str], quantized_type: Any
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the scale of each tensor, by which its largest magnitude becomes the largest float8:
-    ONNX Runtime's own choice, from the standard deviation, cuts off what is rare.
+    """Return the scale of each tensor that maps its largest magnitude to the largest float8. ONNX
+    Runtime's own choice, from the standard deviation, cuts off rare values.
     """
     types = _float_types(model)
     largest = {name: max(abs(low), abs(high)) for name, (low, high) in ranges.items()}
@@ -365,23 +376,27 @@ _TABLE_LINE = re.compile(r"(.+): ([0-9a-fA-F]{8})")
 
 
 def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | None:
-    """Return the ranges in a cache; None where there is no cache yet, or an empty one.
+    """Return the ranges in a cache; None if it does not exist or is empty.
 
     Raises:
         FileError: it cannot be read, or holds something else.
     """
-    content = _content(cache)
+    content = _cache_content(cache)
     if not content:
         return None
     try:
-        ranges = _table(content) if content.startswith(_TABLE_HEAD) else _document(content)
+        ranges = (
+            _ranges_in_table(content)
+            if content.startswith(_TABLE_HEAD)
+            else _ranges_in_document(content)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
-            f"{_name(cache)} is not a calibration cache: {error}.",
-            path=_name(cache),
+            f"{_cache_name(cache)} is not a calibration cache: {error}.",
+            path=_cache_name(cache),
             hint="Remove it, or choose a different file.",
         ) from error
-    G_LOGGER.info(f"Reading calibration cache from {_name(cache)}")
+    G_LOGGER.info(f"Reading calibration cache from {_cache_name(cache)}")
     return ranges
 
 
@@ -407,7 +422,8 @@ def save_ranges(
     cache.flush()
 
 
-def _content(cache: CalibrationCache) -> bytes:
+def _cache_content(cache: CalibrationCache) -> bytes:
+    """Return the bytes of a calibration cache; empty if there are none."""
     if cache is None:
         return b""
     if not isinstance(cache, (str, Path)):
@@ -423,7 +439,8 @@ def _content(cache: CalibrationCache) -> bytes:
     return content
 
 
-def _document(content: bytes) -> dict[str, tuple[float, float]]:
+def _ranges_in_document(content: bytes) -> dict[str, tuple[float, float]]:
+    """Return the range of each tensor from a JSON cache."""
     document: Any = json.loads(content)
     ranges = {}
     for name, (low, high) in document["ranges"].items():
@@ -433,7 +450,8 @@ def _document(content: bytes) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def _table(content: bytes) -> dict[str, tuple[float, float]]:
+def _ranges_in_table(content: bytes) -> dict[str, tuple[float, float]]:
+    """Return the range of each tensor from a calibration table of TensorRT."""
     ranges = {}
     for line in content.decode().splitlines()[1:]:
         match = _TABLE_LINE.fullmatch(line)
@@ -445,7 +463,8 @@ def _table(content: bytes) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def _name(cache: CalibrationCache) -> str:
+def _cache_name(cache: CalibrationCache) -> str:
+    """Return the name of a calibration cache for messages."""
     return str(cache if isinstance(cache, (str, Path)) else getattr(cache, "name", "memory"))
 
 
@@ -461,7 +480,7 @@ def quantize(
     cache: CalibrationCache = None,
     keep_nodes: Collection[str] = (),
 ) -> Any:
-    """Quantize the inputs and weights of convolutions and matrix products.
+    """Return the model with quantized inputs and weights of convolutions and matrix products.
 
     The range of a tensor that becomes float8 is everything that was seen unless `method` is
     ``percentile``: ``entropy`` chooses where to cut off for the even steps of an integer.
@@ -477,11 +496,11 @@ def quantize(
         method = "minmax"
     prepared, kept = _prepare_model(model, dtype, keep_nodes)
     chosen = [node for node in prepared.graph.node if is_quantized(node, kept)]
-    wanted = _activations(prepared, chosen)
+    wanted = _activation_names(prepared, chosen)
     # A cache serves builds that keep other nodes, too: layers are tried one after the other.
     everything = [node for node in prepared.graph.node if is_quantized(node, ())]
-    measured = wanted if cache is None else _activations(prepared, everything)
-    ranges = _ranges(prepared, wanted, measured, calibration, method, cache)
+    measured = wanted if cache is None else _activation_names(prepared, everything)
+    ranges = _load_or_measure(prepared, wanted, measured, calibration, method, cache)
     if not wanted:
         but = " except those that keep their type" if kept else ""
         G_LOGGER.warning(
@@ -501,8 +520,8 @@ def _data(calibration: Any) -> Any:
 def _prepare_model(
     model: ModelProto, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> tuple[ModelProto, set[str]]:
-    """Return a copy in which every node has a name and every weight is an initialiser, of an
-    operator set that has what quantisation takes; and how nodes that are kept are called there.
+    """Return a copy with named nodes, initializers as weights, and an opset that supports
+    quantization, and the new names of the nodes to keep.
 
     Raises:
         ModelError: it cannot be brought to an operator set without which there is no such type.
@@ -523,8 +542,8 @@ def _prepare_model(
 
 
 def _remove_added_names(model: ModelProto) -> ModelProto:
-    """Take away the names that nodes got here: what a node without a name is called elsewhere
-    follows from what it computes.
+    """Remove the node names that `_prepare_model` added, because names of unnamed nodes follow from
+    their outputs.
     """
     for node in model.graph.node:
         if node.name.startswith(_MADE_UP):
@@ -554,7 +573,7 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
             ) from error
         G_LOGGER.warning(f"Weights are quantized per tensor: {said}")
         return model
-    restore(lifted)
+    restore_nodes(lifted)
     lifted.ir_version = max(lifted.ir_version, scheme.ir_version)
     return lifted
 
@@ -577,14 +596,14 @@ def _lift_constants(model: ModelProto) -> None:
             model.graph.node.remove(node)
 
 
-def _activations(model: ModelProto, chosen: Iterable[NodeProto]) -> list[str]:
-    """Return the tensors whose ranges are needed, in order: what is quantised and is no weight."""
+def _activation_names(model: ModelProto, chosen: Iterable[NodeProto]) -> list[str]:
+    """Return the quantized tensors that are not weights, in order."""
     weights = {tensor.name for tensor in model.graph.initializer}
     names = (name for node in chosen for name in node.input[:2] if name not in weights)
     return list(dict.fromkeys(names))
 
 
-def _ranges(
+def _load_or_measure(
     model: ModelProto,
     wanted: Collection[str],
     measured: Collection[str],
@@ -592,8 +611,8 @@ def _ranges(
     method: str,
     cache: CalibrationCache,
 ) -> Ranges:
-    """Return the ranges of the tensors that are wanted: from the cache if it has all of them, else
-    measured, among others, which fills the cache.
+    """Return the ranges of tensors, from the cache if it has all of them, else measured and saved
+    to the cache.
     """
     known = load_ranges(cache)
     if known is not None:

@@ -32,7 +32,7 @@ def quantize_again(
     if quantize is None:
         return None
     try:
-        with _quiet():
+        with _mute_logging():
             model: ModelProto | None = quantize(copy_of(reference), sites, list(without))
             return model
     except Exception:
@@ -41,7 +41,8 @@ def quantize_again(
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _mute_logging() -> Iterator[None]:
+    """Mute the logging of other packages in a block."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -57,9 +58,10 @@ def _tensor(name: str) -> str:
     return name.removesuffix("_QuantizeLinear_Input")
 
 
-def _static(
+def _quantize_static(
     reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
 ) -> ModelProto | None:
+    """Return the model quantized again with static ranges; None if the sites do not allow it."""
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
@@ -119,9 +121,10 @@ def _static(
     return model
 
 
-def _dynamic(
+def _quantize_dynamic(
     reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
 ) -> ModelProto | None:
+    """Return the model quantized again with dynamic ranges; None if the sites do not allow it."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     schemes = [site.scheme for site in sites if site.scheme is not None]
@@ -141,9 +144,10 @@ def _dynamic(
         return onnx.load(str(path))  # type: ignore[no-any-return]
 
 
-def _blocks(
+def _quantize_blocks(
     reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
 ) -> ModelProto | None:
+    """Return the model quantized again in blocks; None if the sites do not allow it."""
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     schemes = [site.scheme for site in sites if site.scheme is not None]
@@ -163,8 +167,8 @@ def _blocks(
 
 
 _QUANTIZERS: Mapping[str, Callable[[ModelProto, Sequence[Site], Sequence[str]], Any]] = {
-    "static": _static,
-    "dynamic": _dynamic,
-    "nbits": _blocks,
+    "static": _quantize_static,
+    "dynamic": _quantize_dynamic,
+    "nbits": _quantize_blocks,
 }
 """The quantizers that are part of ONNX Runtime, by the name of `QuantizedModel.producer`."""

@@ -30,8 +30,8 @@ from polygraphy.adapters.onnxruntime.session import (
     are_on_host,
     facts_of,
     inputs_of_node,
+    run_terminable,
     scalars_of,
-    terminable,
 )
 from polygraphy.binding import resolve
 from polygraphy.domain.data.loading import check_has_outputs, check_is_tensor
@@ -59,9 +59,8 @@ _GPU, _HOST = "cuda", "cpu"
 
 
 def gpu_of(session: InferenceSession) -> int | None:
-    """Return the index of the GPU in whose memory a session computes first of all; None where it is
-    none of `Device`, or an input or output is of a kind that has no place there: texts, sequences,
-    maps and optional values.
+    """Return the index of the GPU that a session uses first; None without a GPU, or if an input or
+    output, such as a string or sequence, cannot be in its memory.
     """
     first = session.get_providers()[0]
     tensors = [*session.get_inputs(), *session.get_outputs()]
@@ -71,6 +70,7 @@ def gpu_of(session: InferenceSession) -> int | None:
 
 
 def _is_numeric(native: str) -> bool:
+    """Return whether a type of ONNX Runtime is a tensor of numbers."""
     return native.startswith("tensor(") and native != "tensor(string)"
 
 
@@ -85,7 +85,7 @@ class BoundRuns:
     def __init__(
         self, session: InferenceSession, gpu: int, inputs: TensorMetadata, *, kind: str = _GPU
     ) -> None:
-        """Look up what does not change from run to run.
+        """Prepare everything that does not change from run to run.
 
         Args:
             session: the session.
@@ -111,6 +111,7 @@ class BoundRuns:
         self._may_be_queued = options.get("has_user_compute_stream", "0") != "0"
 
     def free(self) -> None:
+        """Drop the bindings that are not in use."""
         self._idle.clear()
 
     def run(
@@ -121,7 +122,7 @@ class BoundRuns:
         *,
         as_torch: bool = False,
     ) -> dict[str, Any]:
-        """Run the session once.
+        """Run the session once, and return the outputs.
 
         Args:
             feed_dict: one array per input, wherever it lies; an integer is the address of an array
@@ -137,17 +138,18 @@ class BoundRuns:
         """
         if self._device.current() != self._gpu:
             with self._device.use(self._gpu):
-                return self._run(feed_dict, to_host, options, as_torch)
-        return self._run(feed_dict, to_host, options, as_torch)
+                return self._run_bound(feed_dict, to_host, options, as_torch)
+        return self._run_bound(feed_dict, to_host, options, as_torch)
 
-    def _run(
+    def _run_bound(
         self, feed_dict: Mapping[str, Any], to_host: bool, options: Any, as_torch: bool
     ) -> dict[str, Any]:
         # Another thread may run at the same time, so a binding is taken for as long as it is used.
+        """Run with bound inputs and outputs, and return the outputs on the host or the device."""
         bound = self._idle.pop() if self._idle else _Bound(self._session.io_binding(), {})
         native = bound.binding._iobinding
         # Until the run is over, what is bound must stay where it is.
-        held = [self._bind(bound, name, data) for name, data in feed_dict.items()]
+        held = [self._bind_input(bound, name, data) for name, data in feed_dict.items()]
         for name in self._outputs:
             native.bind_output(name, self._place)
         # Data may still be computed, and earlier results, whose memory is free again, be read.
@@ -168,25 +170,28 @@ class BoundRuns:
         return results
 
     def _to_host(self, output: _Output, value: Any) -> Any:
+        """Return an output as a host array."""
         return value.numpy() if output.is_numpys else self._view(output, value).numpy()
 
     def _on_device(self, output: _Output, value: Any, as_torch: bool) -> Any:
+        """Return an output on the device: a PyTorch tensor if asked, else a view."""
         if as_torch and output.has_dlpack and hasattr(value, "to_dlpack"):
             return torch_from_capsule(value.to_dlpack())
         return self._view(output, value)
 
     def _view(self, output: _Output, value: Any) -> Any:
+        """Return a view of the device memory of an output."""
         owner = onnxruntime.OrtValue(value)
         return self._device.view(value.data_ptr(), owner.shape(), output.numpy_dtype, owner=owner)
 
-    def _bind(self, bound: _Bound, name: str, data: Any) -> Any:
-        """Bind the data for an input, unless they lie where the last ones did; return what keeps
-        their memory.
+    def _bind_input(self, bound: _Bound, name: str, data: Any) -> Any:
+        """Bind the data for an input, unless they are at the last address; return the object that
+        keeps their memory.
         """
         expected = self._inputs[name]
         if isinstance(data, int):
             self._device.check_readable(data, self._gpu)
-            shape = _static(name, expected.shape)
+            shape = _require_static(name, expected.shape)
             self._bind_address(bound, name, expected, data, tuple(shape))
             return data
         expected.check(name, data.dtype)
@@ -210,6 +215,7 @@ class BoundRuns:
     def _bind_address(
         self, bound: _Bound, name: str, expected: _Input, address: int, shape: tuple[int, ...]
     ) -> None:
+        """Bind an input to data at a device address."""
         bound.places[name] = address, shape
         element_type = expected.element_type
         bound.binding.bind_input(name, *self._memory, element_type, shape, address)
@@ -224,7 +230,7 @@ class _WholeDevice:
         self.device = device
 
     def wait_for(self, stream: int) -> None:
-        """Do nothing: it is waited for in any case."""
+        """Do nothing: the device is synchronized in any case."""
 
 
 class _Bound(NamedTuple):
@@ -244,10 +250,11 @@ class _Input:
 
     @cached_property
     def element_type(self) -> Any:
+        """The element type that ONNX Runtime binds."""
         return _element_type(self.dtype)
 
     def check(self, name: str, dtype: Any) -> None:
-        """Refuse data of another type, which would be read as if they were of this one."""
+        """Raise InputError for data of another type, whose bytes would be misread."""
         if dtype in self._allowed:
             return
         found = DataType.from_dtype(dtype)
@@ -269,11 +276,12 @@ class _Output:
     def __init__(self, tensor: Any) -> None:
         dtype = DataType.from_dtype(tensor.type)
         self.numpy_dtype = dtype.numpy()
-        self.is_numpys = _is_numpys(dtype)
+        self.is_numpys = _is_numpy_dtype(dtype)
         self.has_dlpack = self.is_numpys and self.numpy_dtype.kind in _DLPACK
 
 
-def _static(name: str, shape: Any) -> Sequence[int]:
+def _require_static(name: str, shape: Any) -> Sequence[int]:
+    """Return a shape; raise InputError if it is unknown or dynamic."""
     if shape is None or is_shape_dynamic(shape):
         raise InputError(
             f"The data for input {name!r} are an address, without a shape.",
@@ -284,7 +292,9 @@ def _static(name: str, shape: Any) -> Sequence[int]:
 
 
 def _element_type(dtype: DataTypeEntry) -> Any:
-    """Return what ONNX Runtime takes for a data type: NumPy's own, or else the number of ONNX."""
+    """Return the type that ONNX Runtime binds for a data type: NumPy's own, or the number
+    of ONNX.
+    """
     native = dtype.numpy()
     if native.isbuiltin == 1:
         return native
@@ -305,7 +315,7 @@ def needs_values(session: InferenceSession) -> bool:
         _TYPES.from_native(tensor.type)
         for tensor in (*session.get_inputs(), *session.get_outputs())
     )
-    return any(dtype is not None and not _is_numpys(dtype) for dtype in dtypes)
+    return any(dtype is not None and not _is_numpy_dtype(dtype) for dtype in dtypes)
 
 
 def run_values(
@@ -314,7 +324,7 @@ def run_values(
     feed_dict: Mapping[str, Any],
     options: RunOptions | None = None,
 ) -> list[Any]:
-    """Do what ``session.run`` does, for any data type of a tensor."""
+    """Return the outputs of a session, like ``session.run``, for any data type."""
     binding = session.io_binding()
     # Until the run is over, what is bound must stay where it is.
     held = [(name, *_value_of(array)) for name, array in feed_dict.items()]
@@ -332,14 +342,15 @@ def _run_function(session: InferenceSession) -> Callable[..., list[Any]]:
     return partial(run_values, session) if needs_values(session) else session.run
 
 
-def _is_numpys(dtype: DataTypeEntry) -> bool:
+def _is_numpy_dtype(dtype: DataTypeEntry) -> bool:
+    """Return whether NumPy itself has a data type, ml_dtypes not included."""
     return dtype == DataType.STRING or dtype.numpy().isbuiltin == 1
 
 
 def _value_of(array: Any) -> tuple[OrtValue, Any]:
     """Return a value with the elements of an array, and what keeps their memory."""
     dtype = DataType.from_dtype(array.dtype)
-    if _is_numpys(dtype):
+    if _is_numpy_dtype(dtype):
         contiguous = np.require(array, requirements=["C"])
         return onnxruntime.OrtValue.ortvalue_from_numpy(contiguous), contiguous
     held = np.require(_bytes_of(array, dtype), requirements=["C", "A"])
@@ -351,6 +362,7 @@ def _value_of(array: Any) -> tuple[OrtValue, Any]:
 
 
 def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
+    """Return the bytes of an array as the model stores them; 4-bit values are packed."""
     if dtype.itemsize < 1:
         return pack_bits(array, round(8 * dtype.itemsize))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -359,7 +371,7 @@ def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:
 def _array_of(value: OrtValue) -> Any:
     """Return the elements of a value that lies in the host's memory."""
     dtype = _TYPES.from_native(value.data_type())
-    if dtype is None or _is_numpys(dtype):
+    if dtype is None or _is_numpy_dtype(dtype):
         return value.numpy()
     shape = tuple(value.shape())
     nbytes = ceil(prod(shape) * dtype.itemsize)
@@ -391,7 +403,7 @@ class OnnxrtRunner(BaseRunner):
     leaves_inputs_alone = True
 
     def __init__(self, sess: Deferred[InferenceSession], name: str | None = None) -> None:
-        """Wrap a session, or a loader that makes one when the runner is activated."""
+        """Create a runner of a session, or of the session that a loader returns on activation."""
         super().__init__(name=name, prefix="onnxrt-runner")
         self._session = sess
         self.sess: InferenceSession | None = None
@@ -420,7 +432,7 @@ class OnnxrtRunner(BaseRunner):
         return not are_on_host(self.sess.get_providers()[:1])
 
     def get_model_facts(self) -> Facts:
-        """Return what the model tells, as far as the session was made by `SessionFromOnnx`."""
+        """Return the facts about the model, if `SessionFromOnnx` created the session."""
         assert self.sess is not None
         return facts_of(self.sess)
 
@@ -434,7 +446,7 @@ class OnnxrtRunner(BaseRunner):
         return SessionProfiler(self._session, self.sess, _run_function)
 
     def deactivate_impl(self) -> None:
-        """Let go of the session."""
+        """Release the session."""
         bound, self._bound = self._bound, None
         if bound is not None:
             bound.free()
@@ -478,6 +490,7 @@ class OnnxrtRunner(BaseRunner):
         return self._infer_plain(feed_dict) if to_host else self._infer_foreign(feed_dict, to_host)
 
     def _infer_plain(self, feed_dict: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs, computed without binding to a device."""
         names = self._output_names
         try:
             if self._may_take_long:
@@ -492,21 +505,25 @@ class OnnxrtRunner(BaseRunner):
                 raise
         results = dict(zip(names, outputs))
         for name in self._texts:  # They come as arrays of objects.
-            results[name] = _as_text(results[name])
+            results[name] = _as_string_array(results[name])
         for name, dtype in self._narrow.items():
             if results[name].dtype != dtype:  # Bytes, as they lie in memory.
                 results[name] = results[name].view(dtype)
         return results
 
     def _node_inputs(self, feed_dict: Mapping[str, Any], op: str, name: str) -> str:
+        """Return the text about the inputs of a node for an error message."""
         shapes = {key: np.shape(array) for key, array in feed_dict.items()}
         return inputs_of_node(self.sess, op, name, shapes)
 
     def _run_interruptibly(self, run: Callable[[RunOptions], T]) -> T:
-        """Run the session in a way that ctrl-C ends: the first time, and after each long one."""
-        return terminable(partial(self._measure_run, run))
+        """Return the outputs of a run that ctrl-C can end: the first run, and each after a long
+        one.
+        """
+        return run_terminable(partial(self._measure_run, run))
 
     def _measure_run(self, run: Callable[..., T], *options: RunOptions) -> T:
+        """Run, keep the time that it took, and return the outputs."""
         start = _now()
         outputs = run(*options)
         self.inference_time = _now() - start
@@ -514,7 +531,9 @@ class OnnxrtRunner(BaseRunner):
         return outputs
 
     def _infer_foreign(self, feed_dict: Mapping[str, Any], to_host: bool) -> dict[str, Any]:
-        """Run the session on what is not in arrays of NumPy, or leave the outputs on the GPU."""
+        """Return the outputs for inputs that are not NumPy arrays, or with outputs that stay on the
+        GPU.
+        """
         wants_torch = has_torch(feed_dict.values())
         if self._gpu is None and not to_host:
             assert self.sess is not None
@@ -535,6 +554,7 @@ class OnnxrtRunner(BaseRunner):
     def _infer_bound(
         self, gpu: int, feed_dict: Mapping[str, Any], to_host: bool, as_torch: bool
     ) -> dict[str, Any]:
+        """Return the outputs, computed with inputs and outputs bound to a GPU."""
         if self._bound is None:
             inputs = self.get_input_metadata(use_numpy_dtypes=False)
             self._bound = BoundRuns(self.sess, gpu, inputs)
@@ -556,10 +576,8 @@ def _narrow(outputs: Sequence[Any]) -> dict[str, np.dtype[Any]]:
     }
 
 
-def _as_text(objects: Any) -> Any:
-    """Return an array of texts; of objects, as it was, where NumPy's texts cannot hold one: they
-    lose NULs at the end.
-    """
+def _as_string_array(objects: Any) -> Any:
+    """Return an array of strings; of objects if NumPy's strings would lose NULs at the end."""
     if any(text.endswith("\0") for text in objects.flat):
         return objects
     return objects.astype(np.str_)

@@ -111,7 +111,7 @@ class SessionFromOnnx(BaseLoader):
         self._provider_libraries = dict(provider_libraries or {})
 
     def call_impl(self) -> InferenceSession:
-        """Make the session.
+        """Return a session of the model.
 
         Raises:
             FileError: the model file is missing or empty.
@@ -124,7 +124,7 @@ class SessionFromOnnx(BaseLoader):
         return self.create(lambda options: None)
 
     def create(self, change: Callable[[SessionOptions], object]) -> InferenceSession:
-        """Make the session, after `change` has changed its options; see `call_impl`."""
+        """Return a session of the model, with options that `change` changed."""
         providers = match_providers(self._providers, self._provider_libraries)
         options = session_options(self._graph_optimization_level)
         options.enable_cpu_mem_arena = self._memory_arena
@@ -147,8 +147,9 @@ class SessionFromOnnx(BaseLoader):
 
             record_placements(options)
 
-        def session(model: Any) -> InferenceSession:
-            _refuse_left_out_results(model)
+        def create_session(model: Any) -> InferenceSession:
+            """Return a session for a model; print notes about its providers."""
+            _refuse_missing_outputs(model)
             with translate_errors("load", name):
                 made = load_session(model, options, providers, without)
             wanted = names_of(providers)[0]
@@ -157,7 +158,7 @@ class SessionFromOnnx(BaseLoader):
             return made
 
         with loadable(model) as source:
-            return _remember_model(session(source), model)
+            return _remember_model(create_session(source), model)
 
 
 DEVICE = OneProcess("ONNX Runtime on a device")
@@ -165,6 +166,7 @@ DEVICE = OneProcess("ONNX Runtime on a device")
 
 
 def _note_started_cuda() -> None:
+    """Note that this process used the GPU, if CUDA was started."""
     if has_started_cuda():
         DEVICE.note()
 
@@ -197,9 +199,9 @@ def load_session(
     providers: Sequence[Provider],
     without: Sequence[str] = (),
 ) -> InferenceSession:
-    """Make a session of a serialised model or the path of one, perhaps without some rewrites;
-    ctrl-C ends that within seconds from ONNX Runtime 1.31 on, which lets other threads of Python
-    run meanwhile, as 1.30 does not. Errors are those of ONNX Runtime.
+    """Return a session of a serialized model or a path, perhaps without some rewrites; ctrl-C ends
+    loading within seconds from ONNX Runtime 1.31 on, which lets other threads of Python run
+    meanwhile.
 
     Raises:
         UnavailableError: a provider does not start, and the CPU provider is not in the list.
@@ -210,13 +212,15 @@ def load_session(
     if not _ON_HOST.issuperset(names_of(providers)):
         DEVICE.check()
 
-    def start(requested: Sequence[Provider]) -> InferenceSession:
+    def create_session(requested: Sequence[Provider]) -> InferenceSession:
+        """Return a session with some providers; ctrl-C can cancel it."""
         given = session_arguments(options, requested)
         if without:
             given["disabled_optimizers"] = list(without)
 
         def load() -> InferenceSession:
             # Its own fallback prints on standard output, and then computes on the CPU.
+            """Return the session, without a fallback to other providers."""
             made: InferenceSession = onnxrt.InferenceSession(
                 model, sess_options=options, enable_fallback=0, **given
             )
@@ -228,11 +232,11 @@ def load_session(
 
         return load() if cancel is None else cancellable(load, lambda: cancel(True))
 
-    return start_session(start, providers)
+    return start_session(create_session, providers)
 
 
-def terminable(call: Callable[[RunOptions], T]) -> T:
-    """Make a call that runs a session with the options that it is given; ctrl-C ends that soon.
+def run_terminable(call: Callable[[RunOptions], T]) -> T:
+    """Call a function with run options, and return its result; ctrl-C ends it soon.
 
     That takes 4 microseconds: half of what a tiny model does.
     """
@@ -240,7 +244,8 @@ def terminable(call: Callable[[RunOptions], T]) -> T:
     return cancellable(partial(call, options), lambda: setattr(options, "terminate", True))
 
 
-def _refuse_left_out_results(model: str | bytes) -> None:
+def _refuse_missing_outputs(model: str | bytes) -> None:
+    """Raise BackendError if a model omits an output in a way that crashes ONNX Runtime."""
     if found := first_omission(model):
         raise BackendError(
             f"{found}, which crashes ONNX Runtime.",
@@ -250,7 +255,9 @@ def _refuse_left_out_results(model: str | bytes) -> None:
 
 
 def _remember_model(session: InferenceSession, model: Any) -> InferenceSession:
-    """Remember what the model of a session tells: of a file, when it is asked for."""
+    """Store the facts about the model of a session, read from a file when they are needed, and
+    return the session.
+    """
     find = partial(find_facts, model, compute_precision(session))
     is_file = isinstance(model, (str, Path))
     _facts[session] = DeferredFacts(find) if is_file else find()
@@ -284,10 +291,7 @@ def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
 
 
 def scalars_of(session: InferenceSession) -> Collection[str]:
-    """Return the inputs that are scalars where ONNX Runtime names no dimension: those of unknown
-    rank, of which it does not name any either, are left out. None are known where the session was
-    made elsewhere, and does not tell of what.
-    """
+    """Return the names of inputs that are scalars; empty if the session was created elsewhere."""
     if session not in _scalars:
         source = getattr(session, "_model_path", None) or getattr(session, "_model_bytes", None)
         _scalars[session] = ranked_inputs(source) if source else ()
@@ -295,16 +299,14 @@ def scalars_of(session: InferenceSession) -> Collection[str]:
 
 
 def facts_of(session: InferenceSession) -> Facts:
-    """Return what is known of the model of a session; nothing where the session was made
-    elsewhere.
-    """
+    """Return the facts about the model of a session; no facts if it was created elsewhere."""
     return _facts.get(session, ModelFacts())
 
 
 def inputs_of_node(
     session: InferenceSession | None, op: str, name: str, shapes: Mapping[str, Sequence[int]]
 ) -> str:
-    """Return what a node of the model of a session is given; empty where that is not known."""
+    """Return a phrase about the inputs of a node; empty if they are unknown."""
     # A session keeps what it was made from, to make itself again with other providers.
     kept = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
     model = next((part for part in kept if part), None)
@@ -363,9 +365,8 @@ _GROUP = "RuleBasedTransformer"
 
 
 def match_rewrites(names: Sequence[str]) -> list[str]:
-    """Return the names of rewrites as ONNX Runtime writes them, which it wants to the letter. It
-    ignores one that it does not have without a word, so that is said here; a release that is newer
-    than the list may have it. What older releases have as one rewrite means both levels of it.
+    """Return rewrites by the exact names that ONNX Runtime requires; warn of unknown ones, which it
+    ignores silently.
     """
     known = {name.lower(): name for name in REWRITES}
     found = []
@@ -399,5 +400,7 @@ class OnnxrtDataTypes:
         return self._to_native.get(entry)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for what is no tensor: sequences, maps, optionals."""
+        """Return the data type for a type of ONNX Runtime; None for sequences, maps and
+        optionals.
+        """
         return self._from_native.get(dtype)

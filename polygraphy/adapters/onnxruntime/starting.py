@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
-from polygraphy.adapters.onnxruntime.providers import Provider, plain, point_of
+from polygraphy.adapters.onnxruntime.providers import Provider, point_of, strip_error_code
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import UnavailableError
 from polygraphy.logger import G_LOGGER
@@ -67,7 +67,7 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
     names = names_of(providers)
     if set(names) <= {CPU}:
         return start(providers)
-    _silence()
+    _mute_library()
     may_skip = CPU in names
     requested = list(providers)
     while True:
@@ -78,13 +78,13 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
             failed = _first_failing(requested)
             if failed is None:
                 raise
-            reason, hint = _why(failed, str(error))
+            reason, hint = _explain_failure(failed, str(error))
         else:
             running = session.get_providers()
             failed = next((name for name in names_of(requested) if name not in running), None)
             if failed is None:
                 return session
-            reason, hint = _why(failed)
+            reason, hint = _explain_failure(failed)
         if not may_skip:
             raise UnavailableError(
                 f"ONNX Runtime could not start {failed}: {reason}.",
@@ -113,8 +113,10 @@ def _start_session(start: Start, providers: Sequence[Provider]) -> InferenceSess
 
 
 @lru_cache(maxsize=1)
-def _silence() -> None:
-    """Stop the C++ library from writing to standard error: its reasons are reported here."""
+def _mute_library() -> None:
+    """Stop the C++ library from writing to standard error, because its reasons are reported
+    here.
+    """
     onnxrt.set_default_logger_severity(4)
 
 
@@ -144,11 +146,12 @@ def starts(provider: Provider) -> bool:
 
 def why_not(provider: Provider) -> str:
     """Return why a provider does not start with a model of one node; empty if it starts."""
-    _silence()
+    _mute_library()
     options = onnxrt.SessionOptions()
     options.log_severity_level = 4
 
-    def start(requested: Sequence[Provider]) -> InferenceSession:
+    def create_session(requested: Sequence[Provider]) -> InferenceSession:
+        """Return a session of the smallest model with some providers."""
         made: InferenceSession = onnxrt.InferenceSession(
             _smallest_model(), options, providers=list(requested), enable_fallback=0
         )
@@ -156,17 +159,18 @@ def why_not(provider: Provider) -> str:
 
     [name] = names_of([provider])
     try:
-        session = _start_session(start, [provider])
+        session = _start_session(create_session, [provider])
         running, message = session.get_providers(), ""
     except Exception as error:  # Each provider raises what it likes.
         running, message = [], str(error)
     if name in running:
         return ""
-    return ". ".join(part for part in _why(name, message) if part)
+    return ". ".join(part for part in _explain_failure(name, message) if part)
 
 
 @lru_cache(maxsize=1)
 def _smallest_model() -> bytes:
+    """Return a model with one node, serialized."""
     made = onnx.helper
     info = made.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
     result = made.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
@@ -176,8 +180,8 @@ def _smallest_model() -> bytes:
     return model
 
 
-def _why(provider: str, message: str = "") -> tuple[str, str]:
-    """Return why a provider does not start, and what to do about it.
+def _explain_failure(provider: str, message: str = "") -> tuple[str, str]:
+    """Return why a provider does not start, and how to fix it.
 
     Args:
         provider: its full name.
@@ -189,7 +193,7 @@ def _why(provider: str, message: str = "") -> tuple[str, str]:
         return f"the library {missing} is missing", hint
     if provider in _NVIDIA and (reason := _missing_driver()):
         return reason, "`nvidia-smi` shows the driver and its GPUs."
-    text = point_of(plain(message)).rstrip(".;, ")
+    text = point_of(strip_error_code(message)).rstrip(".;, ")
     if "invalid device ordinal" in text or "Invalid device ID" in text:
         return "no GPU has this device_id", "`nvidia-smi -L` lists the GPUs."
     return text or "no reason was reported", "`polygraphy doctor` starts each provider."
@@ -215,7 +219,7 @@ def _missing_library(provider: str) -> str:
 
 
 def _missing_driver() -> str:
-    """Return what keeps every program from using a GPU of NVIDIA here; empty if nothing does."""
+    """Return why no program can use an NVIDIA GPU on this machine; empty if nothing is missing."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         driver: Any = ctypes.CDLL(name)

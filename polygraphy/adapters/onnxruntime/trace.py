@@ -47,6 +47,7 @@ class _TimedEvent:
 
     @property
     def end(self) -> float:
+        """The time at which the event ends, in microseconds."""
         return self.start + self.event.microseconds
 
 
@@ -79,7 +80,7 @@ class Trace:
 
 
 def read_trace(path: str | Path, most: int | None = None) -> Trace:
-    """Read the trace in a file, in small parts, because it may be large.
+    """Return the trace in a file, read in small parts because it may be large.
 
     Args:
         path: of the file.
@@ -147,7 +148,7 @@ def split_runs(events: Iterable[Mapping[str, Any]]) -> Iterator[TraceRun]:
     for event in events:
         arguments = event.get("args") or {}
         category, name = event.get("cat"), str(event.get("name", ""))
-        duration = _number(event.get("dur"))
+        duration = _as_float(event.get("dur"))
         if category == "Node" and not name.endswith(_PHASES):
             waiting = _with_node(waiting, event, name, duration, arguments)
         elif category == "Kernel":
@@ -160,7 +161,8 @@ def split_runs(events: Iterable[Mapping[str, Any]]) -> Iterator[TraceRun]:
             waiting = []
 
 
-def _number(value: Any) -> float:
+def _as_float(value: Any) -> float:
+    """Return a number as a float; 0 for what is not a number."""
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
@@ -171,12 +173,13 @@ def _with_node(
     duration: float,
     arguments: Mapping[str, Any],
 ) -> list[_TimedEvent]:
+    """Return the pending events with a node added, which takes the events inside it."""
     op = str(arguments.get("op_name") or name.removesuffix(_SUFFIX))
     made = _TimedEvent(
         NodeEvent(
             name.removesuffix(_SUFFIX), op, duration, provider=str(arguments.get("provider", ""))
         ),
-        _number(event.get("ts")),
+        _as_float(event.get("ts")),
         arguments.get("input_type_shape"),
     )
     if op in _WITH_BODIES:
@@ -187,10 +190,11 @@ def _with_node(
             first -= 1
         inside, waiting = waiting[first:], waiting[:first]
         made.event = evolve(made.event, inner=[_with_device_time(one) for one in inside])
-    return [*waiting, made] if not waiting else _append(waiting, made)
+    return [*waiting, made] if not waiting else _append_event(waiting, made)
 
 
-def _append(waiting: list[_TimedEvent], made: _TimedEvent) -> list[_TimedEvent]:
+def _append_event(waiting: list[_TimedEvent], made: _TimedEvent) -> list[_TimedEvent]:
+    """Append an event, and return the list."""
     waiting.append(made)
     return waiting
 

@@ -21,8 +21,8 @@ from polygraphy.adapters.onnxruntime.providers import (
 from polygraphy.adapters.onnxruntime.session import (
     OnnxrtDataTypes,
     load_session,
+    run_terminable,
     session_options,
-    terminable,
 )
 from polygraphy.domain.checks.lint import TrialValue
 from polygraphy.domain.errors import (
@@ -74,14 +74,14 @@ class OnnxrtTrial:
         graph_optimization_level: str | None,
         provider_libraries: Mapping[str, str] | None = None,
     ) -> OnnxrtTrial:
+        """Return a trial with other settings."""
         return OnnxrtTrial(providers, graph_optimization_level, provider_libraries)
 
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> dict[str, OnnxrtValue]:
-        """Load a model and run it; MissingDependencyError without ONNX Runtime, UnknownNameError
-        for a provider that does not exist, BackendError when the model cannot be loaded or fails,
-        InconclusiveError when it does not end.
+        """Load a model, run it, and return the outputs; raise BackendError if it fails,
+        InconclusiveError if it takes too long.
         """
         if not onnxrt.is_installed():
             raise MissingDependencyError(
@@ -92,17 +92,17 @@ class OnnxrtTrial:
         options = session_options(self._graph_optimization_level)
         options.log_severity_level = 4  # What is wrong arrives in the exceptions.
         providers = match_providers(self._providers or ["cpu"], self._libraries)
-        with _foreign_errors():
+        with _translate_errors():
             session = load_session(model, options, providers)
         taken = {value.name for value in session.get_inputs()}
         given = {name: value for name, value in feed.items() if name in taken}
-        if any(map(_is_text, given.values())):  # It makes no values of its own of those.
+        if any(map(_is_string_array, given.values())):  # It makes no values of its own of those.
             arrays = {name: _array(value) for name, value in given.items()}
-            with _foreign_errors():
+            with _translate_errors():
                 results = _limit_time(lambda options: session.run(list(outputs), arrays, options))
         else:
-            values = {name: _native(value) for name, value in given.items()}
-            with _foreign_errors():
+            values = {name: _ort_value(value) for name, value in given.items()}
+            with _translate_errors():
                 results = _limit_time(
                     lambda options: session.run_with_ort_values(list(outputs), values, options)
                 )
@@ -110,18 +110,21 @@ class OnnxrtTrial:
 
 
 def _limit_time(call: Callable[[Any], T]) -> T:
-    """Make a call that runs a session, and end it when its time is up.
+    """Return the result of a call that runs a session, which is ended when its time is over.
 
     Raises:
         InconclusiveError: it is.
     """
     limit = config.TRIAL_TIME_LIMIT_S
     if limit < 0:
-        return terminable(call)
+        return run_terminable(call)
     is_over = Event()
 
-    def timed(options: Any) -> T:
+    def run_timed(options: Any) -> T:
+        """Call with run options that end the run when its time is over."""
+
         def end() -> None:
+            """End the run, because its time is over."""
             is_over.set()
             options.terminate = True
 
@@ -134,7 +137,7 @@ def _limit_time(call: Callable[[Any], T]) -> T:
             timer.cancel()
 
     try:
-        return terminable(timed)
+        return run_terminable(run_timed)
     except Exception as error:
         if is_over.is_set():
             raise InconclusiveError(
@@ -157,8 +160,10 @@ _NOISE = (
 
 
 @contextmanager
-def _foreign_errors() -> Iterator[None]:
-    """Turn whatever ONNX Runtime raises into a BackendError with the point of its message."""
+def _translate_errors() -> Iterator[None]:
+    """Turn any error of ONNX Runtime inside the block into a BackendError with the core of its
+    message.
+    """
     try:
         yield
     except InconclusiveError:
@@ -170,7 +175,8 @@ def _foreign_errors() -> Iterator[None]:
         raise BackendError(point_of(text), backend="onnxruntime") from error
 
 
-def _is_text(value: Any) -> bool:
+def _is_string_array(value: Any) -> bool:
+    """Return whether a value is an array of strings."""
     raw = value.raw if isinstance(value, OnnxrtValue) else value
     return isinstance(raw, np.ndarray) and raw.dtype.kind in "USO"
 
@@ -183,10 +189,11 @@ def _array(value: Any) -> Any:
     return raw.numpy()
 
 
-def _native(value: Any) -> Any:
+def _ort_value(value: Any) -> Any:
+    """Return a value as ONNX Runtime takes it."""
     if isinstance(value, OnnxrtValue):
         raw = value.raw
-        return _native(raw) if isinstance(raw, np.ndarray) else raw
+        return _ort_value(raw) if isinstance(raw, np.ndarray) else raw
     array = np.ascontiguousarray(value).reshape(np.shape(value))
     if array.dtype.kind != "V":
         return onnxrt.OrtValue.ortvalue_from_numpy(array)
@@ -206,6 +213,7 @@ _NUMBERS = {
 
 
 def _trial_value(raw: Any) -> OnnxrtValue:
+    """Return an output of ONNX Runtime with its data type and shape."""
     if isinstance(raw, np.ndarray):
         return OnnxrtValue(raw, DataType.from_dtype(raw.dtype), raw.shape)
     if isinstance(raw, list):
@@ -218,12 +226,12 @@ def _trial_value(raw: Any) -> OnnxrtValue:
 
 
 def evaluate_constants(model: Any, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Compute `outputs`; BackendError when ONNX Runtime has no implementation."""
+    """Return the values of `outputs`; raise BackendError if ONNX Runtime has no implementation."""
     options = session_options("disable")
     with translate_errors("evaluate"):
         serialized = with_all_results(model).SerializeToString()
         session = load_session(serialized, options, ["CPUExecutionProvider"])
-        computed = terminable(lambda options: session.run(list(outputs), {}, options))
+        computed = run_terminable(lambda options: session.run(list(outputs), {}, options))
         return dict(zip(outputs, computed))
 
 

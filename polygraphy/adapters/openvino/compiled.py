@@ -179,7 +179,8 @@ class CompiledModelFromOnnx(BaseLoader):
     def _lowered_outputs(
         self, compiled: CompiledModel, products: Collection[str]
     ) -> dict[str, str]:
-        """Return by output the type it is computed in, if that is less than float32, and log it.
+        """Return the type in which each output is computed, if it is less precise than float32, and
+        log it.
 
         Args:
             compiled: the model.
@@ -224,7 +225,7 @@ class _LoweredFacts:
 
     @property
     def compute_dtypes(self) -> Mapping[str, str]:
-        """See `Facts`."""
+        """The data types in which outputs are computed, by name."""
         own = self._facts.compute_dtypes
         lowered: dict[str, str] = {}
         for name, dtype in self._lowered.items():
@@ -242,9 +243,8 @@ def compiled_facts(compiled: CompiledModel) -> Known:
 
 
 def core_of_process() -> Any:
-    """Return OpenVINO's `Core`: one for the process, which is kept. Each sets up a stack for
-    handlers of signals, and where several end in another order than they began, ctrl-C ends the
-    process with a segmentation fault.
+    """Return OpenVINO's `Core`, one per process. Each installs signal handlers; several that end in
+    another order crash at ctrl-C.
 
     Raises:
         MissingDependencyError: OpenVINO is not installed.

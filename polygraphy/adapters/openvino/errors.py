@@ -50,7 +50,8 @@ _HINTS = (
 
 @contextmanager
 def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
-    """Turn an error of OpenVINO inside the block into one of ours that names the failed action.
+    """Turn an error of OpenVINO inside the block into one of this package that names the failed
+    action.
 
     Args:
         doing: what is done with the model, as in ``run``.
@@ -61,7 +62,7 @@ def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
     except (PolygraphyException, MemoryError, ImportError):
         raise
     except Exception as error:  # RuntimeError, for nearly all that can happen.
-        text = point_of(str(error)) or type(error).__name__
+        text = error_line(str(error)) or type(error).__name__
         if any(sign in text for sign in _UNREADABLE):
             raise ModelError(
                 f"OpenVINO cannot read {model}: it is truncated, damaged, or not an ONNX model."
@@ -82,7 +83,7 @@ def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
         ) from error
 
 
-def point_of(message: str) -> str:
+def error_line(message: str) -> str:
     """Return the message of an error in one line, without its location in OpenVINO."""
     lines = (_WHERE.sub("", line.strip()) for line in message.splitlines())
     whole = " ".join(" ".join(line for line in lines if line).split())

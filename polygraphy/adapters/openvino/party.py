@@ -82,7 +82,7 @@ class OpenvinoParty:
 
     @property
     def uses_device(self) -> bool:
-        """Return whether it compiles for a device other than the CPU; see the port."""
+        """Return whether it compiles for a device other than the CPU."""
         return (self._how["device"] or "CPU") != "CPU"
 
     @property
@@ -148,11 +148,11 @@ class OpenvinoParty:
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
     ) -> Any | None:
-        """Return the model with one node for each group that runs as one; see the port."""
+        """Return the model with one node for each group that runs as one; None if unknown."""
         proto = onnx.load(model) if isinstance(model, str) else model
         how = {**self._options_without(plain=False, without=without), "precision_hint": "f32"}
         layers = layers_of(compiled_model_from_onnx(proto, **how))
-        return _with_fused(proto, [layer.names for layer in layers]) if layers else None
+        return _fuse_nodes(proto, [layer.names for layer in layers]) if layers else None
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> dict[str, Any]:
         """Return the options that compile a model as `load` does with these arguments."""
@@ -195,7 +195,7 @@ def _tensors_of(proto: Any, nodes: Collection[str]) -> dict[str, str]:
     return {name: named[name] for name in nodes if name in named}
 
 
-def _with_fused(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
+def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
     """Return a copy of a model with one node for each group of nodes that became one layer.
 
     Args:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
 from polygraphy import mod
 from polygraphy.adapters.openvino.compiled import CompiledModelFromOnnx, Layer, layers_of
-from polygraphy.domain.errors import BackendError, UsageError
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile
 from polygraphy.domain.profiling.recording import NodeEvent, collect_nodes
 
@@ -26,26 +24,16 @@ _ACCURACY = 10
 """How many times as long as its inaccuracy a time should be."""
 _STORED = frozenset({"Const", "Input", "Output"})
 _EXECUTED = "EXECUTED"
-_FUSED = "undef"
 _MICROSECONDS = 1e6
 _PREFIX = "openvino:"
 """Of tensors, so that none is taken for one of the model: cuts follow from original names."""
-_MOST_NODES = 20_000
-"""Of a report, whose further requests repeat the nodes."""
-_WITHOUT_BIASES = "/WithoutBiases"
-_LINE = re.compile(
-    r"^(?P<name>\S.*?)\s+(?:Status\.)?(?P<status>EXECUTED|NOT_RUN|OPTIMIZED_OUT)\s+"
-    r"layerType:\s*(?P<op>.*?)\s+execType:\s*(?P<kernel>.*?)\s+"
-    r"realTime \((?P<unit>ms|us)\):\s*(?P<time>[\d.]+)"
-)
-"""A line of ``benchmark_app -pc``."""
 
 
 class CompiledModelProfiler:
     """Runs a compiled model with performance counts; see the port `NodeProfiler`."""
 
     def __init__(self, source: Any, make_runner: Callable[..., OpenvinoRunner]) -> None:
-        """Compile the model.
+        """Compile the model with performance counters.
 
         Args:
             source: what the runner was given.
@@ -100,7 +88,7 @@ class CompiledModelProfiler:
             profiles.append(
                 ExecutionProfile(
                     "",
-                    [_place(node, self._layers) for node in nodes],
+                    [_place_node(node, self._layers) for node in nodes],
                     "openvino",
                     f"OpenVINO {version}",
                     run_times=[self._times[number] for number in group],
@@ -110,7 +98,7 @@ class CompiledModelProfiler:
         return profiles
 
     def close(self) -> None:
-        """Let go of the compiled model."""
+        """Release the compiled model."""
         runner, self._runner = self._runner, None
         if runner is not None and runner.is_active:
             runner.deactivate()
@@ -180,10 +168,8 @@ def _successive(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _place(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
-    """Return an executed node with the tensors between layers, and the operators that it was built
-    from.
-    """
+def _place_node(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
+    """Return an executed node with the tensors between layers, and its original operators."""
     layer = layers.get(node.name)
     if layer is None:
         return evolve(node, origins=[node.name])
@@ -194,52 +180,3 @@ def _place(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode:
         makes=[f"{_PREFIX}{node.name}"],
         origins=list(layer.names),
     )
-
-
-def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
-    """Return the profile in a report of ``benchmark_app -pc``: its log, or its table.
-
-    Raises:
-        UsageError: the report contains no executed node.
-    """
-    nodes: list[ExecutedNode] = []
-    notes = ["The time of the whole model is not in the report."]
-    is_cut = False
-    with Path(path).open(encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            found = _read_row(line.rstrip("\n"))
-            if found is None:
-                if nodes and line.startswith("Total time"):
-                    break  # Further requests have a list of their own.
-                continue
-            if len(nodes) == _MOST_NODES:
-                notes.append(f"Only the first {_MOST_NODES} nodes of the report were read.")
-                break
-            name, status, op, kernel, time = found
-            is_cut = is_cut or name.endswith("...")
-            if status == _EXECUTED:
-                origins = [name, name.removesuffix(_WITHOUT_BIASES)]
-                nodes.append(ExecutedNode(name, op, [time], kernel=kernel, origins=origins))
-            elif kernel == _FUSED and nodes:  # It is part of the node before.
-                nodes[-1] = evolve(nodes[-1], origins=[*nodes[-1].origins, name])
-    if not nodes:
-        raise UsageError(f"{path}: the report contains no executed node.")
-    if is_cut:
-        notes.append("Long names are cut: add -report_type detailed_counters.")
-    return [ExecutionProfile(Path(path).name, nodes, "openvino", "OpenVINO", notes=notes)]
-
-
-def _read_row(line: str) -> tuple[str, str, str, str, float] | None:
-    """Return name, status, operator, kernel and microseconds of a row; None for other lines."""
-    parts = line.split(";")
-    if len(parts) > 4:
-        name, status, op, kernel, time = parts[:5]
-        try:
-            return name, status.rpartition(".")[2], op, kernel, float(time) * 1e3
-        except ValueError:
-            return None
-    match = _LINE.match(line)
-    if match is None:
-        return None
-    time_of = float(match["time"]) * (1e3 if match["unit"] == "ms" else 1.0)
-    return match["name"].strip(), match["status"], match["op"], match["kernel"], time_of

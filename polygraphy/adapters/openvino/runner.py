@@ -51,7 +51,9 @@ class OpenvinoRunner(BaseRunner):
     leaves_inputs_alone = True
 
     def __init__(self, compiled: Deferred[CompiledModel], name: str | None = None) -> None:
-        """Wrap a compiled model, or a loader that makes one when the runner is activated."""
+        """Create a runner of a compiled model, or of the model that a loader returns on
+        activation.
+        """
         super().__init__(name=name, prefix="openvino-runner")
         self.is_watched = True
         self._compiled = compiled
@@ -89,7 +91,7 @@ class OpenvinoRunner(BaseRunner):
         return CompiledModelProfiler(self._compiled, OpenvinoRunner)
 
     def deactivate_impl(self) -> None:
-        """Let go of the compiled model."""
+        """Release the compiled model."""
         self.compiled = None
         self._request = None
 

@@ -27,7 +27,8 @@ class OneProcess:
         _libraries.add(self)
 
     def enter(self) -> None:
-        """Take note that the library is going to compute here.
+        """Record that the library is about to compute in this process; raise if it computed before
+        a fork.
 
         Raises:
             UsageError: it did so in the process from which this one was forked.
@@ -37,9 +38,7 @@ class OneProcess:
         self.check()
 
     def note(self) -> None:
-        """Take note that the library has computed here, unless that is known of this process or of
-        one from which it was forked.
-        """
+        """Record that the library computed in this process."""
         if self._pid is None:
             self._pid = os.getpid()
 

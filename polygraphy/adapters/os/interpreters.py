@@ -25,7 +25,7 @@ _INTERPRETERS = ("bin/python", "Scripts/python.exe", "python.exe")
 
 
 def interpreter_of(path: str) -> str:
-    """Return the interpreter of a virtual environment, or the path of one as it is."""
+    """Return the path of the interpreter in a virtual environment; other paths stay."""
     if not os.path.isdir(path):  # noqa: PTH112
         if not os.access(path, os.X_OK):
             raise FileError(f"{path} is not an executable interpreter.", path=path)
@@ -60,8 +60,8 @@ def output_of(
     raise BackendError(f"{path}: {last or f'exited with {ended} and no output'}")
 
 
-def value_behind(output: str, word: str) -> str | None:
-    """Return what stands behind a word at the start of a line."""
+def value_after(output: str, word: str) -> str | None:
+    """Return the rest of the line that starts with a word; None if there is none."""
     lines = (line.partition(" ") for line in output.splitlines())
     return next((rest.strip() for first, _, rest in lines if first == word), None)
 
@@ -70,7 +70,7 @@ class OtherEnvironment:
     """An interpreter with a version of a backend; see the port `OtherEnvironment`."""
 
     def __init__(self, path: str, package: str, title: str, program: str) -> None:
-        """Ask which version it has.
+        """Ask the interpreter of the environment for the version of a package.
 
         Args:
             path: of the interpreter, or the folder of a virtual environment.
@@ -86,7 +86,7 @@ class OtherEnvironment:
         """
         self._interpreter = interpreter_of(path)
         asks = f"import {package}; print('version', {package}.__version__)"
-        version = value_behind(output_of([self._interpreter, "-I", "-c", asks], path), "version")
+        version = value_after(output_of([self._interpreter, "-I", "-c", asks], path), "version")
         if version is None:
             raise BackendError(f"{path} does not report its version of {title}.")
         self.path = path
@@ -97,7 +97,7 @@ class OtherEnvironment:
     def run(
         self, model: Any, feed: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Run a model there; see the port."""
+        """Run a model in the environment, and return its outputs."""
         inputs = [value.name for value in model.graph.input]
         weights = {tensor.name for tensor in model.graph.initializer}
         asked = [name for name in inputs if name not in weights]
@@ -108,6 +108,6 @@ class OtherEnvironment:
             np.savez(given, **{str(i): feed[name] for i, name in enumerate(asked)})
             how = json.dumps({key: value for key, value in settings.items() if key != "module"})
             command = [self._interpreter, "-I", "-c", self._program, path, given, made, how]
-            names = json.loads(value_behind(output_of(command, self.path), "names") or "[]")
+            names = json.loads(value_after(output_of(command, self.path), "names") or "[]")
             with np.load(made) as stored:
                 return {name: stored[str(i)] for i, name in enumerate(names)}

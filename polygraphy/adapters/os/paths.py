@@ -27,8 +27,10 @@ STAYS_OPEN = fcntl is not None
 """Whether a part may be renamed while it is open, so that it is locked until then."""
 
 
-def make_part(target: Path) -> tuple[int, str]:
-    """Open a part of a file; return its descriptor, which holds the lock, and its path."""
+def create_temporary_file(target: Path) -> tuple[int, str]:
+    """Create a temporary file beside a path; return its descriptor, which holds the lock, and its
+    path.
+    """
     import tempfile
 
     _sweep(target)
@@ -42,9 +44,9 @@ def make_part(target: Path) -> tuple[int, str]:
         os.close(descriptor)  # Another process swept before it was locked.
 
 
-def make_part_folder(target: Path) -> tuple[int | None, Path]:
-    """Make a folder that is to take the place of a file or folder; return what holds its lock, to
-    be closed, if there is any, and its path.
+def create_temporary_folder(target: Path) -> tuple[int | None, Path]:
+    """Create a temporary folder beside a path; return the descriptor that holds its lock, if any,
+    and its path.
     """
     import tempfile
 
@@ -59,9 +61,7 @@ def make_part_folder(target: Path) -> tuple[int | None, Path]:
 
 
 def short_name(target: Path) -> str:
-    """Return the name of a file if a name made of it is no longer than file systems allow, else a
-    checksum.
-    """
+    """Return the name of a file, or a checksum if names derived from it would be too long."""
     name = os.fsencode(target.name)
     if len(name) <= _LONGEST:
         return target.name
@@ -88,6 +88,7 @@ def is_abandoned(path: Path) -> bool:
 
 
 def _lock(descriptor: int) -> None:
+    """Lock an open file for this process, where the system can."""
     if fcntl is not None:
         with suppress(OSError):  # Not every file system has locks.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -95,7 +96,7 @@ def _lock(descriptor: int) -> None:
 
 def _sweep(target: Path) -> None:
     """Remove the parts of a file that processes left which have ended."""
-    for path in _parts_of(target):
+    for path in _unfinished_files(target):
         if not is_abandoned(path):
             continue
         with suppress(OSError):
@@ -105,7 +106,8 @@ def _sweep(target: Path) -> None:
                 path.unlink()
 
 
-def _parts_of(target: Path) -> Iterator[Path]:
+def _unfinished_files(target: Path) -> Iterator[Path]:
+    """Yield the temporary files next to a path that earlier writes left."""
     name = re.compile(re.escape(f".{short_name(target)}") + _RANDOM + re.escape(_SUFFIX))
     with suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
@@ -147,7 +149,7 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
         raise MissingFileError(
             f"{what} {path} does not exist: {MissingFileError.strerror}.",
             path=path,
-            hint=_nearby(path),
+            hint=_path_hint(path),
         )
     if not os.access(path, os.R_OK):
         raise FileError(f"{what} {path} cannot be read.", path=path, hint="Check its permissions.")
@@ -156,7 +158,10 @@ def readable_file(path: str | Path, what: str = "File", *, may_be_empty: bool = 
     return path
 
 
-def _nearby(path: Path) -> str:
+def _path_hint(path: Path) -> str:
+    """Return a hint for a missing file: a similar name, or that the folder does not exist; empty
+    if none.
+    """
     from polygraphy.domain.errors import close_matches
 
     try:
@@ -212,7 +217,7 @@ def ensure_parent(path: str | Path) -> Path:
 
 
 def check_writable(path: str | Path) -> None:
-    """Find out whether a file can be written, before the work whose result it will hold.
+    """Raise FileError if a file cannot be written, before the work whose result it will contain.
 
     Nothing is left there: the file would be written beside its place, so that is tried, in the
     folder or in the nearest one that exists.
@@ -235,7 +240,7 @@ def check_writable(path: str | Path) -> None:
 
 @contextmanager
 def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file that takes the place of `path` when the block ends without an error.
+    """Open a file that replaces `path` when the block ends without an error.
 
     The text goes to a temporary file in the same folder, is synced to disk and then renamed, so
     that a crash, an interrupt or a full disk leaves what was there before as it was. A symbolic
@@ -253,7 +258,7 @@ def atomic_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 @contextmanager
 def scratch_file(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file that is not needed after a crash, so that it is not synced to disk.
+    """Open a temporary file that is not synced to disk, because it is not needed after a crash.
 
     Raises:
         FileError: the file cannot be written.
@@ -281,7 +286,7 @@ class StagedFile:
         self.part = part
 
     def finish(self) -> None:
-        """Sync what was written to the disk; nothing is written after that."""
+        """Sync the file to disk; nothing is written after that."""
         self.stream.flush()
         if self.part is not None:
             os.fsync(self.stream.fileno())
@@ -290,7 +295,7 @@ class StagedFile:
                 self.stream.close()
 
     def place(self) -> None:
-        """Put it in its place, or its content into an empty file that is there."""
+        """Move the file to its path; an existing empty file gets its content."""
         if self.part is None:
             return
         if not _fill_target(self.target, self.part):
@@ -300,7 +305,7 @@ class StagedFile:
 
 @contextmanager
 def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
-    """Open a file that takes its place when it is committed; otherwise nothing is left of it.
+    """Open a file that is moved to its path when it is committed; otherwise it is removed.
 
     Raises:
         FileError: the file cannot be written.
@@ -317,7 +322,7 @@ def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
             with target.open(mode, encoding=encoding) as stream:
                 yield StagedFile(stream, target, None)
             return
-        descriptor, temporary = make_part(target)
+        descriptor, temporary = create_temporary_file(target)
         staged: StagedFile | None = None
         try:
             with os.fdopen(descriptor, mode, encoding=encoding) as stream:

@@ -72,8 +72,8 @@ class _Listener:
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
 
     def enter(self, on_signal: Callable[[int], None], before: int) -> int:
-        """Take note of a call, and of the descriptor that was written to before it; return how
-        many calls it is made in.
+        """Register a call and the signal descriptor in use before it; return the number of nested
+        calls.
         """
         with self._lock:
             if before != self.written:  # Of calls that a handler broke off, some may be left.
@@ -84,17 +84,18 @@ class _Listener:
     def leave(self, depth: int) -> None:
         """Handle what has come until now, and forget a call."""
         with self._lock:
-            self._handle()
+            self._notify_calls()
             del self._calls[depth:]
 
     def _listen(self) -> None:
+        """Handle signals one after the other, until the process ends."""
         while select.select([self._heard], [], []):
             with self._lock:
-                self._handle()
+                self._notify_calls()
 
-    def _handle(self) -> None:
-        """Tell the calls, inner ones first, of what has come; somebody else may have listened
-        before one of them, such as an event loop, which hears of signals in the same way.
+    def _notify_calls(self) -> None:
+        """Notify the calls of signals, inner ones first, and pass signals on to an earlier
+        listener, such as an event loop.
         """
         try:
             numbers = os.read(self._heard, 16)
@@ -110,8 +111,8 @@ class _Listener:
                 return
 
     def detach(self) -> None:
-        """Leave the pipe to the parent, in a forked process, which lacks the thread; calls that it
-        was forked in still use the descriptors.
+        """Stop listening in a forked process, which lacks the thread; calls in progress keep the
+        descriptors.
         """
         self._lock = threading.Lock()
         self._calls.clear()
@@ -127,12 +128,14 @@ _listeners: list[_Listener] = []
 
 
 def _running_listener() -> _Listener:
+    """Return the listener of this process, which is started in the first call."""
     if not _listeners:
         _listeners.append(_Listener())
     return _listeners[0]
 
 
 def _detach_listener() -> None:
+    """Stop using the listener, in a forked process."""
     while _listeners:
         _listeners.pop().detach()
 
@@ -142,7 +145,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
-    """Return what a call returns, and raise what it raises, or KeyboardInterrupt.
+    """Return the result of a call, or raise its exception; ctrl-C calls `cancel` and raises
+    KeyboardInterrupt.
 
     Args:
         call: as for `watch_signals`.
@@ -151,6 +155,7 @@ def cancellable(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     """
 
     def on_signal(number: int) -> None:
+        """Cancel the call, if a signal ends it."""
         if _ends_call(number):
             cancel()
 
@@ -174,7 +179,7 @@ _witnesses: list[subprocess.Popen[bytes]] = []
 
 @contextmanager
 def last_words(text: str) -> Iterator[None]:
-    """Have a line written to standard error if the process ends inside the block, however it does.
+    """Write a line to standard error if the process ends inside the block, for any reason.
 
     Where there is no shell, nothing is written.
     """
@@ -183,16 +188,19 @@ def last_words(text: str) -> Iterator[None]:
         yield
     finally:
         if witness is not None:
-            _dismiss(witness)
+            _dismiss_witness(witness)
 
 
 def dismiss_witnesses() -> None:
-    """Have nothing written: the process is about to end itself."""
+    """End the processes that wait to print last words, because this process is about to end
+    itself.
+    """
     for witness in tuple(_witnesses):
-        _dismiss(witness)
+        _dismiss_witness(witness)
 
 
 def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
+    """Start a process that prints a text if this one is killed; None if it cannot be started."""
     import subprocess  # A run that nothing waits for does without.
 
     try:
@@ -209,7 +217,8 @@ def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
     return witness
 
 
-def _dismiss(witness: subprocess.Popen[bytes]) -> None:
+def _dismiss_witness(witness: subprocess.Popen[bytes]) -> None:
+    """End a witness process without its text."""
     from subprocess import TimeoutExpired
 
     with suppress(ValueError):
@@ -224,9 +233,8 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def user_frame(error: BaseException) -> str:
-    """Return `` (model.py, line 7)`` for the innermost line that an exception came through, in a
-    file that belongs neither to Python, nor to this package, nor to an installed one; an empty text
-    where there is none.
+    """Return `` (model.py, line 7)`` for the innermost line of an exception in user code; empty if
+    there is none.
     """
     place = ""
     trace = error.__traceback__

@@ -33,8 +33,7 @@ OP_REGISTRY: dict[str, Reference] = {}
 
 
 def register(op: str) -> Callable[[R], R]:
-    """Return a decorator that makes a function the reference of an operator, in place of one that
-    there may be.
+    """Return a decorator that registers a function as the reference of an operator.
 
     The function takes the attributes of a node as a dictionary, of numbers, texts, arrays and lists
     of these, then its inputs as NumPy arrays, None for one that is left out. It returns the list of
@@ -44,11 +43,12 @@ def register(op: str) -> Callable[[R], R]:
         op: the type of the operator.
     """
 
-    def decorator(function: R) -> R:
+    def register_function(function: R) -> R:
+        """Register a function as the reference of the operator, and return it."""
         OP_REGISTRY[op] = function
         return function
 
-    return decorator
+    return register_function
 
 
 @register("Identity")
@@ -61,8 +61,8 @@ def identity(attrs: Mapping[str, Any], x: Array) -> list[Array]:
 def instance_normalization(
     attrs: Mapping[str, Any], x: Array, scale: Array, bias: Array
 ) -> list[Array]:
-    """Normalise each channel of each instance: x is [batch, channels, ...], scale and bias are
-    [channels]. As of the ONNX standard.
+    """Return x, [batch, channels, ...], with each channel of each instance normalized; scale and
+    bias are [channels].
     """
     from polygraphy.adapters.onnx_common import normalization
 
@@ -71,7 +71,7 @@ def instance_normalization(
 
 @register("MeanVarianceNormalization")
 def mean_variance_normalization(attrs: Mapping[str, Any], x: Array) -> list[Array]:
-    """Bring the mean to 0 and the variance to 1 along some axes. As of the ONNX standard."""
+    """Return x with mean 0 and variance 1 along some axes."""
     from polygraphy.adapters.onnx_common import normalization
 
     return [normalization.mean_variance_normalization(x, **attrs)]
@@ -106,13 +106,16 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
 
     def run(self: OpRun, *inputs: Any, **given: Any) -> tuple[Any, ...]:
         # Of its own: what it wrote to, other nodes would read, and the next inference.
+        """Return the outputs that the reference of the operator computes."""
         attrs = {
             name: own_copy(value)
             for name, value in given.items()
             if value is not None and name not in _NOT_ATTRIBUTES
         }
         operands = [own_copy(each) for each in inputs]
-        return _outputs(_call_reference(reference, attrs, operands, self.onnx_node), self.onnx_node)
+        return _as_outputs(
+            _call_reference(reference, attrs, operands, self.onnx_node), self.onnx_node
+        )
 
     made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
     return made
@@ -121,7 +124,7 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
 def _call_reference(
     reference: Reference, attrs: Mapping[str, Any], inputs: Sequence[Any], node: NodeProto
 ) -> Any:
-    """Return what a reference returns; anybody's code, it may raise anything.
+    """Return the result of a reference; raise BackendError for any exception of it.
 
     Raises:
         BackendError: it raised an exception. The evaluator would hide which.
@@ -140,7 +143,8 @@ def _call_reference(
         ) from error
 
 
-def _outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:
+def _as_outputs(returned: Any, node: NodeProto) -> tuple[Any, ...]:
+    """Return the outputs of a reference as arrays; raise BackendError if they are not a list."""
     if not isinstance(returned, (list, tuple)):
         raise BackendError(
             f"The reference of {node.op_type} must return a list of its outputs, not a"
@@ -183,7 +187,7 @@ class PluginRefRunner(EvaluatedRunner):
         name: str | None = None,
         references: Mapping[str, Reference] | str | None = None,
     ) -> None:
-        """Wrap a model.
+        """Create a runner of a model with references for plugin operators.
 
         Args:
             graph: an ONNX-GraphSurgeon graph, an ONNX model, or a loader that makes one of them
@@ -207,19 +211,19 @@ class PluginRefRunner(EvaluatedRunner):
         if isinstance(own, str):
             run_script(own)
             own = None
-        model = _model(evaluate(self._graph))
+        model = _onnx_model(evaluate(self._graph))
         check_has_outputs(model.graph.output)
         with _translated_errors("load"):
             self._evaluator = evaluator_of(model, {**OP_REGISTRY, **(own or {})})
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Evaluate the graph once; see `EvaluatedRunner`."""
+        """Return the outputs of one evaluation."""
         with _translated_errors("run"):
             return super().infer_impl(feed_dict)
 
 
-def _model(graph: Any) -> ModelProto:
-    """Return an ONNX model of whatever was given."""
+def _onnx_model(graph: Any) -> ModelProto:
+    """Return the ONNX model of a graph or a model."""
     if isinstance(graph, onnx.ModelProto):
         return graph  # type: ignore[no-any-return]
     if type(graph).__module__.partition(".")[0] == "onnx_graphsurgeon":

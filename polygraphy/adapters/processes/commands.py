@@ -164,6 +164,7 @@ class WarmInterpreter:
             self._end()
 
     def _send(self, request: Mapping[str, Any], files: Sequence[int] = ()) -> None:
+        """Send a request with open files to the interpreter, which is started if necessary."""
         self._start(request["words"])
         line = json.dumps({**request, "descriptors": len(files)}).encode() + b"\n"
         try:
@@ -177,6 +178,7 @@ class WarmInterpreter:
             raise
 
     def _start(self, words: Sequence[str] = ()) -> None:
+        """Start the interpreter, or replace it if the environment changed."""
         environment = {**os.environ, **self._variables}
         if self._process is not None and self._environment != environment:
             self.close()  # Settings are read when modules are imported.
@@ -202,6 +204,7 @@ class WarmCommand:
         self._start = time.perf_counter()
 
     def wait(self) -> Finished:
+        """Wait for the command, and return its exit code, output and time."""
         with self._output as output:
             answer = self._interpreter.answer_to(self._number)
             assert answer is not None
@@ -213,6 +216,7 @@ class WarmCommand:
         return Finished(int(answer["code"]), text, seconds)
 
     def stop(self) -> None:
+        """Stop the command."""
         self._interpreter.stop(self._number)
         self._output.close()
 
@@ -282,6 +286,7 @@ class ProcessCommands:
         return _ProcessCommand(words, timeout, folder, environment)
 
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
+        """Run a command to its end, and return its exit code, output and time."""
         return self.start(command, timeout=timeout).wait()
 
     def close(self) -> None:
@@ -326,15 +331,18 @@ class _ProcessCommand:
         return Finished(code, text, time.perf_counter() - self._start, timed_out)
 
     def stop(self) -> None:
+        """Kill the command and the processes that it started."""
         self._kill()
         self._output.close()
 
     def _seconds_left(self) -> float | None:
+        """Return the seconds before the timeout; None without one."""
         if self._timeout is None:
             return None
         return max(0.0, self._start + self._timeout - time.perf_counter())
 
     def _kill(self) -> None:
+        """Kill the processes of the command, and wait for it."""
         end_group(self._process)
         self._process.wait()
 
@@ -345,6 +353,7 @@ def _start_process(
     folder: str | None,
     environment: Mapping[str, str] | None,
 ) -> subprocess.Popen[bytes]:
+    """Start a command that writes to a file; raise UsageError if it cannot run."""
     try:
         return start_command(
             words,

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 
 import polygraphy
-from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_behind
+from polygraphy.adapters.os.interpreters import interpreter_of, output_of, value_after
 from polygraphy.adapters.os.paths import atomic_file, readable_file, translate_os_errors
 from polygraphy.binding import bound_function
 from polygraphy.domain.errors import BackendError
@@ -70,7 +70,7 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
     asked = safe_command([interpreter, "-c", _ASKED])
     output = output_of(asked, path, environment=variables)
-    versions = json.loads(value_behind(output, "versions") or "{}")
+    versions = json.loads(value_after(output, "versions") or "{}")
     missing = [name for name, version in versions.items() if version == "missing"]
     if missing or not versions:
         raise BackendError(

@@ -42,15 +42,17 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         source = self._held.enter_context(loadable(value))
         if isinstance(source, str):  # More than the format allows.
-            return _model_in_file, (source,)
-        return _model, (type(value), pickle.PickleBuffer(source))
+            return _load_model, (source,)
+        return _parse_model, (type(value), pickle.PickleBuffer(source))
 
 
-def _model(kind: Any, serialized: Any) -> Any:
+def _parse_model(kind: Any, serialized: Any) -> Any:
+    """Return a model from its serialized form."""
     return kind.FromString(serialized)
 
 
-def _model_in_file(path: str) -> Any:
+def _load_model(path: str) -> Any:
+    """Return the ONNX model of a file."""
     import onnx
 
     return onnx.load(path)
@@ -94,9 +96,9 @@ class Message:
                 content[start : start + part.nbytes] = part
             channel.sendall(b"".join([header, sizes.tobytes(), content]))
             return
-        with _shared_memory() as memory:
+        with _memory_file() as memory:
             for part, start in zip(parts, starts):
-                _write(memory.fileno(), part, start)
+                _write_part(memory.fileno(), part, start)
             sent = socket.send_fds(channel, [header], [memory.fileno()])
             channel.sendall(header[sent:] + sizes.tobytes())
 
@@ -139,13 +141,15 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [0, *ends][:-1]
 
 
-def _shared_memory() -> Any:
+def _memory_file() -> Any:
+    """Return an open file in memory, or a temporary file where the system has none."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("polygraphy"), "wb", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
 
 
-def _write(descriptor: int, part: memoryview, start: int) -> None:
+def _write_part(descriptor: int, part: memoryview, start: int) -> None:
+    """Write bytes to a file from a position."""
     written = 0
     os.ftruncate(descriptor, start + part.nbytes)
     while written < part.nbytes:

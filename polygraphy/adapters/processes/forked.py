@@ -92,6 +92,7 @@ def _fork() -> int:
 
 
 def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoReturn:
+    """Write the result of a function, or its exception, to a file, and end the process."""
     code = 1
     try:
         try:
@@ -118,6 +119,7 @@ def _answer_and_exit(function: Callable[[], Any], exchange: IO[bytes]) -> NoRetu
 
 
 def _describe_error(error: BaseException) -> str:
+    """Return the type and the message of an exception."""
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
@@ -155,12 +157,14 @@ def _wait_for_end(pid: int, timeout: float) -> None:
 
 
 def _kill(pid: int) -> None:
+    """Kill a process and wait for its end."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
 def _receive_result(exchange: IO[bytes], status: int, what: str) -> Any:
+    """Return the result of a forked function; raise its exception, or BackendError for a crash."""
     if os.WIFSIGNALED(status):
         raise crash_error(what, os.WTERMSIG(status))
     if os.WEXITSTATUS(status) == _NO_ROOM:

@@ -38,6 +38,7 @@ def call_isolated(
 
 
 def _can_be_pickled(function: Callable[[], object]) -> bool:
+    """Return whether a function can be pickled."""
     try:
         pickle.dumps(function)
     except Exception:

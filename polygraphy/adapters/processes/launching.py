@@ -77,7 +77,7 @@ def launch(
     if lock is None:
         return None
     facts = {"schema": 1, "key": job.key, "device": device, "shared": shared}
-    facts["machine"] = _machine()
+    facts["machine"] = _machine_facts()
     try:
         return LaunchedProcess(job, limits, facts, partial(_begin, preload), lock)
     except BaseException:
@@ -92,15 +92,17 @@ def _begin(preload: str, job: Job, device: str | None, output: int, lock: _Lock)
         variables["CUDA_VISIBLE_DEVICES"] = device
     interpreter = (preload, job.command[:1], tuple(job.environment.items()))
 
-    def afresh() -> _Process:
+    def start_new_process() -> _Process:
+        """Return a new process for the job."""
         return _Fresh(job, variables, output, lock)
 
-    def instead() -> _Process:
+    def replace_forked_process() -> _Process:
+        """Return a new process for the job, because the interpreter cannot be forked."""
         _unfit.add(interpreter)
-        return afresh()
+        return start_new_process()
 
     if job.command[1:3] != _OURS or not can_fork() or interpreter in _unfit:
-        return afresh()
+        return start_new_process()
     if interpreter not in _waiting:
         _waiting[interpreter] = WarmInterpreter(preload, job.command[0], job.environment)
     waiting, words = _waiting[interpreter], [_NAME, *job.command[3:]]
@@ -109,12 +111,13 @@ def _begin(preload: str, job: Job, device: str | None, output: int, lock: _Lock)
             words, [output, *lock.descriptors], folder=job.folder, environment=variables
         )
     except (BackendError, OSError, subprocess.SubprocessError):
-        return instead()
-    return _Forked(waiting, number, instead)
+        return replace_forked_process()
+    return _Forked(waiting, number, replace_forked_process)
 
 
 @cache
-def _machine() -> Mapping[str, Any]:
+def _machine_facts() -> Mapping[str, Any]:
+    """Return the facts of this machine."""
     return machine_facts()
 
 
@@ -149,6 +152,7 @@ class _Fresh:
         self._used: _Used | None = None
 
     def has_ended(self, wait: float) -> bool:
+        """Return whether the process ended, after waiting for up to some seconds."""
         if wait and self._descriptor is not None:
             select.select([self._descriptor], [], [], wait)
         elif wait:
@@ -171,11 +175,15 @@ class _Fresh:
         return self._read_usage(status, usage) if ended else None
 
     def _read_usage(self, status: int, usage: Any) -> _Used:
+        """Return the exit code, CPU time and peak memory of the ended process."""
         self._process.returncode = os.waitstatus_to_exitcode(status)
         cpu = usage.ru_utime + usage.ru_stime
         return _Used(self._process.returncode, cpu, peak_memory(usage))
 
     def reap(self) -> _Used:
+        """Kill what is left of the process group, and return its exit code, CPU time and peak
+        memory.
+        """
         end_group(self._process)
         used = self._used
         if used is None and hasattr(os, "wait4"):
@@ -199,9 +207,13 @@ class _Forked:
 
     @property
     def pid(self) -> int | None:
+        """The process ID; None before the fork."""
         return self._other.pid if self._other else self._waiting.pids.get(self._number)
 
     def has_ended(self, wait: float) -> bool:
+        """Return whether the fork ended, after waiting for up to some seconds; a new process
+        replaces one that cannot start.
+        """
         if self._other is None and self._answer is None:
             try:
                 self._answer = self._waiting.answer_to(self._number, wait)
@@ -210,6 +222,7 @@ class _Forked:
         return self._other.has_ended(wait) if self._other else self._answer is not None
 
     def reap(self) -> _Used:
+        """Kill the fork, and return its exit code, CPU time and peak memory."""
         if self._other is not None:
             return self._other.reap()
         if self._answer is None and self.pid is None:
@@ -238,7 +251,7 @@ class LaunchedProcess:
         self._start = time.monotonic()
         with suppress(FileError, OSError, ValueError):  # Who held the lock before may have done it.
             self._done: Mapping[str, Any] | None = json.loads(Path(job.result).read_bytes())
-            self._give_back()
+            self._release_lock()
             return
         self._done = None
         with translate_os_errors(job.report, "remove"):
@@ -251,6 +264,7 @@ class LaunchedProcess:
             raise
 
     def poll(self, wait: float = 0.0) -> Mapping[str, Any] | None:
+        """Return the record of the process if it ended or is over a limit; None while it runs."""
         if self._done is not None:
             return self._done
         if self._process.has_ended(wait):
@@ -267,13 +281,15 @@ class LaunchedProcess:
         return None
 
     def stop(self) -> None:
+        """Kill the process, without a record."""
         if self._done is None:
             self._process.reap()
             self._output.close()
-            self._give_back()
+            self._release_lock()
             self._done = {}
 
     def _end(self, how: str) -> Mapping[str, Any]:
+        """Kill the process, and return its record with the way it ended."""
         code, cpu, memory = self._process.reap()
         self._done = {}  # Nothing is left to stop, also where the record cannot be written.
         if how == "exit" and code in _FROM_OUTSIDE:
@@ -294,11 +310,12 @@ class LaunchedProcess:
             with atomic_file(self._job.result) as stream:
                 stream.write(json.dumps(record, ensure_ascii=True).encode())
         finally:
-            self._give_back()
+            self._release_lock()
         self._done = record
         return record
 
     def _last_line(self) -> str:
+        """Return the last line of the output that is not empty."""
         with self._output as output:
             size = output.seek(0, os.SEEK_END)
             output.seek(max(0, size - _KEPT))
@@ -306,7 +323,8 @@ class LaunchedProcess:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-1][:_LONGEST] if lines else ""
 
-    def _give_back(self) -> None:
+    def _release_lock(self) -> None:
+        """Release the lock of the job."""
         self._lock.remove()
 
 
@@ -318,6 +336,7 @@ class _Lock:
         self.descriptors: tuple[int, ...] = (descriptor,)
 
     def release(self) -> None:
+        """Release the lock."""
         os.close(self._descriptor)
 
     def remove(self) -> None:

@@ -37,6 +37,7 @@ class LocalPool:
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
+        """Run jobs in parallel within the limits, and call `ended` with each job and its record."""
         if limits.memory and not resident(os.getpid()):
             raise UsageError(
                 "--memory has no effect: this system does not report the memory of a process.",
@@ -51,7 +52,7 @@ class LocalPool:
         try:
             while waiting or running:
                 taken = 0
-                while waiting and taken < len(waiting) and _has_room(waiting[0], running, count):
+                while waiting and taken < len(waiting) and _can_start(waiting[0], running, count):
                     job = waiting.popleft()
                     device = _device_for(job, devices, running)
                     shared = count > 1 and not job.exclusive
@@ -73,7 +74,8 @@ class LocalPool:
                 each.launched.stop()
 
 
-def _has_room(job: Job, running: Sequence[_Running], count: int) -> bool:
+def _can_start(job: Job, running: Sequence[_Running], count: int) -> bool:
+    """Return whether a job can start next to those that run."""
     if job.exclusive or any(each.job.exclusive for each in running):
         return not running
     return len(running) < count

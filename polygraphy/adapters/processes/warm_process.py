@@ -215,6 +215,7 @@ class WarmProcess:
         return BackendError(f"{self._what} ended its process with exit code {code}.")
 
     def _start(self, is_setting_up: bool) -> None:
+        """Start the process, if it does not run in this interpreter."""
         if self._owner != os.getpid():  # Forked: the process is that of the parent.
             self._owner, self._process, self._end = os.getpid(), None, None
             self.generation += 1
@@ -297,11 +298,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines: list[tuple[str, int]] = []
 
-    def collect(logged: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    def collect_lines(logged: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Keep log lines, so that they are not written here."""
         lines.extend(logged)
         return []
 
-    G_LOGGER.letter, G_LOGGER.console_gate = False, collect
+    G_LOGGER.letter, G_LOGGER.console_gate = False, collect_lines
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     while True:
         try:

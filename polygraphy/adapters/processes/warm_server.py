@@ -71,7 +71,8 @@ def main() -> None:
     files: deque[int] = deque()
     prepare = ends_with(os.getpid())
 
-    def answer(**facts: Any) -> None:
+    def send_answer(**facts: Any) -> None:
+        """Write facts as a line of JSON."""
         answers.write(json.dumps(facts).encode() + b"\n")
         answers.flush()
 
@@ -84,7 +85,7 @@ def main() -> None:
         if woken in ready:
             os.read(woken, _LINE)
         for facts, used in _finished_answers():
-            answer(**facts)
+            send_answer(**facts)
             _import(used)
         if 0 not in ready:
             continue
@@ -97,10 +98,10 @@ def main() -> None:
             request = json.loads(line)
             given = [files.popleft() for _ in range(request["descriptors"])]
             if not request["words"]:
-                _stop(request["number"])
+                _stop_run(request["number"])
                 continue
             _import_for(request["words"], preload)
-            answer(number=request["number"], pid=_start_command_line(request, given, prepare))
+            send_answer(number=request["number"], pid=_start_command_line(request, given, prepare))
 
 
 def _child_exit_descriptor() -> int:
@@ -122,18 +123,20 @@ def _seconds_to_next_deadline() -> float | None:
 def _end(signum: int, frame: Any) -> NoReturn:
     """End with what is running, each of which is in a group of its own."""
     for each in _running.values():
-        _kill(each.pid)
+        _kill_group(each.pid)
     os._exit(1)
 
 
-def _kill(pid: int) -> None:
+def _kill_group(pid: int) -> None:
+    """Kill a process and its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def _stop(number: int) -> None:
+def _stop_run(number: int) -> None:
+    """Kill the process of a request, if it runs."""
     if number in _running:
-        _kill(_running[number].pid)
+        _kill_group(_running[number].pid)
 
 
 def _start_command_line(
@@ -148,7 +151,7 @@ def _start_command_line(
     if pid == 0:
         prepare()
         os.close(reading)
-        _run(request, files[0], writing)
+        _run_forked(request, files[0], writing)
     with suppress(OSError):  # It does so itself, too; the first one wins.
         os.setpgid(pid, pid)
     for descriptor in (writing, *files):
@@ -169,7 +172,7 @@ def _finished_answers() -> Iterator[tuple[dict[str, Any], list[str]]]:
         timed_out = not has_ended and _has_expired(running.deadline)
         if not (has_ended or timed_out):
             continue
-        _kill(running.pid)  # And what it has started.
+        _kill_group(running.pid)  # And what it has started.
         _, status, usage = os.wait4(running.pid, 0)
         del _running[number]
         with os.fdopen(running.report, "rb") as report:
@@ -192,7 +195,8 @@ def _has_expired(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
-def _run(request: dict[str, Any], output: int, report: int) -> NoReturn:
+def _run_forked(request: dict[str, Any], output: int, report: int) -> NoReturn:
+    """Run a request in this forked process, report the result, and end the process."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -205,7 +209,7 @@ def _run(request: dict[str, Any], output: int, report: int) -> NoReturn:
         os.chdir(request["folder"])
         os.environ.update(request["environment"])
         sys.argv[:] = request["words"]
-        code = _code_of_program()
+        code = _exit_code_of_program()
         names = [name for name in sys.modules if name.partition(".")[0] in _IMPORTED_EARLY]
         os.set_blocking(report, False)  # What does not fit is imported later.
         with suppress(OSError):
@@ -217,7 +221,8 @@ def _run(request: dict[str, Any], output: int, report: int) -> NoReturn:
         os._exit(code)
 
 
-def _code_of_program() -> int:
+def _exit_code_of_program() -> int:
+    """Run the command line, and return its exit code."""
     import atexit
     import runpy
     import traceback

@@ -50,6 +50,7 @@ class RayEngine:
         limits: Limits,
         ended: Callable[[Job, Mapping[str, Any]], object],
     ) -> None:
+        """Run jobs on a Ray cluster, and call `ended` with each job and its record."""
         _connect()
         has_gpus = ray.cluster_resources().get("GPU", 0) > 0
         waiting = deque(sorted(jobs, key=lambda job: job.exclusive))
@@ -131,7 +132,8 @@ def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tupl
 
 
 @contextmanager
-def _current_folder(path: str) -> Iterator[None]:
+def _in_folder(path: str) -> Iterator[None]:
+    """Make a folder the current one in a block."""
     before = Path.cwd()
     os.chdir(path)
     try:
@@ -153,7 +155,7 @@ def _connect() -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # As without Ray: its own are 15 nicer.
     try:
-        with TemporaryDirectory(prefix="polygraphy-") as empty, _current_folder(empty):
+        with TemporaryDirectory(prefix="polygraphy-") as empty, _in_folder(empty):
             ray.init(  # Workers import from the folder that is current now, before anything else.
                 os.environ.get("RAY_ADDRESS") or "local",  # Not one that was here once.
                 runtime_env={"env_vars": {"PYTHONPATH": paths}},

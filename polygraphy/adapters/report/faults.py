@@ -27,12 +27,13 @@ class Everyone:
     def __getattr__(self, name: str) -> Callable[..., None]:
         methods = [getattr(listener, name) for listener in self._listeners]
 
-        def pass_on(*args: Any, **kwargs: Any) -> None:
+        def call_all(*args: Any, **kwargs: Any) -> None:
+            """Call the method of every object."""
             for method in methods:
                 method(*args, **kwargs)
 
-        self.__dict__[name] = pass_on  # Found without asking, from now on.
-        return pass_on
+        self.__dict__[name] = call_all  # Found without asking, from now on.
+        return call_all
 
 
 @contextmanager
@@ -63,13 +64,16 @@ class OutputFaults:
     def iteration_compared(self, pair: PairResult) -> None:
         if pair.is_judged:
             for name, result in pair.results.items():
-                self._add(_output_label(name, result), None if result else _difference(result))
+                self._add_fault(
+                    _output_label(name, result), None if result else _difference(result)
+                )
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """One output was checked for NaN and infinity."""
-        self._add(validity.name, float("nan") if validity.nan or validity.inf else None)
+        self._add_fault(validity.name, float("nan") if validity.nan or validity.inf else None)
 
-    def _add(self, name: str, fault: float | None) -> None:
+    def _add_fault(self, name: str, fault: float | None) -> None:
+        """Record the difference of an output if it is larger than before; None if it matches."""
         known = self.faults.setdefault(name, None)
         if fault is not None and (known is None or isnan(fault) or fault > known):
             self.faults[name] = fault

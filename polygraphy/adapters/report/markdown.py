@@ -286,6 +286,7 @@ def junit_of(document: Document) -> str:
 
 
 def _element(tag: str, attributes: Mapping[str, object]) -> ET.Element:
+    """Return an XML element, without characters that XML forbids."""
     return ET.Element(tag, {name: _writable(str(value)) for name, value in attributes.items()})
 
 

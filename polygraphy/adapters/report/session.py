@@ -121,7 +121,8 @@ class ReportsRecorder:
         self._findings = findings
         self._path: str | None = None
 
-    def _record(self, kind: str, **facts: Any) -> None:
+    def _record_event(self, kind: str, **facts: Any) -> None:
+        """Record an event of a kind with its facts."""
         self._findings.found(kind, facts)
 
     # Saved data, and the machine.
@@ -130,7 +131,7 @@ class ReportsRecorder:
         """Several files are reported on, and this one is next."""
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
-        self._record("data", **plain(report))
+        self._record_event("data", **plain(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
         """Verdicts that were saved; what each comparison found comes as an event of its own."""
@@ -139,16 +140,16 @@ class ReportsRecorder:
             for result in results
             for pair, iterations in result.read()
         ]
-        self._record("accuracy", comparisons=found)
+        self._record_event("accuracy", comparisons=found)
 
     def environment(self, environment: Environment) -> None:
-        self._record("environment", sections=environment.sections)
+        self._record_event("environment", sections=environment.sections)
 
     def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
-        self._record("profile", **plain(table), sort=sort, shown=rows)
+        self._record_event("profile", **plain(table), sort=sort, shown=rows)
 
     def sweep(self, outcome: SweepOutcome) -> None:
-        self._record("sweep", **plain(outcome))
+        self._record_event("sweep", **plain(outcome))
 
     # Models.
 
@@ -157,41 +158,41 @@ class ReportsRecorder:
 
     def model(self, description: Any, detail: Detail) -> None:
         self._path = getattr(description, "path", self._path)
-        self._record("model", path=self._path, model=description)
+        self._record_event("model", path=self._path, model=description)
 
     def statistics(self, statistics: Any) -> None:
-        self._record("statistics", path=self._path, statistics=statistics)
+        self._record_event("statistics", path=self._path, statistics=statistics)
 
     def unbounded(self, names: Sequence[str]) -> None:
-        self._record("unbounded_dds", path=self._path, tensors=list(names))
+        self._record_event("unbounded_dds", path=self._path, tensors=list(names))
 
     def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
-        self._record("quantization", path=self._path, tensors=tensors)
+        self._record_event("quantization", path=self._path, tensors=tensors)
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
-        self._record("tensors", path=self._path, tensors=uses)
+        self._record_event("tensors", path=self._path, tensors=uses)
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
         found = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
-        self._record("sparsity", path=self._path, weights=found)
+        self._record_event("sparsity", path=self._path, weights=found)
 
     def differences(self, found: Sequence[Difference]) -> None:
-        self._record("differences", differences=found)
+        self._record_event("differences", differences=found)
 
     def outline(self, title: str, outline: Outline) -> None:
-        self._record("outline", title=title, outline=outline)
+        self._record_event("outline", title=title, outline=outline)
 
     def edit(self, edit: Edit) -> None:
-        self._record("edit", edit=edit)
+        self._record_event("edit", edit=edit)
 
     def lint(self, report: LintReport) -> None:
-        self._record("lint", **plain(report))
+        self._record_event("lint", **plain(report))
 
     def compatibility(self, result: Compatibility) -> None:
-        self._record("compatibility", is_compatible=result.is_compatible, **plain(result))
+        self._record_event("compatibility", is_compatible=result.is_compatible, **plain(result))
 
     def page_saved(self, path: str) -> None:
-        self._record("page", path=path)
+        self._record_event("page", path=path)
 
     def page_served(self, address: str) -> None:
         """A page that shows a model can be opened at this address."""
@@ -200,7 +201,7 @@ class ReportsRecorder:
 
     def replay(self, replay: TacticReplay) -> None:
         layers = {name: str(algorithm) for name, algorithm in replay.items()}
-        self._record("tactics", layers=layers)
+        self._record_event("tactics", layers=layers)
 
     def replays_compared(
         self,
@@ -212,16 +213,16 @@ class ReportsRecorder:
             name: [None if one is None else str(one) for one in both]
             for name, both in difference.items()
         }
-        self._record("tactic_differences", replays=[name0, name1], layers=layers)
+        self._record_event("tactic_differences", replays=[name0, name1], layers=layers)
 
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
         layers = {name: [*map(str, algorithms)] for name, algorithms in suspicious.items()}
-        self._record("bad_tactics", good=good, bad=bad, layers=layers)
+        self._record_event("bad_tactics", good=good, bad=bad, layers=layers)
 
     def support(self, report: SupportReport) -> None:
-        self._record("capability", **plain(report))
+        self._record_event("capability", **plain(report))
 
 
 _BINS = 32
@@ -357,12 +358,13 @@ class Session:
         model = first_model(self._sources) if is_of_model else None
         document = self._document(code, model)
         if self._stdout is not None:
-            _print(self._stdout, json_of(document))
+            _print_text(self._stdout, json_of(document))
         annotate(document)
         for path in self._paths:
             write_text(path, _report_text(document, model, path))
 
     def _document(self, code: int, model: Model | None) -> Document:
+        """Return the document of the command, for an exit code."""
         recorder = self._recorder
         meant = code if self._code is None else self._code
         verdict = recorder.verdict or VERDICTS.get(meant, "error")
@@ -447,7 +449,8 @@ def _take_standard_output() -> TextIO | None:
     return os.fdopen(kept, "w", encoding="utf-8")
 
 
-def _print(stream: TextIO, text: str) -> None:
+def _print_text(stream: TextIO, text: str) -> None:
+    """Write a text to a stream; commands to GitHub in it are made harmless."""
     with suppress(BrokenPipeError):  # Who would have read it went away.
         if os.environ.get("GITHUB_ACTIONS") == "true":
             text = without_commands(text, hash_sign="\\u0023")  # The same text as JSON.

@@ -246,6 +246,7 @@ class _Built:
             self._runner.activate()
 
     def _build_runner(self) -> TrtRunner:
+        """Return a runner with an engine for the shapes of the inputs."""
         settings = dict(self._settings)
         is_path = isinstance(self._model, str)
         parse: Any = NetworkFromOnnxPath if is_path else NetworkFromOnnxModel

@@ -178,6 +178,7 @@ class Exported:
         return self._call(*args, **kwargs)
 
     def _arrange_inputs(self, tensors: Sequence[Any]) -> tuple[Any, Any]:
+        """Return tensors as positional and keyword arguments of the program."""
         from torch.utils import _pytree as pytree  # What describes the arguments has no other name.
 
         given = iter(tensors)
@@ -198,6 +199,7 @@ class Exported:
             """Keeps what each operation computes."""
 
             def run_node(self, node: Any) -> Any:
+                """Return the result of a node, and record a copy of it."""
                 result = super().run_node(node)
                 if node.op == "call_function" and isinstance(result, torch.Tensor):
                     kept(node.name, result.clone())  # A later operation may overwrite it.
@@ -223,18 +225,19 @@ class Module:
         self._exported: dict[Any, Exported] = {}
 
     def inputs(self) -> TensorMetadata | None:
-        """Describe the parameters of `forward` that have no default, as float32 of any shape; there
-        is nothing to describe where their number is open.
+        """Describe the parameters of `forward` that have no default, of any data type and shape;
+        there is nothing to describe if their number is open.
         """
         names = self._parameters()
         if names is None:
             return None
         metadata = TensorMetadata()
         for name in names:
-            metadata.add(name, DataType.FLOAT32, None)
+            metadata.add(name, None, None)
         return metadata
 
     def _parameters(self) -> list[str] | None:
+        """Return the names of the required inputs; None if the signature is not known."""
         if isinstance(self.model, torch.jit.ScriptModule):
             arguments = self.model.forward.schema.arguments[1:]
             return [argument.name for argument in arguments if not argument.has_default_value()]

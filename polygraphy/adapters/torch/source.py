@@ -73,24 +73,39 @@ class TorchProgram:
         self._moved: tuple[Program, Any] | None = None
         self._model: Any = None
         self._opened: dict[Any, OpenedTorch] = {}
+        self._runs: dict[tuple[str, ...], OpenedTorch] = {}  # By the names of the data.
 
     def open(self, feed: Mapping[str, Any]) -> OpenedTorch:
         """Open it for data, once for each of their shapes; see the port."""
-        if self._model is None:
-            made = get_model(self._given)
-            self._model = made[0] if isinstance(made, tuple) else made
-            if self._device is not None:
-                program = program_of(self._model)
-                with translate_errors("start"):
-                    before = program.start(None, compiled=False)
-                    program.stop()
-                    program.move(self._device)
-                self._moved = program, before
+        self._load()
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
         if key in self._opened:
             return self._opened[key].on(feed)
         self._opened[key] = self._open(feed)
         return self._opened[key]
+
+    def run(self, feed: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Return the outputs for data of any shape; see the port."""
+        self._load()
+        key = tuple(feed)
+        if key not in self._runs:
+            program = program_of(self._model)
+            self._runs[key] = OpenedTorch(program, _names(program, feed))
+        return self._runs[key].run(feed)
+
+    def _load(self) -> None:
+        """Load the program, and move it to the device."""
+        if self._model is not None:
+            return
+        made = get_model(self._given)
+        self._model = made[0] if isinstance(made, tuple) else made
+        if self._device is not None:
+            program = program_of(self._model)
+            with translate_errors("start"):
+                before = program.start(None, compiled=False)
+                program.stop()
+                program.move(self._device)
+            self._moved = program, before
 
     @property
     def uses_device(self) -> bool:
@@ -100,6 +115,7 @@ class TorchProgram:
     def close(self) -> None:
         """Move the program back to where it was, and release memory of the device."""
         self._opened.clear()
+        self._runs.clear()
         if self._moved is not None:
             (program, before), self._moved = self._moved, None
             program.move(before)

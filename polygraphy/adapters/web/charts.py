@@ -88,29 +88,30 @@ def depth_chart(
     known = [value for _, value in (*limits, *noise) if value is not None]
     scale = _Scale([*(value for *_, value in points), *known])
 
-    def x(number: int) -> float:
+    def x_of_row(number: int) -> float:
+        """Return the horizontal position of a row."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (number + 0.5) / len(rows)
 
     parts = [_axes(scale, len(rows), measure.title)]
-    band = [(x(number), scale(value)) for number, value in noise if value is not None]
+    band = [(x_of_row(number), scale(value)) for number, value in noise if value is not None]
     if len(band) > 1:
         bottom = _HEIGHT - _BOTTOM
         outline = [(band[0][0], bottom), *band, (band[-1][0], bottom)]
         parts.append(Markup('<path class="band" d="{}Z"/>').format(_path(outline)))
-    line = [(x(number), scale(value)) for number, value in limits if value is not None]
+    line = [(x_of_row(number), scale(value)) for number, value in limits if value is not None]
     if line:
         parts.append(Markup('<path class="limit" d="{}"/>').format(_path(_levels(line))))
     parts.append(
         Markup('<path class="trace" d="{}"/>').format(
-            _path([(x(number), scale(value)) for number, _, value in points])
+            _path([(x_of_row(number), scale(value)) for number, _, value in points])
         )
     )
     for number, row, value in points:
-        parts.append(_point(x(number), scale(value), row, value, anchor(number)))
+        parts.append(_point(x_of_row(number), scale(value), row, value, anchor(number)))
     failed = next((point for point in points if not point[1].passed), None)
     if failed is not None:
         number, row, value = failed
-        parts.append(_label_of_first_failure(x(number), scale(value), row, anchor(number)))
+        parts.append(_label_of_first_failure(x_of_row(number), scale(value), row, anchor(number)))
     return svg(_WIDTH, _HEIGHT, f"{measure.title} by depth", parts)
 
 
@@ -141,12 +142,13 @@ def curves_chart(
     ]
     scale = _Scale([float(each["relative"]) for one in all_curves for each in one["tensors"]])
 
-    def x(place: int) -> float:
+    def x_of_place(place: int) -> float:
+        """Return the horizontal position of a place."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place + 0.5) / len(places)
 
     parts = [_axes(scale, len(places), "Largest difference, relative to the root mean square")]
     for what, points in lines:
-        path = _path([(x(place), scale(value)) for place, _, value in points])
+        path = _path([(x_of_place(place), scale(value)) for place, _, value in points])
         parts.append(Markup('<path class="curve {}" d="{}"/>').format(what, path))
     for what, points in lines:
         wrong = [point for point in points if point[1]["wrong"]][:_MOST_POINTS]
@@ -154,17 +156,17 @@ def curves_chart(
             about = f"{error['name']}: {brief(value)} ({what})"
             parts.append(
                 Markup("<g><title>{}</title>{}</g>").format(
-                    about, _triangle(x(place), scale(value))
+                    about, _triangle(x_of_place(place), scale(value))
                 )
             )
     by_itself = [point for what, points in lines if what != "cumulative" for point in points]
     first = next((point for point in by_itself if point[1]["wrong"]), None)
     if first is not None:
         place, error, value = first
-        step, anchor = (10, "start") if x(place) < _WIDTH * 0.6 else (-10, "end")
+        step, anchor = (10, "start") if x_of_place(place) < _WIDTH * 0.6 else (-10, "end")
         text = Markup('<text class="mark-text" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
         label = shorten_text(error["name"], _ROOM)
-        parts.append(text.format(x(place) + step, scale(value) + 4, anchor, label))
+        parts.append(text.format(x_of_place(place) + step, scale(value) + 4, anchor, label))
     return svg(_WIDTH, _HEIGHT, "Errors by depth", parts)
 
 

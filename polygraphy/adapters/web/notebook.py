@@ -49,7 +49,7 @@ def verdicts_html(results: AccuracyResults) -> str:
             f"{each['value_of']} vs. {each['reference']}",
             each["output"],
             each["dtype"] or "",
-            _shape(each["shape"]),
+            _shape_text(each["shape"]),
             _number(each["max_absdiff"]),
             _number(each["max_reldiff"]),
             _number(each["metric"]),
@@ -76,7 +76,7 @@ def model_html(model: Model) -> str:
     """Return HTML tables of a model's inputs and outputs, with its size."""
     statistics = statistics_of(model)
     rows = [
-        (kind, tensor.name, tensor.dtype or "", _shape(tensor.shape))
+        (kind, tensor.name, tensor.dtype or "", _shape_text(tensor.shape))
         for kind, tensors in (("input", model.graph.inputs), ("output", model.graph.outputs))
         for tensor in tensors
     ]
@@ -107,7 +107,7 @@ def _facts(array: Any) -> tuple[str, ...]:
     """Return data type, shape and statistics of an array as texts."""
     if not isinstance(array, np.ndarray):
         return (type(array).__name__, "", "", "", "", "")
-    kind = (str(array.dtype), _shape(array.shape))
+    kind = (str(array.dtype), _shape_text(array.shape))
     if array.dtype.kind in "OSUcV" or not 0 < array.size <= _LARGEST:
         return (*kind, "", "", "", "")
     summary = summarize(array, quantiles=())
@@ -120,7 +120,8 @@ def _number(value: Any) -> str:
     return "" if value is None else brief(float(value))
 
 
-def _shape(shape: Sequence[Any] | None) -> str:
+def _shape_text(shape: Sequence[Any] | None) -> str:
+    """Return the text of a shape; empty if unknown."""
     return "" if shape is None else f"[{', '.join(map(str, shape))}]"
 
 

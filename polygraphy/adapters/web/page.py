@@ -105,12 +105,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(sends_body=False)
 
     def _answer(self, *, sends_body: bool) -> None:
+        """Send the page, or an error for other paths and other machines."""
         if not self._is_local_request():
-            self._send(HTTPStatus.FORBIDDEN, b"This page is for browsers on its own machine.\n")
+            self._send_response(
+                HTTPStatus.FORBIDDEN, b"This page is for browsers on its own machine.\n"
+            )
         elif self.path.partition("?")[0] != "/":
-            self._send(HTTPStatus.NOT_FOUND, b"There is only one page: /\n")
+            self._send_response(HTTPStatus.NOT_FOUND, b"There is only one page: /\n")
         else:
-            self._send(HTTPStatus.OK, self.body, "text/html", sends_body=sends_body)
+            self._send_response(HTTPStatus.OK, self.body, "text/html", sends_body=sends_body)
 
     def _is_local_request(self) -> bool:
         """Return whether a request comes from a page of this server or from no page."""
@@ -125,9 +128,10 @@ class _Handler(BaseHTTPRequestHandler):
             and self.headers.get("Sec-Fetch-Site", "none") in _SITES
         )
 
-    def _send(
+    def _send_response(
         self, status: HTTPStatus, body: bytes, kind: str = "text/plain", *, sends_body: bool = True
     ) -> None:
+        """Send a response with its headers."""
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -350,9 +354,9 @@ def model_page(
 ) -> str:
     """Return a page with a viewer in JavaScript; see the port."""
     shown = document(model, drawings, statistics, errors)
-    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    script = "\n".join(_read_asset(name) for name in _SCRIPTS)
     script = f'(() => {{\n"use strict";\n{script}}})();\n'
-    style = _asset("viewer.css")
+    style = _read_asset("viewer.css")
     environment = Environment(
         loader=FileSystemLoader(VIEWER), autoescape=True, undefined=StrictUndefined
     )
@@ -371,7 +375,8 @@ def json_for_script(value: Any) -> str:
     return text.translate(_ESCAPES)
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
+    """Return the text of a file of the viewer."""
     return (VIEWER / name).read_text(encoding="utf-8")
 
 

@@ -268,7 +268,7 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
     environment.filters.update(
         brief=_brief,
         time=format_time,
-        shape=_shape,
+        shape=_shape_text,
         words=_words,
         short=partial(shorten_text, most=60),
         breakable=_breakable,
@@ -516,7 +516,8 @@ def _breakable(text: str) -> Markup:
     return Markup(_BREAKS.sub("<wbr>", escape(text)))
 
 
-def _shape(shape: Sequence[Any] | None) -> str:
+def _shape_text(shape: Sequence[Any] | None) -> str:
+    """Return the text of a shape; empty if unknown."""
     return "" if shape is None else "\N{MULTIPLICATION SIGN}".join(map(str, shape)) or "scalar"
 
 

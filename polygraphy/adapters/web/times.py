@@ -33,7 +33,7 @@ def times_table(found: Mapping[str, Any]) -> Mapping[str, Any]:
     numbers = {id(row): number for number, row in enumerate(table.rows, 1)}
     names = [side.runner for side in table.sides]
     is_pair = len(names) > 1
-    providers = _providers(table.rows)
+    providers = _provider_names(table.rows)
     bars = _Bars(table, has_errors=has_errors)
     return {
         "shapes": table.shapes,
@@ -62,7 +62,8 @@ def times_table(found: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _providers(rows: Iterable[TimeRow]) -> list[str]:
+def _provider_names(rows: Iterable[TimeRow]) -> list[str]:
+    """Return the short names of the execution providers in rows."""
     names = (name for row in rows for cell in row.cells for name in cell.providers)
     return [name.removesuffix("ExecutionProvider") for name in dict.fromkeys(names)]
 
@@ -71,7 +72,7 @@ def _places(row: TimeRow, *, has_providers: bool) -> Iterator[str]:
     """Yield the kernels of a row, and its execution providers if the table has several."""
     yield from dict.fromkeys(kernel for cell in row.cells for kernel in cell.kernels)
     if has_providers:
-        yield from _providers([row])
+        yield from _provider_names([row])
 
 
 def _inner_lines(row: TimeRow) -> Iterator[str]:

@@ -450,6 +450,7 @@ class _Comparison:
         return len(self._ended) < len(self.pairs) and (passed or not fail_fast)
 
     def _begin(self, names: list[str]) -> None:
+        """Choose the pairs of runners, and start the samples, record and log of each comparison."""
         self.pairs = _check_pairs(self._comparisons, names)
         pairs = [(names[i], names[j]) for i, j in self.pairs]
         if self._asked is not None:
@@ -468,6 +469,7 @@ class _Comparison:
         step: Step,
         position: int,
     ) -> bool:
+        """Compare one pair of runs of a step, record the result, and return whether it matches."""
         log, (i, j) = logs[position], self.pairs[position]
         run0, run1 = with_chosen(step[i], step[j]), with_chosen(step[j], step[i])
         run0, run1 = _without_unread(run0, run1), _without_unread(run1, run0)

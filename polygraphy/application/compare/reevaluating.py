@@ -65,6 +65,7 @@ def compare_saved(
 
 
 def _check_kinds(paths: tuple[str, str], stored: tuple[Stored, Stored]) -> None:
+    """Raise UsageError unless both files contain inference results, or both contain input data."""
     kinds: dict[type, str] = {dict: "input data", RunResults: "inference results"}
     for path, one in zip(paths, stored):
         if one.kind not in kinds:
@@ -297,6 +298,7 @@ class _Judge:
             )
 
     def _tolerance(self, path: str, name: str, saved: Tolerance) -> Tolerance:
+        """Return the tolerance of an output: the given values, or those saved with the results."""
         rtol, atol, statistics = self._tolerances
         tolerance = Tolerance(
             check_error_stat=value_for(statistics, name, saved.check_error_stat),

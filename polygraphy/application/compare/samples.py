@@ -66,6 +66,9 @@ class Samples:
         self.labels = self._labels(listed[0] if is_folder else None, labels)
 
     def _labels(self, folder: str | None, given: str | None) -> Labels | None:
+        """Return the labels from a file, or from the folders of the samples; None if there are
+        none.
+        """
         if given is None and folder is not None:
             beside = str(PurePath(folder) / _LABELS)
             given = beside if path_exists(beside) else None
@@ -113,11 +116,14 @@ class SampleComparison:
             self._runs = [(name, "" if run is None else run.origin) for name, run in step]
         for counts, (i, j) in zip(self._counts, self._pairs):
             if step[i][1] is not None and step[j][1] is not None:
-                self._count(counts, step[i], step[j], iteration)
+                self._count_predictions(counts, step[i], step[j], iteration)
             else:
                 self._is_whole = False
 
-    def _count(self, counts: SampleCounts, run0: Run, run1: Run, iteration: int) -> None:
+    def _count_predictions(
+        self, counts: SampleCounts, run0: Run, run1: Run, iteration: int
+    ) -> None:
+        """Add the predictions of two runs for one sample or batch to the counts."""
         outputs0: Mapping[str, Any] = run0[1] or {}
         outputs1: Mapping[str, Any] = run1[1] or {}
         shared = [name for name, value in outputs0.items() if name in outputs1 and _is_array(value)]
@@ -148,6 +154,7 @@ class SampleComparison:
             counts.add(name if len(answers[0]) == 1 else f"{name}[{at}]", answer0, answer1)
 
     def _check_classes(self, output: Any) -> None:
+        """Print a note if the labels and the output have different numbers of classes."""
         labels = self._samples.labels
         count = scores_of(output, is_one=self._samples.names is not None)
         if labels is None or not labels.classes or count in (None, len(labels.classes)):

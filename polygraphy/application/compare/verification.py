@@ -229,7 +229,8 @@ class _OfHalf(PairwiseCompareFunc):
             made[name], right[name] = self._alike(name, made[name], right[name])
             explained[name] = self._tolerance.rounding(name, right[name])
 
-        def held_to(rounding: Mapping[str, Rounding], values: Mapping[str, Any]) -> Any:
+        def judge(rounding: Mapping[str, Rounding], values: Mapping[str, Any]) -> Any:
+            """Return the comparison of some outputs with the tolerances that rounding explains."""
             rtol = {"": 0.0, **{name: each.rtol for name, each in rounding.items()}}
             atol = {"": 0.0, **{name: each.atol for name, each in rounding.items()}}
             function = SimpleCompareFunc(rtol=rtol, atol=atol)
@@ -237,14 +238,14 @@ class _OfHalf(PairwiseCompareFunc):
             known = {name: right[name] for name in values} if len(rounding) == 1 else right
             return function(iter_result0.with_outputs(values), iter_result1.with_outputs(known))
 
-        results: dict[str, CompareResult] = held_to(explained, made)
+        results: dict[str, CompareResult] = judge(explained, made)
         for name, rounding in explained.items():
             result = results.get(name)
             if rounding.parts and isinstance(result, OutputCompareResult):
                 results[name] = judge_worst_part(
                     result,
                     rounding,
-                    lambda own, _, arrays, name=name: held_to({name: own}, {name: arrays[0]})[name],
+                    lambda own, _, arrays, name=name: judge({name: own}, {name: arrays[0]})[name],
                 )
         return results
 

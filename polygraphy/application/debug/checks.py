@@ -235,7 +235,7 @@ class RunningCheck:
         self._words = words
         self._folder = folder
         self._afresh = afresh
-        self._running, self._faults = self._begin()
+        self._running, self._faults = self._start()
 
     def wait(self) -> Checked:
         """Wait for the end and return the answer; a passing check that fails intermittently is
@@ -244,12 +244,12 @@ class RunningCheck:
         Raises:
             UsageError: it cannot check anything.
         """
-        found = self._finish()
+        found = self._judge()
         for _ in range(self._check.runs - 1):
             if found.outcome is Outcome.BAD:
                 break
-            self._running, self._faults = self._begin()
-            again = self._finish()
+            self._running, self._faults = self._start()
+            again = self._judge()
             if again.outcome is not Outcome.GOOD or found.outcome is Outcome.GOOD:
                 found = again
         return found
@@ -259,7 +259,8 @@ class RunningCheck:
         self._running.stop()
         remove_path(self._faults)
 
-    def _begin(self) -> tuple[RunningCommand, str]:
+    def _start(self) -> tuple[RunningCommand, str]:
+        """Start the command; return it and the path of the file for its failed outputs."""
         path = temporary_path()
         try:
             running = self._check.begin(self._words, self._folder, path, afresh=self._afresh)
@@ -268,7 +269,8 @@ class RunningCheck:
             raise
         return running, path
 
-    def _finish(self) -> Checked:
+    def _judge(self) -> Checked:
+        """Wait for the command, and return the result of the check."""
         try:
             finished = self._running.wait()
             outputs = _outputs_of(read_text(self._faults))

@@ -186,7 +186,7 @@ class Iterations:
             UsageError: something is in place of the artifact.
             FileError: a file of the iteration cannot be read or written.
         """
-        self._begin()
+        self._load_replay()
         number = self._numbers.get(suffix, -1) + 1
         self._numbers[suffix] = number
         left = "" if remaining is None else f" | Approximately {remaining} iteration(s) remaining"
@@ -198,13 +198,15 @@ class Iterations:
         if found is None:
             record = IterationRecord(Outcome.BAD, number, state)
             try:
-                self._note(DebugReplay({**self._replay, replay_key: record}), self._skipping)
+                self._save_replay(
+                    DebugReplay({**self._replay, replay_key: record}), self._skip_path
+                )
                 if self._info is not None:
                     text = json.dumps({"iteration": number})
                     write_text(self._info, f"{text}\n")
                 started = self._jobs.started(Candidate(key, make), ahead)
                 found = self._finish_check(started, unmade)
-                self._sort(started.place, found.outcome, number, suffix)
+                self._sort_artifacts(started.place, found.outcome, number, suffix)
                 self._jobs.done(started, () if self._keeps else self._artifact_paths)
             except BaseException as error:
                 self.close()
@@ -212,9 +214,9 @@ class Iterations:
                     G_LOGGER.info(f"To continue from here: --load-debug-replay {self._save}")
                 raise
             finally:
-                self._clean_up()
+                self._remove_files()
         self._replay[replay_key] = self._record(found, number, state)
-        self._note(self._replay, self._save)
+        self._save_replay(self._replay, self._save)
         seconds = time.perf_counter() - start
         self._book(found, state, replay_key, seconds)
         G_LOGGER.verbose(f"{_WORDS[found.outcome]} | {title} | Duration {seconds:.3f}s")
@@ -247,7 +249,7 @@ class Iterations:
             make(self._artifact)
             found = self._command.start(afresh=True).wait()
         finally:
-            self._clean_up()
+            self._remove_files()
         log = self._log("proof", found)
         if found.outcome is Outcome.BAD:
             seconds = time.perf_counter() - start
@@ -337,7 +339,10 @@ class Iterations:
         """Stop checks that run ahead."""
         self._jobs.close()
 
-    def _begin(self) -> None:
+    def _load_replay(self) -> None:
+        """Load the replay to continue from, and check that the paths to write are free; only the
+        first call does it.
+        """
         if self._known is not None:
             return
         known = DebugReplay() if self._load is None else load_debug_replay(self._load)
@@ -406,7 +411,10 @@ class Iterations:
             remove_path(path)
             number += 1
 
-    def _sort(self, place: Place, outcome: Outcome, number: int, suffix: str) -> None:
+    def _sort_artifacts(self, place: Place, outcome: Outcome, number: int, suffix: str) -> None:
+        """Move the artifacts of an iteration to the folder for its outcome, with its number in
+        their names.
+        """
         for path in self._numbered:
             copy_file(
                 place.path(path),
@@ -429,19 +437,24 @@ class Iterations:
         return [self._artifact, *(self._artifact + ending for ending in _BESIDE)]
 
     @property
-    def _skipping(self) -> str | None:
+    def _skip_path(self) -> str | None:
+        """The path of the replay in which the check that is running counts as failed; None
+        without --save.
+        """
         if self._save is None:
             return None
         path = PurePath(self._save)
         return str(path.with_name(f"{path.stem}_skip_current{path.suffix}"))
 
-    def _note(self, replay: DebugReplay, path: str | None) -> None:
+    def _save_replay(self, replay: DebugReplay, path: str | None) -> None:
+        """Save the replay, if there is a path for it."""
         if path is not None:
             save_debug_replay(replay, path)
 
-    def _clean_up(self) -> None:
+    def _remove_files(self) -> None:
+        """Remove the files of the search; artifacts stay if they are to be kept."""
         made = [] if self._keeps else self._artifact_paths
-        for path in (self._info, self._skipping, *made):
+        for path in (self._info, self._skip_path, *made):
             if path is not None:
                 remove_path(path)
 
@@ -555,6 +568,9 @@ class Rows:
         G_LOGGER.info(line.rstrip())
 
     def _size(self, state: Mapping[str, Any]) -> int | None:
+        """Return the number in the last column for an iteration, such as the layers or nodes
+        that remain; None without one.
+        """
         if self._column is None and not self._shown:
             self._column = next((name for name in _COLUMNS if name in state), None)
         return None if self._column is None else state.get(self._column)

@@ -73,6 +73,7 @@ def find_layers_to_raise(
     about = {"bisect": round(log2(len(layers) + 1)) + 1, "linear": len(layers) + 1}.get(mode)
 
     def test(chosen: Sequence[str]) -> Outcome:
+        """Return the outcome of a check with some layers in higher precision."""
         names = set(chosen)
         raised = [name for name in layers if name in names]
         G_LOGGER.verbose(f"Layers in higher precision: {len(raised)} of {len(layers)}")
@@ -175,12 +176,13 @@ def _search_by_checks(
     iterations.expect_saved(open_model(loaded).outputs, count)
     order = rank_nodes(model, dtype, data_loader=data_loader)
 
-    def make(path: str, kept: Sequence[str]) -> None:
+    def save_cast_model(path: str, kept: Sequence[str]) -> None:
+        """Save the model in low precision, except for some nodes."""
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.
             cast = cast_precision(loaded, entry, keep_nodes=kept)
         save_to_file(cast, path)
 
-    return find_layers_to_raise(order, make, iterations, mode="minimal", is_ranked=True)
+    return find_layers_to_raise(order, save_cast_model, iterations, mode="minimal", is_ranked=True)
 
 
 def _check(found: HalfPrecision) -> None:

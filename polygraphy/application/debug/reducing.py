@@ -67,7 +67,7 @@ class Parts:
         count = len(self.opened.dependencies)
         state = {"num_nodes": count, "part": "all"}
         outcome = self.iterations.run(
-            lambda path: self._write(model, path), state=state, unmade=Outcome.UNRESOLVED
+            lambda path: self._save(model, path), state=state, unmade=Outcome.UNRESOLVED
         )
         return outcome
 
@@ -88,12 +88,14 @@ class Parts:
         """
         answers: dict[Any, Outcome] = {}
 
-        def ahead(count: int) -> list[Candidate]:
+        def next_candidates(count: int) -> list[Candidate]:
+            """Return the next candidates, which can be checked in parallel with the current one."""
             _, *questions = next_questions(search, answers, count + 1)
             return [self._candidate(part(question)) for question in questions]
 
         def test(question: Sequence[int]) -> Outcome:
-            answers[question] = found = self.test(part(question), suffix, total, ahead)
+            """Return the outcome of a check of one part, and remember it."""
+            answers[question] = found = self.test(part(question), suffix, total, next_candidates)
             return found
 
         return search(test)
@@ -124,7 +126,7 @@ class Parts:
 
     def _candidate(self, part: Part) -> Candidate:
         """Return a candidate that writes the model of a part."""
-        return Candidate(part, lambda path: self._write(self.made(part), path))
+        return Candidate(part, lambda path: self._save(self.made(part), path))
 
     def made(self, part: Part) -> Any:
         """Return the model of a part."""
@@ -144,7 +146,8 @@ class Parts:
             return max(smaller, key=lambda part: len(part.nodes))
         return min(good, key=lambda part: len(part.nodes), default=None)
 
-    def _write(self, model: Any, path: str) -> None:
+    def _save(self, model: Any, path: str) -> None:
+        """Save a part of the model, and its inputs if they are asked for."""
         save_to_file(model, path)
         if self.save_inputs is not None:
             self.save_feed(self.opened.feed(model))
@@ -166,6 +169,7 @@ def reduce_end(
     reach = reaches(used)
 
     def part(ends: Sequence[int]) -> Part:
+        """Return the part that ends at some nodes."""
         kept = _nodes_of(left, reach, ends)
         starts = None if left.starts is None else tuple(n for n in left.starts if n in set(kept))
         return Part(kept, tuple(left.nodes[end] for end in ends), starts)
@@ -188,6 +192,7 @@ def reduce_start(
     reach = reaches(users)
 
     def part(starts: Sequence[int]) -> Part:
+        """Return the part that starts at some nodes."""
         kept = _nodes_of(turned, reach, starts)
         return Part(kept, left.ends, tuple(sorted(turned.nodes[index] for index in starts)))
 
@@ -207,6 +212,7 @@ def reduce_middle(parts: Parts, left: Part) -> Part:
     """Return the smallest failing part after removing any nodes."""
 
     def search(test: Callable[[Sequence[int]], Outcome]) -> list[int]:
+        """Return a minimal list of nodes that still fails, by delta debugging."""
         return ddmin(left.nodes, lambda nodes: test(tuple(nodes)))
 
     nodes = tuple(parts.run_search(search, lambda nodes: Part(tuple(nodes)), "nodes", None))
@@ -349,13 +355,14 @@ def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> 
         FileError: it cannot be read.
     """
 
-    def make(artifact: str) -> None:
+    def save_model(artifact: str) -> None:
+        """Save the reduced model, and its inputs if they were reduced."""
         with G_LOGGER.verbosity(G_LOGGER.WARNING):
             save_to_file(load_onnx(path), artifact)
             if reduction.feed is not None:
                 resolve(ResultStore).save([dict(reduction.feed)], reduction.save_inputs or "")
 
-    iterations.prove(make, path)
+    iterations.prove(save_model, path)
 
 
 def _prepare_failing_model(
@@ -407,7 +414,7 @@ def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Par
         left = _try_in_order(parts, left, way)
     names = [opened.name(node) for node in left.nodes]
     _show(parts, left, checks=iterations.count - before + 1)
-    _show_what_may_help(len(names), len(whole), way)
+    _suggest_mode(len(names), len(whole), way)
     if len(names) == 1 and way.reduce_outputs and way.reduce_inputs:
         inside = _failing_subgraph(parts, left.nodes[0])
         if inside is not None:
@@ -527,7 +534,8 @@ def _show(parts: Parts, left: Part, *, checks: int) -> None:
     findings.conclude(summary=f"{summary}.")
 
 
-def _show_what_may_help(count: int, total: int, way: _Way) -> None:
+def _suggest_mode(count: int, total: int, way: _Way) -> None:
+    """Print that another --mode may find a smaller part, if many nodes remain."""
     may_be_smaller = way.mode == "bisect" and way.reduce_inputs and way.reduce_outputs
     if may_be_smaller and count > 1 and count * _MANY >= total:
         G_LOGGER.info("--mode ddmin or --mode linear may find a smaller part, in more iterations.")

@@ -171,7 +171,7 @@ class Jobs:
         candidates = ahead(self._count - 1)
         keys = {asked.key, *(candidate.key for candidate in candidates)}
         for key in [key for key in self._ahead if key not in keys]:
-            self._drop(self._ahead.pop(key))
+            self._stop(self._ahead.pop(key))
         found = self._ahead.pop(asked.key, None)
         for candidate in ([] if found else [asked]) + list(candidates):
             place = None if candidate.key in self._ahead else self._places.take()
@@ -202,7 +202,8 @@ class Jobs:
             self._places.close()
             self._places = None
 
-    def _drop(self, started: Started) -> None:
+    def _stop(self, started: Started) -> None:
+        """Stop a check that was started early and is not needed."""
         if started.running is not None:
             started.running.stop()
         self.done(started, self._own)

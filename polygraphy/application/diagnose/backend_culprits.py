@@ -186,6 +186,7 @@ def refusal_passes(party: SuspectedParty, part: Part) -> list[str]:
     """Return the fewest rewrites to disable so that the backend accepts a part."""
 
     def heals(without: Sequence[str]) -> bool:
+        """Return whether the backend accepts the part without some passes."""
         try:
             part.run(party, without=without)
         except PolygraphyException:
@@ -232,6 +233,9 @@ def _find_experiment(
 def _set_up_experiment(
     party: SuspectedParty, part: Part, expected: Values, nodes: int
 ) -> Experiment | None:
+    """Return the experiment that shows which passes cause the error of a part; None if the error
+    is within the tolerance.
+    """
     outputs = open_model(part.model).outputs
     noise: dict[str, Any] = {}
     try:
@@ -248,7 +252,10 @@ def _set_up_experiment(
     except PolygraphyException:
         pass
 
-    def wrong(without: Sequence[str]) -> float:
+    def error_without(without: Sequence[str]) -> float:
+        """Return the largest excess over the tolerance without some passes; infinity if the
+        backend rejects that.
+        """
         try:
             values = part.run(party, without=without)
         except PolygraphyException:
@@ -262,5 +269,5 @@ def _set_up_experiment(
             default=0.0,
         )
 
-    before = wrong(())
-    return Experiment(wrong, nodes, before) if before > 1 else None
+    before = error_without(())
+    return Experiment(error_without, nodes, before) if before > 1 else None

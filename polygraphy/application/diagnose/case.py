@@ -211,6 +211,10 @@ class Case:
         """Record that something was not compared."""
         self._log.evidence = self.evidence.without(reason)
 
+    def record_version(self, party: str, version: str = "", problem: str = "") -> None:
+        """Record that other versions of a backend are compared, and one that was, or why not."""
+        self._log.evidence = self.evidence.asked(party, version, problem)
+
     def choose_data_again(self) -> Case:
         """Return the case for data that are chosen again: input sets that were left out may not
         be.

@@ -540,14 +540,17 @@ class _Search:
     def _solve_number(self, name: str, now: float) -> float:
         """Return the number that fits best, by Newton's steps."""
 
-        def made(number: float) -> Any:
+        def computed_with(number: float) -> Any:
+            """Return the tensor computed with a number for all elements of a weight; None if it
+            cannot be computed.
+            """
             found = self._compute_with({name: np.full_like(self._held[name], number)})
             return None if found is None else np.asarray(found, np.float64)
 
         right, at = np.asarray(self._place.values[1], np.float64), now
         for _ in range(_NEWTON):
             step = 1e-2 * (abs(at) or 1.0)
-            here, there = made(at), made(at + step)
+            here, there = computed_with(at), computed_with(at + step)
             if here is None or there is None or here.shape != right.shape:
                 break
             slope = (there - here) / step

@@ -141,6 +141,9 @@ def choose_feeds_for_parties(
     """
 
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:
+        """Return whether a computation accepts an input set, without a NaN that only integer
+        inputs cause.
+        """
         try:
             made = compute(feed)
         except REFUSALS as error:
@@ -149,7 +152,10 @@ def choose_feeds_for_parties(
             return False
         return not _has_nan_from_integers(feed, [made.get(name) for name in case.model.outputs])
 
-    def takes(party: SuspectedParty, feed: dict[str, Any]) -> bool:
+    def accepts(party: SuspectedParty, feed: dict[str, Any]) -> bool:
+        """Return whether a backend accepts an input set; True if the model itself cannot be
+        loaded.
+        """
         try:
             if not party.rewrites or isinstance(party, WarmParty):
                 return is_fit(case.loaded(party), feed)
@@ -160,11 +166,12 @@ def choose_feeds_for_parties(
             return True
         return fits
 
-    def runs(feed: dict[str, Any]) -> bool:
-        return all(takes(party, feed) for party in case.parties)
+    def all_accept(feed: dict[str, Any]) -> bool:
+        """Return whether all backends accept an input set."""
+        return all(accepts(party, feed) for party in case.parties)
 
     fits = _memory_check(case.room, case.record_left_out, " (--memory-budget)")
-    return feeds_that_run(case.model, data_loader, runs, fits=fits, is_varied=not are_saved)
+    return feeds_that_run(case.model, data_loader, all_accept, fits=fits, is_varied=not are_saved)
 
 
 def _memory_check(
@@ -180,6 +187,7 @@ def _memory_check(
     """
 
     def fits(feeds: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether input sets fit in memory; note it if they do not."""
         size = sum(getattr(array, "nbytes", 0) for feed in feeds for array in feed.values())
         if size <= room // _SHARE:
             return True
@@ -196,14 +204,17 @@ def choose_feeds_for_half(
     fit in memory are reported to `leave_out`.
     """
 
-    def runs(feed: dict[str, Any]) -> bool:
+    def accepts(feed: dict[str, Any]) -> bool:
+        """Return whether the float32 model accepts an input set, without a NaN that only integer
+        inputs cause.
+        """
         try:
             return not _has_nan_from_integers(feed, model.load(plain=True)(feed).values())
         except PolygraphyException:
             return False
 
     fits = _memory_check(free_memory() // _PARTS, leave_out)
-    return feeds_that_run(model, data_loader, runs, fits=fits)
+    return feeds_that_run(model, data_loader, accepts, fits=fits)
 
 
 def _has_nan_from_integers(feed: Mapping[str, Any], outputs: Iterable[Any]) -> bool:

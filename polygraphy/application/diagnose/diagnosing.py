@@ -25,12 +25,18 @@ from polygraphy.application.diagnose.oracles.against_float32 import against_floa
 from polygraphy.application.diagnose.oracles.against_golden import against_golden
 from polygraphy.application.diagnose.oracles.against_program import against_program
 from polygraphy.application.diagnose.oracles.against_reference import against_reference
+from polygraphy.application.diagnose.oracles.against_versions import (
+    add_open_versions,
+    add_right_versions,
+    against_versions,
+    against_versions_besides,
+)
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
 from polygraphy.application.diagnose.oracles.over_steps import over_steps
-from polygraphy.application.diagnose.outcome import Found, Step, Unexplained, take_steps
+from polygraphy.application.diagnose.outcome import Ending, Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.tensor_trace import describe_idle_branches, inline_branches
-from polygraphy.application.diagnose.versions import Elsewhere, against_versions
+from polygraphy.application.diagnose.versions import cover_versions, open_versions
 from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.commands import convert_command, output_path
 from polygraphy.domain.diagnosis.culprit import (
@@ -60,6 +66,8 @@ ORACLES: Sequence[Step[Request]] = (
     against_versions,
 )
 """What is right, where it is given; else backends are compared with each other."""
+ENDINGS: Sequence[Ending[Request]] = (add_right_versions, add_open_versions)
+"""What is added to the answer, in order."""
 
 
 def diagnose(
@@ -127,18 +135,16 @@ def diagnose(
     path = model if isinstance(model, str) else "MODEL"
     parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
     case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
-    elsewhere = Elsewhere(case, others) if others else None
-    if elsewhere is not None:
-        case = evolve(case, versions=elsewhere.versions)
-    request = Request(data_loader, _ask, reference, paths, program, elsewhere, goal)
+    versions = open_versions(case, others) if others else None
+    if versions is not None:
+        case = evolve(case, versions=versions.versions)
+    request = Request(data_loader, _ask, reference, paths, program, versions, goal)
 
     try:
         found = _ask(case, request)
+        for ending in ENDINGS:
+            found = ending(found, request)
         result, case = found.result, found.case
-        if elsewhere is not None:
-            result = elsewhere.tried(case, result)
-            feeds = [case.feed] if case.feed else choose_feeds_for_parties(case, data_loader)
-            result = elsewhere.complete(case, result, feeds)
         if save_culprit is not None or issue is not None:
             hand_over(case, result, save_culprit, issue)
         elif isinstance(model, str) and not request.has_oracle:
@@ -153,7 +159,7 @@ def diagnose(
 
 def diagnose_once(case: Case, request: Request) -> Found:
     """Compare a model with its reference, or else backends with each other; return the result."""
-    data_loader, golden, elsewhere = request.data_loader, request.golden, request.elsewhere
+    data_loader, golden = request.data_loader, request.golden
     case = with_data_loader(case, data_loader)
     feeds = choose_feeds_for_parties(case, data_loader, are_saved=golden is not None)
     case = evolve(case, feed=feeds[0])
@@ -162,7 +168,6 @@ def diagnose_once(case: Case, request: Request) -> Found:
     request = evolve(request, feeds=feeds, arbiter=next(given, arbiter))
     if golden is not None or request.program is not None:  # They know tensors inside of branches.
         case = evolve(case, model=inline_branches(case, feeds))
-    asks_versions = elsewhere is not None and not request.compares_versions_first(case)
     unexplained = ""
     try:
         answer = take_steps(ORACLES, case, request)
@@ -176,11 +181,9 @@ def diagnose_once(case: Case, request: Request) -> Found:
         answer = invalid
     else:
         answer = blame_model(case, answer, feeds)
+    versions = against_versions_besides(case, request, answer)
+    unexplained = versions.why if isinstance(versions, Unexplained) else unexplained
     result, case = answer.result, answer.case
-    if elsewhere is not None and asks_versions and result.verdict == AGREE:
-        # Whoever is at fault, versions are tried later.
-        versions = elsewhere.compare(case, feeds)
-        unexplained = versions.why if isinstance(versions, Unexplained) else unexplained
     names = [party.name for party in case.parties]
     if result.verdict == AGREE and not case.evidence.against:
         invalid = find_ignored_violations(case, feeds)
@@ -280,7 +283,7 @@ def diagnose_half(
         if others:
             narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
             narrow = evolve(narrow, feed=trial.feeds[0])
-            found = Elsewhere(case, others).complete(narrow, found, trial.feeds)
+            found = cover_versions(narrow, open_versions(case, others), found, trial.feeds)
     finally:
         close(parties)
     found = evolve(case.evidence.allowed(found), attempts=case.attempts)
@@ -323,6 +326,7 @@ def _prepend_cast_command(found: DiagnosisResult, path: str, command: str) -> Di
     """Return the result for a model that a command creates first."""
 
     def remedy(given: Remedy) -> Remedy:
+        """Return a remedy whose command first saves the model in half precision."""
         helps = given.command or ""
         if not command or path not in helps:
             return given

@@ -199,6 +199,7 @@ def convert_types(dtypes: Mapping[str, Any], saved: Values) -> Values:
     """Return saved tensors converted to the floating-point types of a backend."""
 
     def fetch(name: str) -> Any:
+        """Return a saved tensor in the data type of the model."""
         array = saved[name]
         if name in dtypes and is_float(array) and epsilon_of(dtypes[name]):
             return array.astype(dtypes[name], copy=False)

@@ -340,6 +340,7 @@ def _value_sources(
 
 
 def _runs_first(case: Case, party: SuspectedParty, count: int) -> bool:
+    """Return whether a backend runs the first nodes of the model, up to a count."""
     part = case.model.part(range(count), case.feed)
     feed = {one.name: case.feed[one.name] for one in part.graph.input if one.name in case.feed}
     try:

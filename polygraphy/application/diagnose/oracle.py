@@ -17,7 +17,7 @@ from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import REFERENCE, SourceProgram, SuspectedParty
 
 if TYPE_CHECKING:
-    from polygraphy.application.diagnose.versions import Elsewhere
+    from polygraphy.application.diagnose.versions import OtherVersions
 
 Differing = Mapping[str, Deviation]
 
@@ -32,7 +32,7 @@ class Request:
         reference: a model that is right: its path, an ``onnx.ModelProto``, or a loader.
         golden: files of results that are right.
         program: the program that the model was exported from.
-        elsewhere: environments with other versions of the backends.
+        versions: environments with other versions of the backends.
         goal: what a quantized model has to reach.
         feeds: the data, as far as they are chosen.
         arbiter: the backend that computes what is right where nothing else is given.
@@ -43,7 +43,7 @@ class Request:
     reference: Any = None
     golden: Sequence[str] | None = None
     program: SourceProgram | None = None
-    elsewhere: Elsewhere | None = None
+    versions: OtherVersions | None = None
     goal: QuantizedGoal | None = None
     feeds: Sequence[Feed] = ()
     arbiter: SuspectedParty = field(factory=lambda: resolve(SuspectedParty, REFERENCE))
@@ -55,7 +55,7 @@ class Request:
 
     def compares_versions_first(self, case: Case) -> bool:
         """Return whether the only backend is first compared with its other versions."""
-        return self.elsewhere is not None and len(case.parties) == 1 and not self.has_oracle
+        return self.versions is not None and len(case.parties) == 1 and not self.has_oracle
 
 
 @frozen

@@ -52,6 +52,8 @@ StepOutcome = Found | Skip | Unexplained
 T = TypeVar("T")
 Step = Callable[[Case, T], StepOutcome]
 """Takes a case and what its oracle has compared."""
+Ending = Callable[[Found, T], Found]
+"""Adds to what was found."""
 
 
 def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutcome:

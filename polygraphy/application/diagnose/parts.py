@@ -45,6 +45,7 @@ class Part:
             compute = party.load(self.model, plain=plain, without=without)
 
         def run(feed: Feed) -> dict[str, Any]:
+            """Return the outputs of the part; raise BackendError for any failure."""
             with _guessing():
                 return compute(feed)
 

@@ -149,6 +149,7 @@ def find_refused_nodes(
     nodes = case.model.nodes
 
     def part_of(chosen: Sequence[int]) -> Part | None:
+        """Return the part of some nodes; None if an input of it has no value."""
         part = case.model.part(chosen, held)
         try:
             return feed_part(part, held)
@@ -156,6 +157,7 @@ def find_refused_nodes(
             return None
 
     def refuses(chosen: Sequence[int], *, plain: bool = False) -> bool:
+        """Return whether the backend rejects the part of some nodes."""
         try:
             part = part_of(chosen)
             return part is not None and part.run(party, plain=plain) is None

@@ -89,23 +89,23 @@ class WarmParty:
     @cached_property
     def settings(self) -> Mapping[str, Any]:
         """Return the settings of the backend; see the port."""
-        settings: Mapping[str, Any] = self._ask(_plain_attribute, "settings")
+        settings: Mapping[str, Any] = self._call(_plain_attribute, "settings")
         return settings
 
     @cached_property
     def lowers_to(self) -> str | None:
         """Return the compute type if it is not float32, else None; see the port."""
-        lowers_to: str | None = self._ask(_plain_attribute, "lowers_to")
+        lowers_to: str | None = self._call(_plain_attribute, "lowers_to")
         return lowers_to
 
     @cached_property
     def lowered(self) -> Any:
         """Return the operators that compute in it; see the port."""
-        return self._ask(_plain_attribute, "lowered")
+        return self._call(_plain_attribute, "lowered")
 
     def in_float32(self) -> WarmParty:
         """Return the same backend in float32, in the same process."""
-        return WarmParty(self._ask(_call_method, "in_float32", {}), self._process)
+        return WarmParty(self._call(_call_method, "in_float32", {}), self._process)
 
     def on_host(self) -> WarmParty | None:
         """Return the same backend on the CPU, in the same process; see the port."""
@@ -121,11 +121,11 @@ class WarmParty:
     ) -> Any | None:
         """Return the graph that is executed; see the port."""
         how = {"without": list(without), **({} if level is None else {"level": level})}
-        return self._ask(_call_method, "executed", how, _evaluate(model))
+        return self._call(_call_method, "executed", how, _evaluate(model))
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         how = {"plain": plain, "without": list(without)}
-        options: Mapping[str, Any] = self._ask(_call_method, "remedy", how)
+        options: Mapping[str, Any] = self._call(_call_method, "remedy", how)
         return options
 
     def start(self) -> None:
@@ -148,23 +148,30 @@ class WarmParty:
 
     def keep(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
         """Load a model there."""
-        return self._attempt(
-            lambda: self._process.keep(_call_method, self._kept(), "load", how, _evaluate(model))
+        return self._name_in_errors(
+            lambda: self._process.keep(
+                _call_method, self._party_there(), "load", how, _evaluate(model)
+            )
         )
 
     def compute(self, loaded: KeptObject, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Run a model that was loaded there."""
-        return self._attempt(lambda: self._process.call(_compute, loaded, dict(feed)))
+        return self._name_in_errors(lambda: self._process.call(_compute, loaded, dict(feed)))
 
-    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self._attempt(lambda: self._process.call(function, self._kept(), *arguments))
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function with the backend in its process, and return what it returns."""
+        return self._name_in_errors(
+            lambda: self._process.call(function, self._party_there(), *arguments)
+        )
 
-    def _kept(self) -> KeptObject:
+    def _party_there(self) -> KeptObject:
+        """Return the handle of the backend in its process; create it if the process is new."""
         if self._party is None or not self._party.is_there:
             self._party = self._process.keep(_same, self._source)
         return self._party
 
-    def _attempt(self, call: Callable[[], T]) -> T:
+    def _name_in_errors(self, call: Callable[[], T]) -> T:
+        """Call a function, and name this backend in its errors."""
         try:
             return call()
         except BackendError as error:

@@ -328,6 +328,9 @@ def _find_between_steps(
 def _wrong_regions(
     case: Case, party: SuspectedParty, known: Trace, level: str | None
 ) -> list[Place]:
+    """Return the wrong nodes and fused groups of a backend, in the graph that it executes; empty
+    if it does not show one.
+    """
     executed = party.executed(case.model.proto, level=level)
     if executed is None:
         return []

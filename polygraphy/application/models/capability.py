@@ -101,6 +101,7 @@ def inspect_capability(
     folder = output or _OUTPUT
 
     def save(part: ModelPart) -> None:
+        """Save a supported part of the model to the folder."""
         name = part.file_name
         save_to_file(
             _part(loaded, part.nodes),

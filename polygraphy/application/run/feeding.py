@@ -105,6 +105,9 @@ class InputAdapter:
         return _copies_of(fitted) if self._copies else fitted
 
     def _fit(self, feed: Feed) -> Feed:
+        """Return the feed with the types, shapes and names that the runner expects; warn of each
+        change.
+        """
         described = _feed_signature(feed)
         if described == self._accepted:
             return feed
@@ -247,6 +250,7 @@ class Feeds:
         self._tell("Nothing was run: iterations is 0.")
 
     def _take_first(self, may_be_none: bool) -> None:
+        """Load the first input set; raise UsageError if there is none."""
         if not self.advance() and not (may_be_none and self.none_wanted):
             raise UsageError("There are no input data: the data loader is empty.")
 

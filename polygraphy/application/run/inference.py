@@ -203,6 +203,7 @@ class _RunnerState:
         return self._moved[2]
 
     def _copy_outputs(self, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return copies of outputs, if the runner may overwrite them."""
         if self.keep is _as_is:
             return outputs
         return {name: self.keep(array) for name, array in outputs.items()}
@@ -527,6 +528,7 @@ def feed_writer(
     blobs = saving.enter_context(blob_writer(blob_path))
 
     def save(feed: Feed) -> None:
+        """Save a feed to the files for input data."""
         save_whole(feed)
         blobs.add(feed)
 

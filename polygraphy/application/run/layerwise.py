@@ -173,7 +173,8 @@ class WithUnmarked:
         """Return the facts about the unmarked model."""
         marked, unmarked = facts_of(self._marked), facts_of(self._unmarked)
 
-        def find() -> ModelFacts:
+        def merge_facts() -> ModelFacts:
+            """Return the facts of the marked and the unmarked model together."""
             dtypes = {**marked.compute_dtypes, **unmarked.compute_dtypes}
             sources = {**marked.sources, **unmarked.sources}
             return ModelFacts(
@@ -185,7 +186,7 @@ class WithUnmarked:
                 layouts={**marked.layouts, **unmarked.layouts},
             )
 
-        return DeferredFacts(find)
+        return DeferredFacts(merge_facts)
 
     def infer(
         self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
@@ -355,7 +356,7 @@ class _Run:
     def iteration(self, feed: Feed, active: ExitStack, *, is_last: bool) -> Iterator[RunResults]:
         """Yield the results of an iteration in parts; `is_done` is set before the last part."""
         if not self._segments:
-            self._plan(self._fit(feed))
+            self._plan_segments(self._fit(feed))
         if len(self._segments) > 1:
             feed = self._fit(feed)
         self._console.iteration_starting(self._index)
@@ -370,7 +371,7 @@ class _Run:
                 shown += 1
                 self.is_done = is_last and position == last
                 if position == last:
-                    self._iteration_ended()
+                    self._end_iteration()
                 yield results
             del results  # Nothing of this segment is held while the next one runs.
 
@@ -378,7 +379,8 @@ class _Run:
         """Return whether a segment has outputs, or is the only one."""
         return bool(segment.outputs) or len(self._segments) == 1
 
-    def _iteration_ended(self) -> None:
+    def _end_iteration(self) -> None:
+        """Record the time of each runner, and clear the values of the iteration."""
         self._index += 1
         for state in self._states:
             state.carried = {}
@@ -392,7 +394,8 @@ class _Run:
         for state in self._states:
             self._console.runner_completed(state.name, state.runtimes)
 
-    def _plan(self, feed: Feed) -> None:
+    def _plan_segments(self, feed: Feed) -> None:
+        """Divide the layers into segments that fit in memory, for the shapes of a feed."""
         shapes = {name: tuple(array.shape) for name, array in feed.items()}
         self._layers = layers = self._layered.layers(shapes)
         weights = {name: size for layer in layers for name, size in layer.weights.items()}
@@ -474,11 +477,13 @@ class _Run:
     def _load(
         self, state: _RunnerState, model: Any, stack: ExitStack
     ) -> tuple[Runner, InputAdapter]:
+        """Load a model in a runner, and return the runner and the adapter of its inputs."""
         return self._load_runner(state, state.make(model), stack)
 
     def _load_runner(
         self, state: _RunnerState, runner: Runner, stack: ExitStack
     ) -> tuple[Runner, InputAdapter]:
+        """Activate a runner, and return it with the adapter of its inputs."""
         if state.name:
             runner.name = state.name
         else:
@@ -490,6 +495,7 @@ class _Run:
     def _infer(
         self, state: _RunnerState, position: int, segment: Segment, feed: Feed
     ) -> IterationResult:
+        """Return the outputs of a segment; tensors from earlier segments are its inputs."""
         runner, fit = state.loaded[position]
         given = {**feed, **state.carried}
         if len(self._segments) > 1:
@@ -520,7 +526,8 @@ class _Run:
 def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
     """Return the facts of a segment, including low-precision computation in earlier ones."""
 
-    def find() -> ModelFacts:
+    def merge_facts() -> ModelFacts:
+        """Return the facts, with the coarsest data type for each tensor."""
         own, all_ = facts.compute_dtypes, of_model().compute_dtypes
         names = dict.fromkeys((*own, *all_))
         found = {
@@ -531,4 +538,4 @@ def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
         ordered = {*facts.ordered, *of_model().ordered}
         return ModelFacts(known, bounded=facts.bounded, ordered=ordered, layouts=facts.layouts)
 
-    return DeferredFacts(find)
+    return DeferredFacts(merge_facts)

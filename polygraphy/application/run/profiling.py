@@ -212,6 +212,7 @@ class _Measurement:
         self._runs = runs
 
     def run(self) -> list[ExecutionProfile]:
+        """Open a profiler for each runner, and return the profiles."""
         profilers: list[NodeProfiler] = []
         try:
             for each in self._subjects:
@@ -222,6 +223,7 @@ class _Measurement:
                 profiler.close()
 
     def _measure(self, profilers: Sequence[NodeProfiler]) -> list[ExecutionProfile]:
+        """Return a profile for each runner and shape; plain runs and profiled ones take turns."""
         pairs = list(zip(self._subjects, profilers))
         kept: dict[tuple[int, Shapes], list[int]] = {}
         plain: dict[tuple[int, Shapes], list[float]] = {}

@@ -183,6 +183,7 @@ class Planned:
             yield from map(self._digest, self._named_files[word])
 
     def _plan_cell(self, cell: Cell) -> PlannedCell:
+        """Return a cell with its key and the interpreter that runs it."""
         row = cell.environment
         interpreter = self._here if row is None else self._interpreters[row.name]
         shared = self._shared_key(cell.asked)
@@ -214,7 +215,10 @@ class Planned:
         """Return the path of a result without its extension."""
         return str(PurePath(self.folder) / kind / key[:2] / key)
 
-    def _run(self, by: Interpreter, stem: str, command: str, model: str, words: Words) -> Words:
+    def _command_words(
+        self, by: Interpreter, stem: str, command: str, model: str, words: Words
+    ) -> Words:
+        """Return the words of the command that runs a model and writes a report."""
         report = ("--report", f"{stem}.report.json")
         return (by.path, "-m", "polygraphy", command, model, *words, *report)
 
@@ -227,7 +231,7 @@ class Planned:
             return None
         outputs, inputs = self._reference_files(cell)
         words = (*asked.flags, "--save-inputs", inputs, "--save-outputs", outputs)
-        command = self._run(self._here, stem, "run", asked.model, words)
+        command = self._command_words(self._here, stem, "run", asked.model, words)
         return Job(cell.shared_key, command, stem, self._root, self._here.environment)
 
     def _reference_files(self, cell: PlannedCell) -> tuple[str, str]:
@@ -244,7 +248,7 @@ class Planned:
         stem = self._stem("cells", cell.key) + suffix
         return Job(
             cell.key + suffix,
-            self._run(cell.interpreter, stem, "run", cell.cell.model, words),
+            self._command_words(cell.interpreter, stem, "run", cell.cell.model, words),
             stem,
             self._root,
             cell.interpreter.environment,
@@ -258,7 +262,7 @@ class Planned:
         _, inputs = self._reference_files(cell)
         words = (*cell.cell.party, *step_flags(self.plan.flags), "--load-inputs", inputs)
         words = (*words, "--profile", str(runs), "--save-profile", f"{base.stem}.nodes.json")
-        command = self._run(cell.interpreter, base.stem, "run", cell.cell.model, words)
+        command = self._command_words(cell.interpreter, base.stem, "run", cell.cell.model, words)
         return evolve(base, command=command, exclusive=True)
 
     def diagnosis(self, cell: PlannedCell) -> Job:
@@ -279,7 +283,7 @@ class Planned:
             words = (*words, "--golden", outputs)
         key = key_of("diagnosis", cell.key, *goal)
         stem = self._stem("diagnoses", key)
-        command = self._run(cell.interpreter, stem, "diagnose", cell.cell.model, words)
+        command = self._command_words(cell.interpreter, stem, "diagnose", cell.cell.model, words)
         return Job(key, command, stem, self._root, cell.interpreter.environment,
                    gpu=cell.cell.runner.gpu)  # fmt: skip
 
@@ -484,7 +488,8 @@ def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -
         return made
     with resolve(Progress).watch(label) as tell:
 
-        def ended(job: Job, record: Record) -> None:
+        def record_cell(job: Job, record: Record) -> None:
+            """Keep the record of a cell that ended, and print the progress."""
             nonlocal failed
             made[job.key] = record
             failed += state_of(record)[0] != PASSED
@@ -492,7 +497,7 @@ def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -
             found = "" if label == _DIAGNOSES else f" {failed} not passed,"
             tell(f"{len(made)} of {len(jobs)},{found} about {left:.0f} s left")
 
-        engine.run(jobs, limits, ended)
+        engine.run(jobs, limits, record_cell)
     return made
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Groups = tuple[type[Options], ...]
 
 
-def _ends_with_a_full_stop(instance: Backend, attribute: Any, text: str) -> None:
+def _check_full_stop(instance: Backend, attribute: Any, text: str) -> None:
+    """Raise ValueError if the help of a backend does not end with a full stop."""
     if not text.endswith("."):
         raise ValueError(f"the help of a backend is a sentence, which {text!r} is not")
 
@@ -53,7 +54,7 @@ class Backend:
     """
 
     title: str
-    help: str = field(validator=_ends_with_a_full_stop)
+    help: str = field(validator=_check_full_stop)
     options: type[Options] | None = None
     runner: str = ""
     partial: str = "runner.py.j2"

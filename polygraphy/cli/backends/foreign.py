@@ -60,6 +60,7 @@ class PluggedBackend:
         options = values[declared.options] if declared.options else None
 
         def runner(model: RunnerModel) -> Expression:
+            """Return the expression that creates the runner for a model."""
             is_path = model.is_path or "onnx" not in declared.model_types
             source = model.path if is_path else model.source
             if not declared.runner:
@@ -72,7 +73,7 @@ class PluggedBackend:
     @property
     def option_flags(self) -> list[str]:
         """The flags of its own options."""
-        return _flags_of(self.declared.options)
+        return _option_flags(self.declared.options)
 
 
 def warn_of_unsupported_packages() -> None:
@@ -125,6 +126,7 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
 
 
 def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:
+    """Return the backend of another package; raise if it cannot be loaded or conflicts."""
     try:
         declared = plugin.load()
         _check(plugin.name, declared, taken)
@@ -157,7 +159,7 @@ def _check(name: str, declared: object, taken: Collection[str]) -> None:
             raise TypeError(
                 f"the kind of its option {row.name} is {row.kind!r}, not an object such as Number()"
             )
-    clashes = [flag for flag in (flag_of(name), *_flags_of(options)) if flag in taken]
+    clashes = [flag for flag in (flag_of(name), *_option_flags(options)) if flag in taken]
     if clashes:
         raise ValueError(f"{', '.join(clashes)} already has a different meaning")
 
@@ -182,5 +184,6 @@ def _partial(module: str, name: str) -> str:
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
-def _flags_of(options: type[Options] | None) -> list[str]:
+def _option_flags(options: type[Options] | None) -> list[str]:
+    """Return all flags of a group of options; empty without a group."""
     return [flag for option in options_of(options) for flag in option.flags] if options else []

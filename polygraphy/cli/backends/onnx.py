@@ -8,7 +8,8 @@ from polygraphy.codegen.source import Call
 from polygraphy.domain.catalog.formats import formats_of
 
 
-def _runner(values: Values, model: RunnerModel) -> Call:
+def _runner_call(values: Values, model: RunnerModel) -> Call:
+    """Return the call that creates the reference runner."""
     loader = Call("OnnxFromPath", [model.source]) if model.is_path else model.source
     return Call("OnnxReferenceRunner", [loader])
 
@@ -23,7 +24,7 @@ BACKENDS = (
         ),
         model_types=formats_of("onnx", "tensorflow"),
         runs_parts=True,
-        call=_runner,
+        call=_runner_call,
         party=lambda values: Call("OnnxParty"),
         modules=("onnx", "polygraphy.backend.onnx"),
     ),

@@ -58,13 +58,15 @@ class OnnxrtModelOptions(Options):
     )
 
 
-def _runner(values: Values, model: RunnerModel) -> Call:
+def _runner_call(values: Values, model: RunnerModel) -> Call:
+    """Return the call that creates the ONNX Runtime runner."""
     arena = False if model.is_part else None  # Sessions come and go, and would keep memory.
     session = call_of("SessionFromOnnx", values, model.source, memory_arena=arena)
     return Call("OnnxrtRunner", [session])
 
 
-def _party(values: Values) -> Call:
+def _party_call(values: Values) -> Call:
+    """Return the call that creates the ONNX Runtime party of a diagnosis."""
     return call_of("OnnxrtParty", values)
 
 
@@ -78,8 +80,8 @@ BACKENDS = (
         idle="nothing runs in ONNX Runtime: see --onnxrt",
         runs_parts=True,
         rewrites=True,
-        call=_runner,
-        party=_party,
+        call=_runner_call,
+        party=_party_call,
         modules=("onnxruntime", "polygraphy.backend.onnxrt"),
     ),
 )

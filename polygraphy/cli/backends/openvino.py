@@ -69,11 +69,13 @@ class OpenvinoCacheOptions(Options):
     )
 
 
-def _runner(values: Values, model: RunnerModel) -> Call:
+def _runner_call(values: Values, model: RunnerModel) -> Call:
+    """Return the call that creates the OpenVINO runner."""
     return Call("OpenvinoRunner", [call_of("CompiledModelFromOnnx", values, model.source)])
 
 
-def _party(values: Values) -> Call:
+def _party_call(values: Values) -> Call:
+    """Return the call that creates the OpenVINO party of a diagnosis."""
     return call_of("OpenvinoParty", values)
 
 
@@ -87,8 +89,8 @@ BACKENDS = (
         idle="nothing runs in OpenVINO: see --openvino",
         runs_parts=True,
         rewrites=True,
-        call=_runner,
-        party=_party,
+        call=_runner_call,
+        party=_party_call,
         party_groups=lambda: (OpenvinoOptions,),
         modules=("openvino", "polygraphy.backend.openvino"),
     ),

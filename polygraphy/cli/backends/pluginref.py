@@ -23,7 +23,8 @@ class PluginRefOptions(Options):
     )
 
 
-def _runner(values: Values, model: RunnerModel) -> Call:
+def _runner_call(values: Values, model: RunnerModel) -> Call:
+    """Return the call that creates the runner of plugin references."""
     graph = Call("OnnxFromPath", [model.source]) if model.is_path else model.source
     return call_of("PluginRefRunner", values, graph)
 
@@ -36,6 +37,6 @@ BACKENDS = (
         groups=lambda: (PluginRefOptions,),
         model_types=formats_of("onnx", "tensorflow"),
         idle="--pluginref is not given",
-        call=_runner,
+        call=_runner_call,
     ),
 )

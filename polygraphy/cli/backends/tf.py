@@ -80,7 +80,8 @@ class TfRunnerOptions(Options):
     )
 
 
-def _runner(values: Values, model: RunnerModel) -> Call:
+def _runner_call(values: Values, model: RunnerModel) -> Call:
+    """Return the call that creates the TensorFlow runner."""
     graph = [*graph_of(values, kind_of_model(values, unknown="frozen")), *_graph_changes(values)]
     config = call_of("CreateTfConfig", values)
     session = Call(
@@ -112,8 +113,9 @@ def _tensorrt_conversion(values: Values) -> Call:
 
 
 def _choose(values: Values, kind: str) -> Chosen:
+    """Check the options, and return how a program uses TensorFlow."""
     _check_tensorrt(values)
-    return Chosen(runner=partial(_runner, values))
+    return Chosen(runner=partial(_runner_call, values))
 
 
 def _check_tensorrt(values: Values) -> None:

@@ -29,7 +29,8 @@ class TorchOptions(Options):
     )
 
 
-def _runner(values: Values, model: RunnerModel) -> Call:
+def _runner_call(values: Values, model: RunnerModel) -> Call:
+    """Return the call that creates the PyTorch runner."""
     outputs = Name("polygraphy.constants", "MARK_ALL") if values[OutputOptions].mark_all else None
     return call_of("PytRunner", values, _loader(model.text), output_names=outputs)
 
@@ -46,7 +47,8 @@ def _loader(text: str) -> Call:
     return Call("TorchFromPath", [text])
 
 
-def _program(text: str, device: str | None) -> Call:
+def _program_call(text: str, device: str | None) -> Call:
+    """Return the call that creates a PyTorch program for a diagnosis."""
     options = {} if device is None else {"device": device}
     return Call("TorchProgram", [_loader(text)], options)
 
@@ -64,7 +66,7 @@ BACKENDS = (
         model_types=(),
         idle="nothing runs in PyTorch",
         marks_outputs=True,
-        call=_runner,
-        program=_program,
+        call=_runner_call,
+        program=_program_call,
     ),
 )

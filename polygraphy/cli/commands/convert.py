@@ -267,6 +267,7 @@ def _check_conversion(model: ModelOptions, kind: str, target: str) -> None:
 
 
 def _default_output(model: str, target: str) -> str:
+    """Return the file name of a converted model."""
     stem = PurePath(split_symbol(model)[0]).stem
     if target == "onnx" and format_named(model) != "onnx":
         return f"{stem}.onnx"

@@ -11,7 +11,8 @@ from polygraphy.cli.declare.option import Values
 from polygraphy.cli.shared.saved import ConvertOptions, JoinOptions
 
 
-def _with_output(values: Values) -> Mapping[str, Any]:
+def _require_output(values: Values) -> Mapping[str, Any]:
+    """Raise CommandLineError without --output; add no argument."""
     if values[JoinOptions].output is None:
         raise CommandLineError("missing --output: set the path with -o PATH.")
     return {}
@@ -25,7 +26,7 @@ DATA_CONCAT = OneCall(
     says="Concatenate the iterations of {}.",
     call="concat",
     together=True,
-    besides=_with_output,
+    besides=_require_output,
 )
 
 DATA_MERGE, DATA_TO_INPUT = (
@@ -36,7 +37,7 @@ DATA_MERGE, DATA_TO_INPUT = (
         says="Merge the tensors of {} into input data.",
         call="merge",
         together=True,
-        besides=_with_output,
+        besides=_require_output,
     )
     for name, description in (
         (

@@ -80,6 +80,7 @@ class RunnerFlags(Ordered):
 
 
 def _is_named(entry: str) -> bool:
+    """Return whether an entry is a runner with a name."""
     return entry.startswith(f"{_ENTRY}:")
 
 
@@ -114,6 +115,7 @@ def named_row(entry: str) -> RunnerRow | None:
 
 
 def _shorten(text: str) -> str:
+    """Return the literal of a text, cut after 40 characters."""
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
@@ -176,19 +178,20 @@ def parse_named(
     (row,) = command.declared(choice)
     rows = map(named_row, getattr(values[choice], row.name))
     return {
-        each.name: _parse_one(command, choice, each.name, each.flags, groups_of)
+        each.name: _parse_runner(command, choice, each.name, each.flags, groups_of)
         for each in rows
         if each is not None
     }
 
 
-def _parse_one(
+def _parse_runner(
     command: Command,
     choice: type[Options],
     name: str,
     words: Sequence[str],
     groups_of: Callable[[str], Groups],
 ) -> Values:
+    """Return the parsed options of one named runner."""
     from polygraphy.cli.parser import HelpRequested, parse
 
     (row,) = command.declared(choice)

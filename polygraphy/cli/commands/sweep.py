@@ -254,6 +254,7 @@ def _check_flags(path: str, plan: Plan) -> None:
 
 
 def _check_words(what: str, words: Sequence[str]) -> None:
+    """Raise CommandLineError if `run` does not accept some words."""
     from polygraphy.cli.commands.listing import load_command
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse

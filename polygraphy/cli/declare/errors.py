@@ -36,7 +36,7 @@ _said: list[str] = []
 
 def warn(text: str) -> None:
     """Write a warning about options without effect to standard error."""
-    _say(f"[W] {text}")
+    _print_message(f"[W] {text}")
 
 
 def warn_idle(flags: Sequence[str], why: str) -> None:
@@ -47,7 +47,7 @@ def warn_idle(flags: Sequence[str], why: str) -> None:
 
 def inform(text: str) -> None:
     """Write a note about a default decision to standard error."""
-    _say(f"[I] {text}")
+    _print_message(f"[I] {text}")
 
 
 def message_count() -> int:
@@ -68,7 +68,8 @@ def forget_messages() -> None:
     _said.clear()
 
 
-def _say(text: str) -> None:
+def _print_message(text: str) -> None:
+    """Remember a message, and write it to standard error."""
     _said.append(text)
     from polygraphy.logger.sinks import plain
 

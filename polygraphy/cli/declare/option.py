@@ -166,11 +166,11 @@ class Options:
 
     def __eq__(self, other: object) -> bool:
         """Compare with a group of the same class, option by option."""
-        return type(other) is type(self) and _values_of(other) == _values_of(self)
+        return type(other) is type(self) and _option_values(other) == _option_values(self)
 
     def __hash__(self) -> int:
         """Return what equal groups share."""
-        return hash((type(self), _values_of(self)))
+        return hash((type(self), _option_values(self)))
 
     def __repr__(self) -> str:
         """Name the options that have a value other than their default."""
@@ -179,7 +179,8 @@ class Options:
         return f"{type(self).__name__}({', '.join(values)})"
 
 
-def _values_of(group: Options) -> tuple[Any, ...]:
+def _option_values(group: Options) -> tuple[Any, ...]:
+    """Return the values of all options of a group, in order."""
     return tuple(getattr(group, row.name) for row in group._rows)
 
 

@@ -249,7 +249,8 @@ class SimpleOptions(Options):
     )
 
 
-def _threshold(row: Metric) -> Any:
+def _threshold_option(row: Metric) -> Any:
+    """Return the row of a metric's threshold."""
     kind: Kind = Number(minimum=row.minimum, maximum=row.maximum)
     if row.is_whole:
         kind = Integer(minimum=int(row.minimum))
@@ -264,7 +265,7 @@ def _threshold(row: Metric) -> Any:
 
 FunctionOptions = attr.make_class(
     "FunctionOptions",  # Its fields are named after the functions.
-    {name: _threshold(row) for name, row in THRESHOLDS.items()},
+    {name: _threshold_option(row) for name, row in THRESHOLDS.items()},
     bases=(Options,),
     frozen=True,
 )

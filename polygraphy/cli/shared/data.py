@@ -112,7 +112,7 @@ def data_of(
     Raises:
         CommandLineError: a function has two names.
     """
-    script = _script_of(options)
+    script = _loader_script(options)
     if options.load_inputs or script:
         _warn_about_unused(options, shapes)
         if script:
@@ -152,7 +152,8 @@ def data_step(data: Call, *, calibrates: bool = False) -> list[Step]:
     ]
 
 
-def _script_of(options: DataOptions) -> tuple[str, str] | None:
+def _loader_script(options: DataOptions) -> tuple[str, str] | None:
+    """Return the path and the function of the data loader script; None without a script."""
     script, name = options.data_loader_script, options.data_loader_func_name
     if name is None:
         return script
@@ -168,6 +169,7 @@ def _script_of(options: DataOptions) -> tuple[str, str] | None:
 
 
 def _warn_about_unused(options: DataOptions, shapes: Mapping[str, Sequence[Shape]] | None) -> None:
+    """Warn of options for generated data that have no effect, because the data are loaded."""
     unused = flags_feeding((options,), ["DataLoader"])
     if shapes is not None:
         unused.append("--input-shapes")

@@ -128,6 +128,7 @@ def files_read(values: Values) -> list[tuple[str, str]]:
     saved = dict(_named_files(values, lambda row: row.writes))
 
     def is_updated(label: str, path: str) -> bool:
+        """Return whether a file is read and written by the same pair of options."""
         flag, of, name = label.partition(" of ")
         return flag in _UPDATED and saved.get(f"{_UPDATED[flag]}{of}{name}") == path
 
@@ -139,6 +140,7 @@ def files_read(values: Values) -> list[tuple[str, str]]:
 
 
 def _check_file(what: str, path: str) -> None:
+    """Raise UsageError if a file does not exist, with a similar name as hint."""
     place = Path(path)
     try:
         if place.exists() or _is_prefix(place) or (what == _LIBRARY and place.name == path):

@@ -247,7 +247,7 @@ class AccuracyTable:
                 tables[position].drop(names)
         if not result.is_average:
             return tables
-        return [_average_row(table, result, at) for at, table in enumerate(tables)]
+        return [_average_rows(table, result, at) for at, table in enumerate(tables)]
 
     @staticmethod
     def of(result: AccuracyResult, *, measures: bool = False) -> list[OutputRows]:
@@ -346,7 +346,8 @@ def judged_pairs(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[J
     ]  # fmt: skip
 
 
-def _average_row(table: OutputRows, result: AccuracyResult, at: int) -> OutputRows:
+def _average_rows(table: OutputRows, result: AccuracyResult, at: int) -> OutputRows:
+    """Return the rows of the averages over all iterations, for one pair of runners."""
     average = OutputRows(
         table.runners, table.positions, table.label, is_judged=False, measures=table.measures
     )
@@ -406,7 +407,7 @@ class _Found:
             self._look_at(answer)
         rank = rank_of(answer)
         if self.worst is None or rank > self.rank:
-            self.worst, self.rank = _worst(iteration, answer, passed=passed), rank
+            self.worst, self.rank = _worst_of(iteration, answer, passed=passed), rank
             if isinstance(answer, MetricResult):
                 self.value, self.metric = answer.value, answer.metric.title
 
@@ -447,7 +448,8 @@ def rank_of(answer: Any) -> tuple[bool, float]:
     return not passed, excess
 
 
-def _worst(iteration: int | None, answer: Any, *, passed: bool) -> Worst:
+def _worst_of(iteration: int | None, answer: Any, *, passed: bool) -> Worst:
+    """Return the worst deviation of an output in an iteration, from its comparison."""
     excess = answer.excess if isinstance(answer, CompareResult) else None
     if isinstance(answer, OutputCompareResult):
         return _worst_of_differences(iteration, excess, answer, passed=passed)
@@ -462,6 +464,7 @@ def _worst(iteration: int | None, answer: Any, *, passed: bool) -> Worst:
 def _worst_of_differences(
     iteration: int | None, excess: float | None, answer: OutputCompareResult, *, passed: bool
 ) -> Worst:
+    """Return the worst deviation of an output whose elements were compared."""
     mismatches = answer.mismatches
     numbers = answer.max_absdiff, answer.max_reldiff
     is_finite = all(number is None or isfinite(number) for number in numbers)

@@ -225,11 +225,17 @@ class ComparisonRecord:
         for key, entry in self._entries.items():
             by_output.setdefault(key[2], []).append((key, entry))
         return {
-            name: _record(entries, has_failed=name in failed) for name, entries in by_output.items()
+            name: _summary_record(entries, has_failed=name in failed)
+            for name, entries in by_output.items()
         }
 
 
-def _record(entries: list[tuple[_Key, dict[str, Any]]], *, has_failed: bool) -> dict[str, Any]:
+def _summary_record(
+    entries: list[tuple[_Key, dict[str, Any]]], *, has_failed: bool
+) -> dict[str, Any]:
+    """Return the summary of an output: its largest and mean error, and whether it passed in all
+    iterations.
+    """
     worst = max((entry for _, entry in entries), key=_badness)
     record = {
         "max_error": worst.get("max_error"),

@@ -44,11 +44,12 @@ def _channels(call: OperatorCall) -> int | None:
 def per_channel(positions: Sequence[int], names: Sequence[str]) -> Rule:
     """Require one element per channel of the first input."""
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield violations by inputs that do not have one element per channel."""
         for position, name in zip(positions, names):
             yield from require_shape(call, position, (_channels(call),), name)
 
-    return rule
+    return check
 
 
 def check_group_normalization(call: OperatorCall) -> Iterator[Violation]:

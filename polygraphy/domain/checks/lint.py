@@ -281,9 +281,10 @@ def graph_findings(model: Model) -> Iterator[LintEntry]:
         yield from _constants(function.nodes)
 
 
-def _entry(
+def _lint_entry(
     rule: str, level: str, message: str, nodes: tuple[str, ...] = (), op: str = ""
 ) -> LintEntry:
+    """Return the finding of a rule about nodes."""
     return LintEntry(level, Source.GRAPH, message, nodes, op, rule)
 
 
@@ -291,7 +292,7 @@ def _states(graph: Graph) -> Iterator[LintEntry]:
     """Yield warnings about inconsistent pairs of states."""
     for conflict in state_pairs(graph)[1]:
         nodes = (conflict.node,) if conflict.node else ()
-        yield _entry("graph/states", WARNING, str(conflict), nodes)
+        yield _lint_entry("graph/states", WARNING, str(conflict), nodes)
 
 
 def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -305,7 +306,7 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
             message = (
                 f"Duplicate node name: '{name}' for nodes with topological IDs: {indices} found."
             )
-            yield _entry("graph/duplicate-name", EXCEPTION, message, (name,))
+            yield _lint_entry("graph/duplicate-name", EXCEPTION, message, (name,))
     produced = Counter(name for node in graph.nodes for name in node.outputs if name)
     produced.update(weight.name for weight in graph.weights)
     produced.update(tensor.name for tensor in graph.inputs)
@@ -317,7 +318,7 @@ def _duplicates(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
                 )
             )
             message = f"Duplicate tensor name: '{name}' is defined {count} times."
-            yield _entry("graph/duplicate-tensor", EXCEPTION, message, makers)
+            yield _lint_entry("graph/duplicate-tensor", EXCEPTION, message, makers)
 
 
 def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -329,7 +330,7 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     cyclic = _in_cycles([{producers[n] for n in names if n in producers} for names in reads])
     if cyclic:
         nodes = tuple(labels[index] for index in sorted(cyclic))
-        yield _entry("graph/cycle", EXCEPTION, "The nodes form a cycle.", nodes)
+        yield _lint_entry("graph/cycle", EXCEPTION, "The nodes form a cycle.", nodes)
     for index, node in enumerate(graph.nodes):
         missing = sorted(name for name in reads[index] if name not in available)
         for name in missing:
@@ -339,12 +340,12 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
             what = "is computed by a later node" if later else "is not defined anywhere"
             rule = "graph/order" if later else "graph/undefined-input"
             message = f"Input: '{name}' {what}."
-            yield _entry(rule, EXCEPTION, message, (labels[index],), node.op)
+            yield _lint_entry(rule, EXCEPTION, message, (labels[index],), node.op)
         available.update(node.outputs)
     for tensor in graph.outputs:
         if tensor.name not in available:
             message = f"Output: '{tensor.name}' is not computed by any node."
-            yield _entry("graph/undefined-output", EXCEPTION, message)
+            yield _lint_entry("graph/undefined-output", EXCEPTION, message)
 
 
 def _in_cycles(needs: list[set[int]]) -> set[int]:
@@ -389,15 +390,15 @@ def _unused_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
     for tensor in graph.inputs:
         if tensor.name not in needed:
             message = f"Input: '{tensor.name}' does not affect outputs, can be removed."
-            yield _entry("graph/unused-input", WARNING, message)
+            yield _lint_entry("graph/unused-input", WARNING, message)
     for weight in graph.weights:
         if weight.name not in needed:
             message = f"Initializer: '{weight.name}' does not affect outputs, can be removed."
-            yield _entry("graph/unused-weight", WARNING, message)
+            yield _lint_entry("graph/unused-weight", WARNING, message)
     for index, node in enumerate(graph.nodes):
         if index not in reached:
             message = "Does not affect outputs, can be removed."
-            yield _entry("graph/unused-node", WARNING, message, (labels[index],), node.op)
+            yield _lint_entry("graph/unused-node", WARNING, message, (labels[index],), node.op)
 
 
 def _imports(model: Model) -> Iterator[LintEntry]:
@@ -410,7 +411,7 @@ def _imports(model: Model) -> Iterator[LintEntry]:
         is_used = bool(aliases & used) if domain in aliases else domain in used
         if not is_used and model.graph.nodes:
             message = f"Operator set '{domain or 'ai.onnx'}' is imported, but no node uses it."
-            yield _entry("graph/unused-opset", WARNING, message)
+            yield _lint_entry("graph/unused-opset", WARNING, message)
 
 
 def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
@@ -440,12 +441,12 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
             message = f"{what} has int64 values from {low} to {high}, which do not fit int32."
-            yield _entry("weights/int32-range", WARNING, message)
+            yield _lint_entry("weights/int32-range", WARNING, message)
     elif weight.dtype in ("float32", "float64", "bfloat16"):
         largest = _largest_finite(weight.values)
         if largest > _LARGEST_FLOAT16:
             message = f"{what} contains {largest:.6g}, which does not fit float16."
-            yield _entry("weights/fp16-range", WARNING, message)
+            yield _lint_entry("weights/fp16-range", WARNING, message)
         yield from _not_finite(what, weight)
     elif weight.dtype == "float16":
         yield from _not_finite(what, weight)
@@ -485,4 +486,4 @@ def _not_finite(label: str, weight: Weight) -> Iterator[LintEntry]:
     if count:
         index = tuple(map(int, np.unravel_index(first, weight.values.shape)))
         message = f"{label} has {count} NaN or infinite value(s), the first at {index}."
-        yield _entry("weights/non-finite", WARNING, message)
+        yield _lint_entry("weights/non-finite", WARNING, message)

@@ -66,7 +66,8 @@ def _elementwise(call: OperatorCall) -> Iterator[Violation]:
 def _axis_attribute(name: str = "axis", *, beyond: int = 0, position: int = 0) -> Rule:
     """Require that an attribute is an axis of an input, with so many more at the end."""
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation if the axis is outside the rank of the input."""
         data, axis = call.shape(position), call.attributes.get(name)
         if data is None or axis is None or (not data and beyond == 0 and axis in (0, -1)):
             return
@@ -75,13 +76,14 @@ def _axis_attribute(name: str = "axis", *, beyond: int = 0, position: int = 0) -
             low, high = -rank - beyond, rank + beyond - 1
             yield wrong_attribute(call, name, f"an axis in [{low}, {high}]")
 
-    return rule
+    return check
 
 
 def _axes(position: int, *, added: bool = False) -> Rule:
     """Require that axes, in an input or an attribute, exist, each once."""
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation if an axis is outside the rank or named twice."""
         data, axes = call.shape(0), call.integers(position, "axes")
         if data is None or axes is None:
             return
@@ -92,7 +94,7 @@ def _axes(position: int, *, added: bool = False) -> Rule:
         elif len({axis % rank for axis in axes}) < len(axes) and rank:
             yield _bad_axes(call, position, "each axis once", axes)
 
-    return rule
+    return check
 
 
 def _bad_axes(call: OperatorCall, position: int, requirement: str, bad: Sequence[int]) -> Violation:
@@ -104,6 +106,7 @@ def _bad_axes(call: OperatorCall, position: int, requirement: str, bad: Sequence
 
 
 def _check_squeeze(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if a squeezed axis does not have size 1."""
     data, axes = call.input(0), call.integers(1, "axes")
     if data is None or data.shape is None or axes is None:
         return
@@ -115,6 +118,7 @@ def _check_squeeze(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_transpose(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the permutation does not name each axis once."""
     data, perm = call.shape(0), call.attributes.get("perm")
     if perm is None:
         return
@@ -124,6 +128,7 @@ def _check_transpose(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_reshape(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the new shape does not have as many elements."""
     data, sizes = call.shape(0), call.integers(1, "shape")
     if sizes is None:
         return
@@ -148,6 +153,7 @@ def _check_reshape(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_expand(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the input cannot be broadcast to the new shape."""
     data, sizes, operand = call.shape(0), call.integers(1), call.input(1)
     if data is None or sizes is None or operand is None:
         return
@@ -160,7 +166,8 @@ def _one_per_axis(position: int, name: str, *, factor: int = 1, axes: int | None
     that `axes` lists.
     """
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation if an input does not have one element per axis."""
         data, operand = call.shape(0), call.input(position)
         if data is None or operand is None or operand.shape is None or len(operand.shape) != 1:
             return
@@ -175,16 +182,18 @@ def _one_per_axis(position: int, name: str, *, factor: int = 1, axes: int | None
         if count is not None and size is not None and size != factor * count and not is_unused:
             yield wrong_shape(call, operand, f"{factor * count} {name}")
 
-    return rule
+    return check
 
 
 def _check_tile(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation for negative repeats."""
     operand, repeats = call.input(1), call.integers(1)
     if operand is not None and repeats and min(repeats) < 0:
         yield wrong_values(call, operand, "repeats of at least 0", repeats)
 
 
 def _check_slice(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations by starts, ends, axes and steps that are invalid or of different lengths."""
     names = ("", "starts", "ends", "axes", "steps")
     lists = [call.integers(i, names[i]) for i in range(1, 5)]
     starts = lists[0]
@@ -204,7 +213,8 @@ def _check_slice(call: OperatorCall) -> Iterator[Violation]:
 def _indices(default: int = 0) -> Rule:
     """Require that indices exist along an axis of the data."""
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation for indices outside the axis."""
         data, operand = call.shape(0), call.input(1)
         axis = call.attributes.get("axis", default)
         if data is None or operand is None or operand.values is None:
@@ -215,7 +225,7 @@ def _indices(default: int = 0) -> Rule:
         if size is not None:
             yield from _bad_indices(call, operand, np.asarray(operand.values), size, axis)
 
-    return rule
+    return check
 
 
 def _bad_indices(
@@ -303,6 +313,7 @@ def _split(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_concat(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if the shapes of the inputs differ on another axis."""
     axis = call.attributes.get("axis", 0)
     known = [one for one in call.inputs if one is not None and one.shape is not None]
     for operand in known[1:]:
@@ -335,7 +346,8 @@ def _top(call: OperatorCall) -> Iterator[Violation]:
 def _scalars(*positions: int) -> Rule:
     """Require a single element."""
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation for an input that is not a scalar."""
         for position in positions:
             operand = call.input(position)
             if operand is None or operand.shape is None or None in operand.shape:
@@ -343,10 +355,11 @@ def _scalars(*positions: int) -> Rule:
             if prod(dim or 0 for dim in operand.shape) != 1:
                 yield wrong_shape(call, operand, f"a scalar for input {position}")
 
-    return rule
+    return check
 
 
 def _check_quantize(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if scale and zero point do not fit the input."""
     data, scale, zero = call.shape(0), call.input(1), call.input(2)
     axis, block = call.attributes.get("axis", 1), call.attributes.get("block_size", 0)
     if scale is None or scale.shape is None:
@@ -385,6 +398,7 @@ def _blocks(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _check_resize(call: OperatorCall) -> Iterator[Violation]:
+    """Yield a violation if scales or sizes are missing, both given, or of the wrong length."""
     if call.opset < _RESIZE:
         return
     scales, sizes = call.input(2), call.input(3)
@@ -409,7 +423,8 @@ _RESIZE, _RESIZE_WITHOUT = 11, 13
 def _recurrent(gates: int) -> Rule:
     """Require the shapes of the weights, the bias and the states of a recurrent operator."""
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield violations by the shapes of weights and states."""
         data, weights, recurrence = call.shape(0), call.shape(1), call.shape(2)
         directions = 2 if call.attributes.get("direction") == "bidirectional" else 1
         hidden = call.attributes.get("hidden_size")
@@ -434,7 +449,7 @@ def _recurrent(gates: int) -> Rule:
             peepholes = None if hidden is None else 3 * hidden
             yield from require_shape(call, 7, (directions, peepholes), "the peepholes")
 
-    return rule
+    return check
 
 
 _LSTM = 4

@@ -58,7 +58,8 @@ def require_ranks(**allowed: Any) -> Rule:
     """Require ranks: the keys are ``x`` and the position of an input."""
     ranks = {int(key[1:]): value for key, value in allowed.items()}
 
-    def rule(call: OperatorCall) -> Iterator[Violation]:
+    def check(call: OperatorCall) -> Iterator[Violation]:
+        """Yield a violation for an input of the wrong rank."""
         for position, expected in ranks.items():
             operand = call.input(position)
             if operand is None or operand.rank is None:
@@ -73,7 +74,7 @@ def require_ranks(**allowed: Any) -> Rule:
                     )
                 yield wrong_rank(call, operand, f"{text} for input {position}")
 
-    return rule
+    return check
 
 
 def fits(dim: int | None, expected: int | None) -> bool:

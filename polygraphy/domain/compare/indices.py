@@ -103,6 +103,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         )
 
     def _tolerance_for(self, name: str) -> int:
+        """Return the index tolerance of an output; raise UsageError if it is not a whole number."""
         given = value_for(self.index_tolerance, name, 0)
         if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
             raise UsageError(

@@ -149,6 +149,9 @@ class _TopK(MetricCompareFunc):
         return self.threshold, self.k, self.margin
 
     def _k_for(self, name: str) -> int:
+        """Return the number of top entries for an output; raise UsageError if it is not a whole
+        number.
+        """
         k = value_for(self.k, name, 1)
         if isinstance(k, bool) or int(k) != k or k < 1:
             raise UsageError(
@@ -157,6 +160,7 @@ class _TopK(MetricCompareFunc):
         return int(k)
 
     def _margin_for(self, name: str) -> float:
+        """Return the margin for an output; raise UsageError if it is negative."""
         margin = float(value_for(self.margin, name, 0.0))
         if not margin >= 0:
             raise UsageError(f"A margin must be a number of at least 0, not {margin!r}.")

@@ -112,6 +112,7 @@ def _compare_pair(
     result1: IterationResult,
     settings: Mapping[str, str],
 ) -> CompareResult:
+    """Return the comparison of two outputs, or that one of them is missing."""
     if pair.name0 is None or pair.name1 is None:
         name = pair.name0 or pair.name1
         has, lacks = (result0, result1) if pair.name1 is None else (result1, result0)

@@ -345,6 +345,7 @@ class OutputCompareResult(CompareResult):
         return self._metrics[field]
 
     def _compute_statistic(self, field: str) -> float | None:
+        """Return a statistic of the differences; None if they are not known."""
         is_quantile = field.startswith("quantile")
         differences = self.difference or self._kept
         if differences is None or (is_quantile and self.quantile is None):
@@ -443,6 +444,7 @@ class OutputCompareResult(CompareResult):
         return max(map(self._excess_of, self.tolerance.check_error_stat))
 
     def _excess_of(self, statistic: str) -> float:
+        """Return how many times a statistic is as large as its tolerance."""
         if statistic != "elemwise":
             return self._excess_bound(statistic)
         worst = self.mismatches.worst if self.mismatches is not None else None

@@ -116,7 +116,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         try:
             return _shared_tolerance(statistics, *given, rounding, self.given_by)
         except TypeError:  # Something is not even hashable: let it say what is wrong.
-            return _tolerance(statistics, *given, rounding, self.given_by)
+            return _make_tolerance(statistics, *given, rounding, self.given_by)
 
     def is_auto(self, name: str) -> bool:
         """Return whether a tolerance of the output `name` is ``"auto"``."""
@@ -172,13 +172,14 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         )
 
 
-def _tolerance(
+def _make_tolerance(
     check_error_stat: str | tuple[str, ...],
     atol: float | str | None,
     rtol: float | str | None,
     rounding: Rounding | None,
     given_by: str,
 ) -> Tolerance:
+    """Return the tolerance from the given values, rounding, and the defaults."""
     from polygraphy.domain import limits as tolerance
 
     defaults = tolerance.DEFAULT_ATOL, tolerance.DEFAULT_RTOL
@@ -187,6 +188,7 @@ def _tolerance(
     def limit(
         given: float | str | None, default: float, explained: float | None
     ) -> tuple[Any, str]:
+        """Return a limit with its source: given, the rounding limit for "auto", or the default."""
         if given is None:
             return default, "the default"
         if given == AUTO and explained is not None:
@@ -199,5 +201,5 @@ def _tolerance(
     return tolerance.Tolerance(check_error_stat, absolute, relative, reason)
 
 
-_shared_tolerance = lru_cache(maxsize=256, typed=True)(_tolerance)
+_shared_tolerance = lru_cache(maxsize=256, typed=True)(_make_tolerance)
 """The outputs of many iterations share one."""

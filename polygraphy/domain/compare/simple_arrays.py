@@ -196,6 +196,7 @@ def compare_arrays(
     def judge_with(
         rounding: Rounding | None, explain: Explain = explain, arrays: Arrays = arrays
     ) -> OutputCompareResult:
+        """Return the comparison of arrays with the tolerance for a rounding."""
         return OutputCompareResult.of(
             (value.tensor, reference.tensor),
             arrays,

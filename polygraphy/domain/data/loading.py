@@ -86,12 +86,13 @@ def _is_exact(array: Array, cast: Array) -> bool:
     """Return whether a cast changed no element."""
     if array.dtype.kind in "iub" or cast.dtype.kind in "iub":
         back = cast.astype(array.dtype)
-        same_sign = np.array_equal(_is_negative(cast), _is_negative(array))
+        same_sign = np.array_equal(_negative_elements(cast), _negative_elements(array))
         return same_sign and np.array_equal(back, array)
     return np.array_equal(cast.astype(np.float64), array.astype(np.float64))
 
 
-def _is_negative(array: Array) -> Array:
+def _negative_elements(array: Array) -> Array:
+    """Return where an array is negative."""
     negative: Array = np.zeros(array.shape, bool) if array.dtype.kind in "ub" else array < 0
     return negative
 
@@ -156,6 +157,9 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
 
 
 def _check_array(name: str, array: Any) -> None:
+    """Raise InputError if the data for an input are not an array of numbers in native byte
+    order.
+    """
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise InputError(
             f"The data for input {name!r} must be an array, not a {type(array).__name__}.",
@@ -194,6 +198,7 @@ def _check_names(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None
 
 
 def _dtype_of(array: Any) -> Any:
+    """Return the data type of an array, or its own type if there is no such data type."""
     try:
         return DataType.from_dtype(array.dtype)
     except DataTypeConversionException:
@@ -240,6 +245,7 @@ def fit_feed(
 
 
 def _fits_already(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> bool:
+    """Return whether a feed has the inputs, types and shapes of the metadata."""
     try:
         check_feed(feed_dict, metadata)
     except InputError:
@@ -455,6 +461,7 @@ class StreamingDataLoader:
         return chain(first, opened, *later)
 
     def _iterate_file(self, path: str | Path) -> Iterator[dict[str, Any]]:
+        """Yield the feeds of a file or folder: raw data, images, or saved inputs."""
         if holds_blobs(path):
             yield from self._blobs(path)
         elif holds_pictures(path):

@@ -73,7 +73,7 @@ def sample(
         smallest, largest = not low <= 0 <= high, not low == high == 0
         return np.asarray(generator.randint(smallest, largest + 1, size=shape, dtype=np.bool_))
     if dtype.is_integral:
-        return _integers(generator, name, dtype, shape, low, high)
+        return _draw_integers(generator, name, dtype, shape, low, high)
     is_text = dtype == DataType.STRING
     native = np.dtype(np.float64) if is_text else dtype.numpy()
     with np.errstate(over="ignore"):  # What a narrow type cannot hold becomes infinite.
@@ -85,7 +85,7 @@ def sample(
     return np.asarray(numbers).astype(np.str_) if is_text else numbers
 
 
-def _integers(
+def _draw_integers(
     generator: np.random.RandomState,
     name: str,
     dtype: DataTypeEntry,
@@ -93,6 +93,7 @@ def _integers(
     low: float,
     high: float,
 ) -> Array:
+    """Return random integers in a range; raise InputError if the range is infinite."""
     if math.isinf(low) or math.isinf(high):
         raise InputError(f"Input {name!r} contains integers, whose value range cannot be infinite.")
     smallest, largest = math.ceil(low), math.floor(high)
@@ -271,7 +272,7 @@ class DataLoader:
         hint = self.model_facts.input_hints.get(name) if self.model_facts else None
         if given is not None or hint is None:
             if given is None and dtype.is_integral:
-                self._note(
+                self._add_note(
                     f"Input tensor: {one_line(name)} | Using whole numbers from 0 to 1: the"
                     " model does not state a range. Set a different range with --val-range."
                 )
@@ -279,7 +280,7 @@ class DataLoader:
         high = min(hint.high, integer_limits(dtype)[1]) if dtype.is_integral else hint.high
         low = max(hint.low, integer_limits(dtype)[0]) if dtype.is_integral else hint.low
         taken = f"whole numbers from {low} to {high}" if low < high else f"{low}"
-        self._note(
+        self._add_note(
             f"Input tensor: {one_line(name)} | Using {taken}: the model uses it as"
             f" {hint.reason}. Set a different range with --val-range."
         )
@@ -336,13 +337,16 @@ class DataLoader:
             return shape
         known = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
         if not is_shape_dynamic(known):
-            self._note(
+            self._add_note(
                 f"Input tensor: {one_line(name)} | Will use shape: {known}, because its"
                 " dimensions have the names of dimensions that you set."
             )
         return known
 
     def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
+        """Return a shape without dynamic dimensions for an input; raise InputError if the given
+        one does not fit.
+        """
         if given is not None:
             static = override_dynamic_shape(given)
             if not fits(static, shape) and not self._is_shape_value(name, static):
@@ -365,7 +369,7 @@ class DataLoader:
                 return tuple(bound)
         static = override_dynamic_shape(shape)
         self.assumed[name] = tuple(static)
-        self._note(
+        self._add_note(
             Note(
                 f"Input tensor: {one_line(f'{name} {_describe_input(self.input_metadata, name)}')}"
                 " | No shapes provided; "
@@ -393,13 +397,14 @@ class DataLoader:
         shape = overrides[name].shape if name in overrides else None
         if shape is None or fits(override_dynamic_shape(shape), meta.shape):
             return None
-        self._note(
+        self._add_note(
             f"Input tensor: {one_line(name)} | Using {list(shape)} as its value, because it is"
             " a shape tensor."
         )
         return np.array(override_dynamic_shape(shape), dtype=meta.dtype.numpy())
 
-    def _note(self, text: str) -> None:
+    def _add_note(self, text: str) -> None:
+        """Append a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -453,6 +458,7 @@ def _metadata_by_turn(
 
 
 def _describe_input(metadata: TensorMetadata | None, name: str) -> str:
+    """Return the data type and shape of an input as text; empty if unknown."""
     if metadata is None or name not in metadata:
         return ""
     dtype, shape = metadata[name]

@@ -314,8 +314,9 @@ class Borders:
                 is_part |= node.op in _PARTIAL and len(node.makes) == 1
                 reads = () if is_part or node.op in _COARSE else node.reads
                 waiting += [self._makers[name] for name in reads if name in self._makers]
-        return {index for index in found if not self._is_partly(self._nodes[index], tensors)}
+        return {index for index in found if not self._is_partly_equal(self._nodes[index], tensors)}
 
-    def _is_partly(self, node: GraphNode, tensors: Collection[str]) -> bool:
+    def _is_partly_equal(self, node: GraphNode, tensors: Collection[str]) -> bool:
+        """Return whether some outputs of a node are among the tensors and others are not."""
         others = [name for name in node.makes if name not in tensors and name in self._values]
         return bool(others) and any(name in tensors for name in node.makes)

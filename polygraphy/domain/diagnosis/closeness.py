@@ -108,6 +108,7 @@ def describe_constant_outputs(names: Sequence[str]) -> str:
 
 
 def _is_constant(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Return whether all elements of arrays are one number."""
     if any(array.dtype.kind in "OSU" for array in arrays):
         return False
     size = sum(array.size for array in arrays)

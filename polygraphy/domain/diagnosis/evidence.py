@@ -10,9 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
@@ -26,10 +26,13 @@ class Evidence:
     Attributes:
         against: with what, in words, such as ``saved results``.
         left_out: what was asked for and not compared, a sentence without its period each.
+        versions: by backend, the other versions that were asked, and the problem with each; empty
+            if there was none.
     """
 
     against: Sequence[str] = ()
     left_out: Sequence[str] = ()
+    versions: Mapping[str, Mapping[str, str]] = field(factory=dict)
 
     def compared(self, what: str, left_out: Sequence[str] = ()) -> Evidence:
         """Return the evidence after a comparison with an oracle, which left out some outputs."""
@@ -38,6 +41,11 @@ class Evidence:
     def without(self, *left_out: str) -> Evidence:
         """Return the evidence if something was not compared."""
         return evolve(self, left_out=tuple(dict.fromkeys((*self.left_out, *left_out))))
+
+    def asked(self, party: str, version: str = "", problem: str = "") -> Evidence:
+        """Return the evidence after a version of a backend was asked, or that one may be."""
+        own = {**self.versions.get(party, {}), **({version: problem} if version else {})}
+        return evolve(self, versions={**self.versions, party: own})
 
     def allowed(
         self, result: DiagnosisResult, alone: str = "", unexplained: str = ""

@@ -53,12 +53,13 @@ def fact(write: Callable[P, str]) -> Callable[P, Fact]:
     kind, parameters = write.__name__, signature(write)
 
     @wraps(write)
-    def state(*args: P.args, **kwargs: P.kwargs) -> Fact:
+    def make_fact(*args: P.args, **kwargs: P.kwargs) -> Fact:
+        """Return the fact with its arguments."""
         bound = parameters.bind(*args, **kwargs)
         bound.apply_defaults()
         return Fact(kind, dict(bound.arguments), write)
 
-    return state
+    return make_fact
 
 
 class Statement(str):
@@ -78,11 +79,12 @@ def statement(write: Callable[P, str]) -> Callable[P, Statement]:
     state_fact = fact(write)
 
     @wraps(write)
-    def state(*args: P.args, **kwargs: P.kwargs) -> Statement:
+    def make_statement(*args: P.args, **kwargs: P.kwargs) -> Statement:
+        """Return the sentence with its fact."""
         known = state_fact(*args, **kwargs)
         return Statement(str(known), [known])
 
-    return state
+    return make_statement
 
 
 def constant(kind: str, text: str) -> Statement:

@@ -80,6 +80,7 @@ def trace_suspects(
 def _trace_suspect(
     suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side
 ) -> Suspect | None:
+    """Return a difference as nodes of the model before fusion; None if it has no such nodes."""
     fused = pairing.model
     for name, _ in suspect.weights:
         if name in model.weights:

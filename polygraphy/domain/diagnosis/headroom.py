@@ -401,6 +401,7 @@ def culprits_among(
     found: list[HalfCulprit] = []
 
     def amplifies(one: HalfCulprit) -> bool:
+        """Return whether a node of a culprit amplifies errors."""
         return any(by_name[name].amplifies(limits) for name in one.nodes)
 
     for group in _connected_groups([loss.name for loss in losses if loss.name in set(kept)], users):

@@ -135,14 +135,18 @@ def paired_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Ten
 
 
 def _complete_pairing(pairing: Pairing) -> Pairing:
+    """Pair the remaining tensors of two models, by interface, name and structure, and return the
+    pairing.
+    """
     for _, tensor, twin in paired_interfaces(pairing.model.graph, pairing.reference.graph):
         pairing.tensors[tensor.name] = twin.name
-    _by_names(pairing)
+    _pair_by_names(pairing)
     _by_structure(pairing)
     return pairing
 
 
-def _by_names(pairing: Pairing) -> None:
+def _pair_by_names(pairing: Pairing) -> None:
+    """Pair the nodes that have the same outputs and operator in both models."""
     mine, theirs = pairing.model, pairing.reference
     common = mine.producer.keys() & theirs.producer.keys()
     if len(common) < _MOST * min(len(mine.producer), len(theirs.producer)):
@@ -190,11 +194,11 @@ def _forward(
     known = set(pairing.tensors.values())
     theirs: dict[Key, list[int]] = defaultdict(list)
     for index, node in enumerate(pairing.reference.nodes):
-        if index not in taken and _is_fed(pairing.reference, node, known):
+        if index not in taken and _inputs_known(pairing.reference, node, known):
             theirs[key(pairing.reference, node, None)].append(index)
     mine: dict[Key, list[int]] = defaultdict(list)
     for index, node in enumerate(pairing.model.nodes):
-        if index not in pairing.nodes and _is_fed(pairing.model, node, pairing.tensors):
+        if index not in pairing.nodes and _inputs_known(pairing.model, node, pairing.tensors):
             mine[key(pairing.model, node, pairing.tensors)].append(index)
     found = False
     for name, indices in mine.items():
@@ -206,7 +210,8 @@ def _forward(
     return found
 
 
-def _is_fed(side: Side, node: Node, known: Any) -> bool:
+def _inputs_known(side: Side, node: Node, known: Any) -> bool:
+    """Return whether all inputs of a node are weights or known."""
     return all(not name or name in side.weights or name in known for name in node.inputs)
 
 

@@ -64,10 +64,11 @@ def solve_weights(
             if shaped.size == weight.size and np.isfinite(shaped).all():
                 values = shaped.reshape(weight.shape).astype(weight.dtype)
                 if not np.array_equal(values, weight):
-                    yield _variant(side, index, position, weight, values)
+                    yield _weight_variant(side, index, position, weight, values)
 
 
-def _variant(side: Side, index: int, position: int, weight: Any, values: Any) -> Variant:
+def _weight_variant(side: Side, index: int, position: int, weight: Any, values: Any) -> Variant:
+    """Return the variant of a node with other values of a weight."""
     node = side.nodes[index]
     cause = cause_of_weight(side, [(index, position)], weight, values)
     name = node.inputs[position]
@@ -83,6 +84,7 @@ def _variant(side: Side, index: int, position: int, weight: Any, values: Any) ->
 def _solve_operand(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], made: Any, goal: Any
 ) -> Iterator[Any]:
+    """Yield values for a weight with which a node would compute the goal."""
     if node.op in QUANTISING:
         yield from _solve_scale(node, position, weight, values, goal)
         return
@@ -99,7 +101,7 @@ def _solve_operand(
         scale = float(node.attribute("beta", 1.0)) if node.op == "Gemm" else 1.0
         yield weight + _mean_over(goal - made, weight, axis) / (scale or 1.0)
     elif node.op in ("Add", "Sub", "Mul", "Div"):
-        yield from _elementwise(node, position, weight, values, goal)
+        yield from _solve_elementwise(node, position, weight, values, goal)
     elif node.op == "Gather" and position == 0 and not int(node.attribute("axis", 0)):
         yield from _rows(weight, values.get(1), goal)
     elif node.op in _NORMS and position < 3:
@@ -181,9 +183,10 @@ def _least(system: Any, apart: Any) -> Any | None:
     return np.linalg.lstsq(system, apart, rcond=1e-7)[0]
 
 
-def _elementwise(
+def _solve_elementwise(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
 ) -> Iterator[Any]:
+    """Yield values for a weight of an elementwise node with which it would compute the goal."""
     other = values.get(1 - position)
     if other is None:
         return

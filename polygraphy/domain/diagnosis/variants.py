@@ -507,6 +507,7 @@ def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _transpose_variants(side: Side, node: Node) -> Iterator[Variant]:
+    """Yield the variants of a node with a transposed weight."""
     for name in node.inputs if node.op in ("MatMul", "Gemm", "Mul", "Add") else ():
         held = side.weights.get(name)
         if held is None or held.values is None or len(held.shape) != 2:

@@ -400,6 +400,7 @@ def _is_new(tensor: Tensor | None, known: set[str]) -> bool:
 
 
 def _is_unbounded(node: Node, constant: set[str], producers: dict[str, Node]) -> bool:
+    """Return whether the size of a node's output depends on data without a bound."""
     position = DRIVING_INPUT.get(node.op)
     if position is None or node.domain not in ("", "ai.onnx") or len(node.inputs) <= position:
         return False

@@ -57,7 +57,7 @@ def differences(reference: Model, candidate: Model) -> list[Difference]:
             if lists[0] != lists[1]:
                 one, other = map(", ".join, lists)
                 found.append(Difference(f"{what}s", "", _CHANGED, one, other, where))
-        found += _nodes(mine[name].nodes, theirs[name].nodes, where)
+        found += _node_differences(mine[name].nodes, theirs[name].nodes, where)
     return found
 
 
@@ -89,18 +89,19 @@ def _presence(
 
 def _graphs(mine: Graph, theirs: Graph, where: tuple[str, ...]) -> Iterator[Difference]:
     """Yield the differences of two graphs."""
-    yield from _tensors("Input", mine.inputs, theirs.inputs, where)
-    yield from _tensors("Output", mine.outputs, theirs.outputs, where)
-    yield from _weights(mine.weights, theirs.weights, where)
-    yield from _quantization(mine.quantization, theirs.quantization, where)
-    yield from _nodes(mine.nodes, theirs.nodes, where)
+    yield from _tensor_differences("Input", mine.inputs, theirs.inputs, where)
+    yield from _tensor_differences("Output", mine.outputs, theirs.outputs, where)
+    yield from _weight_differences(mine.weights, theirs.weights, where)
+    yield from _quantization_differences(mine.quantization, theirs.quantization, where)
+    yield from _node_differences(mine.nodes, theirs.nodes, where)
 
 
-def _quantization(
+def _quantization_differences(
     mine: Mapping[str, tuple[str, ...]],
     theirs: Mapping[str, tuple[str, ...]],
     where: tuple[str, ...],
 ) -> Iterator[Difference]:
+    """Yield the differences in how tensors are quantized."""
     yield from _presence("Quantization", mine, theirs, where)
     for name in mine:
         if name in theirs and mine[name] != theirs[name]:
@@ -108,9 +109,12 @@ def _quantization(
             yield Difference("Quantization", name, _CHANGED, *texts, where=where)
 
 
-def _tensors(
+def _tensor_differences(
     what: str, mine: Sequence[Tensor], theirs: Sequence[Tensor], where: tuple[str, ...]
 ) -> Iterator[Difference]:
+    """Yield the differences in inputs or outputs: missing, of another type or shape, or in
+    another order.
+    """
     first, second = ({tensor.name: tensor for tensor in side} for side in (mine, theirs))
     yield from _presence(what, first, second, where)
     for name in first:
@@ -130,9 +134,10 @@ def _shape(shape: Sequence[Any] | None) -> str:
     return "of unknown rank" if shape is None else str(tuple(shape))
 
 
-def _weights(
+def _weight_differences(
     mine: Sequence[Weight], theirs: Sequence[Weight], where: tuple[str, ...]
 ) -> Iterator[Difference]:
+    """Yield the differences in weights: missing, renamed, or with other values."""
     first, second = ({weight.name: weight for weight in side} for side in (mine, theirs))
     gone = [weight for name, weight in first.items() if name not in second]
     new = {_identity(weight): weight for name, weight in second.items() if name not in first}
@@ -190,9 +195,10 @@ def _values(mine: Weight, theirs: Weight) -> tuple[str, str]:
     )
 
 
-def _nodes(
+def _node_differences(
     mine: Sequence[Node], theirs: Sequence[Node], where: tuple[str, ...]
 ) -> Iterator[Difference]:
+    """Yield the differences in nodes: missing, renamed, or with other attributes or inputs."""
     first, second = _by_key(mine), _by_key(theirs)
     computed = {(node.op, node.outputs): key for key, node in second.items() if key not in first}
     for key, node in first.items():

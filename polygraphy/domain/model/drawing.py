@@ -162,7 +162,7 @@ class _Drawing:
                 self._above[lower].append(upper)
         self.columns = [0.0] * total
         for level in self._levels:
-            self._place(level, [0.0] * len(level))
+            self._place_level(level, [0.0] * len(level))
 
     def sweep(self, *, down: bool) -> None:
         """Move every vertex towards its neighbors in the row above (downwards) or below (upwards),
@@ -183,9 +183,10 @@ class _Drawing:
                 order = sorted(range(len(level)), key=wanted.__getitem__)
                 level[:] = [level[position] for position in order]
                 wanted = [wanted[position] for position in order]
-            self._place(level, wanted)
+            self._place_level(level, wanted)
 
-    def _place(self, level: Sequence[int], wanted: Sequence[float]) -> None:
+    def _place_level(self, level: Sequence[int], wanted: Sequence[float]) -> None:
+        """Set the columns of a level as near to the wanted ones as widths allow."""
         if len(level) == 1:
             self.columns[level[0]] = wanted[0]
             return
@@ -244,10 +245,10 @@ def draw(model: Model) -> list[GraphDrawing]:
     the order of `Graph.walk`, and the bodies of functions with theirs come last.
     """
     made: list[GraphDrawing] = []
-    _draw_graph(_without_constants(model.graph), None, None, made)
+    _draw_graphs(_without_constants(model.graph), None, None, made)
     for function in model.functions:
         body = _without_constants(_body(function))
-        _draw_graph(body, None, (function.domain, function.name), made)
+        _draw_graphs(body, None, (function.domain, function.name), made)
     return made
 
 
@@ -278,17 +279,18 @@ def draw_graph(
     return GraphDrawing(graph, wires, layout, parent, function)
 
 
-def _draw_graph(
+def _draw_graphs(
     graph: Graph,
     parent: int | None,
     function: tuple[str, str] | None,
     made: list[GraphDrawing],
 ) -> None:
+    """Draw a graph and its subgraphs, and append the drawings to a list."""
     number = len(made)
     made.append(draw_graph(graph, parent, function))
     for node in graph.nodes:
         for inner in node.graphs:
-            _draw_graph(inner, number, None, made)
+            _draw_graphs(inner, number, None, made)
 
 
 def _without_constants(graph: Graph) -> Graph:
@@ -310,6 +312,7 @@ def _drawn_attributes(node: Node) -> tuple[Attribute, ...]:
 
 
 def _shown_value(kind: str, value: Any) -> Any:
+    """Return the value of an attribute as the drawing shows it: graphs without their constants."""
     if kind == "graph":
         return _without_constants(value)
     return tuple(map(_without_constants, value)) if kind == "graphs" else value
@@ -346,12 +349,12 @@ def _network(
     description: NetworkDescription | EngineDescription, layers: tuple[Layer, ...]
 ) -> Graph:
     """Return a network of layers as a graph."""
-    inputs, outputs = _tensors(description.inputs), _tensors(description.outputs)
+    inputs, outputs = _tensors_of(description.inputs), _tensors_of(description.outputs)
     known = {tensor.name: tensor for tensor in (*inputs, *outputs)}
     nodes = []
     for layer in layers:
         for tensors in (layer.inputs, layer.outputs):
-            known.update((tensor.name, tensor) for tensor in _tensors(tensors))
+            known.update((tensor.name, tensor) for tensor in _tensors_of(tensors))
         attributes = tuple(
             Attribute(name, "string", str(value)) for name, value in layer.attributes.items()
         )
@@ -367,7 +370,8 @@ def _network(
     )
 
 
-def _tensors(metadata: TensorMetadata) -> tuple[Tensor, ...]:
+def _tensors_of(metadata: TensorMetadata) -> tuple[Tensor, ...]:
+    """Return the tensors of metadata."""
     return tuple(
         Tensor(
             name,

@@ -96,7 +96,7 @@ class _Reader:
             "ScatterElements": self._read_scatter,
             "ScatterND": self._read_scatter,
             "Slice": self._read_slice,
-            "Split": self._split,
+            "Split": self._read_split,
             "Squeeze": self._read_squeeze,
             "TensorScatter": self._read_scatter,
             "TopK": self._read_selection,
@@ -110,25 +110,27 @@ class _Reader:
         node = self._graph.maker(tensor) if depth < DEEPEST else None
         made = None if node is None else self._read_node(tensor, node, depth + 1)
         if made is None or _is_one(made):
-            return self._leaf(tensor, depth)
+            return self._plain_layout(tensor, depth)
         return made
 
     def _read_node(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of a tensor that a node computes; None if no rule applies."""
         rule = self._rules.get(node.op)
         if rule is not None:
             return rule(tensor, node, depth)
         if node.op in _KEEPS_KIND or node.op in _ELEMENTWISE:
-            return self._elementwise(tensor, node, 0, depth)
+            return self._read_elementwise(tensor, node, 0, depth)
         if node.op in _WITH_CONSTANT:
             constant = [self._graph.is_constant(name) for name in node.inputs]
             if len(node.inputs) == 2 and sum(constant) == 1:
                 at = constant.index(False)
-                made = self._elementwise(tensor, node, at, depth)
+                made = self._read_elementwise(tensor, node, at, depth)
                 is_scaled = node.op == "Mul" or (node.op == "Div" and at == 0)
                 return self._read_scaled(node, at) if made is None and is_scaled else made
         return None
 
-    def _leaf(self, tensor: str, depth: int = 0) -> Layout:
+    def _plain_layout(self, tensor: str, depth: int = 0) -> Layout:
+        """Return the layout of a tensor that has one part."""
         return Layout(
             name=tensor,
             origin=self._origin(tensor, depth),
@@ -150,7 +152,10 @@ class _Reader:
             tensor, depth = node.inputs[0], depth + 1
         return tensor
 
-    def _elementwise(self, tensor: str, node: Maker, at: int, depth: int) -> Layout | None:
+    def _read_elementwise(self, tensor: str, node: Maker, at: int, depth: int) -> Layout | None:
+        """Return the layout of the output of an elementwise node, from that of its input; None
+        if it has one part.
+        """
         read = node.inputs[at]
         made = self.layout(read, depth)
         if made.is_plain:
@@ -162,6 +167,7 @@ class _Reader:
         always = self._graph.is_bounded(tensor)
 
         def changed(leaf: Layout) -> Layout:
+            """Return a part as the elementwise operator changes it."""
             if is_same:
                 return evolve(leaf, step=max(step, leaf.step))
             pure = leaf.is_pure and node.op in _ELEMENTWISE
@@ -229,6 +235,7 @@ class _Reader:
         return tuple(float(one) for one in found[np.isfinite(found)][:4])
 
     def _read_concat(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Concat; None without a known axis."""
         axis = node.attributes.get("axis")
         if axis is None:
             return None
@@ -241,6 +248,7 @@ class _Reader:
         return Layout("join", operands=operands, numbers=(int(axis),), shape=tuple(lengths))
 
     def _read_move(self, kind: Any, node: Maker, depth: int, numbers: Sequence[int] = ()) -> Layout:
+        """Return the layout of a tensor whose elements are moved by an operator."""
         shape = self._graph.shape(node.inputs[0])
         return Layout(
             kind,
@@ -250,9 +258,11 @@ class _Reader:
         )
 
     def _read_transpose(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Transpose."""
         return self._read_move("transpose", node, depth, node.attributes.get("perm", ()))
 
     def _read_reshape(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Reshape."""
         return self._read_move("reshape", node, depth)
 
     def _axes(self, node: Maker, at: int = 1) -> list[int] | None:
@@ -271,10 +281,12 @@ class _Reader:
         return [int(one) for one in value.reshape(-1)]
 
     def _read_unsqueeze(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Unsqueeze; None if the axes are unknown."""
         axes = self._axes(node)
         return None if axes is None else self._read_move("unsqueeze", node, depth, axes)
 
     def _read_squeeze(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Squeeze; None if the axes are unknown."""
         axes = self._axes(node)
         if axes is None:
             shape = self._graph.shape(node.inputs[0])
@@ -284,6 +296,7 @@ class _Reader:
         return self._read_move("squeeze", node, depth, axes)
 
     def _read_slice(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Slice; None if the range is unknown."""
         if "starts" in node.attributes:
             starts, ends = node.attributes["starts"], node.attributes["ends"]
             axes, steps = node.attributes.get("axes"), None
@@ -312,7 +325,8 @@ class _Reader:
                 )
         return made
 
-    def _split(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+    def _read_split(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of an output of Split; None if the sizes are unknown."""
         axis = int(node.attributes.get("axis", 0))
         sizes = node.attributes.get("split") or self._whole(node, 1)
         shape = self._graph.shape(node.inputs[0])
@@ -327,6 +341,7 @@ class _Reader:
         return self._read_move("take", node, depth, (axis, start, start + sizes[at], 1))
 
     def _read_gather(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Gather; None if the indices have several axes."""
         axis = int(node.attributes.get("axis", 0))
         indices = self._graph.constant(node.inputs[1])
         shape = self._graph.shape(node.inputs[1])
@@ -338,12 +353,16 @@ class _Reader:
         return self._read_move("choose", node, depth, (axis,)) if rank == 1 else None
 
     def _read_selection(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of TopK or a similar operator; None for its indices."""
         if node.op == "TopK" and tensor != node.outputs[0]:
             return None
         default = -1 if node.op == "TopK" else 0
         return self._read_move("choose", node, depth, (int(node.attributes.get("axis", default)),))
 
     def _read_pad(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Pad with a constant; None for other modes or
+        unknown pads.
+        """
         if node.attributes.get("mode", "constant") != "constant":
             return None
         pads = node.attributes.get("pads") or self._whole(node, 1)
@@ -354,11 +373,14 @@ class _Reader:
         return evolve(made, operands=(*made.operands, padding))
 
     def _read_where(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Where; a constant becomes a value that fills the
+        other input.
+        """
         if len(node.inputs) != 3:
             return None
         constant = [self._graph.is_constant(name) for name in node.inputs[1:]]
         if not any(constant):
-            return evolve(self._leaf(tensor, depth), is_mixed=True)
+            return evolve(self._plain_layout(tensor, depth), is_mixed=True)
         if all(constant):
             return None
         at = 1 + constant.index(False)
@@ -366,12 +388,13 @@ class _Reader:
         made = self.layout(node.inputs[at], depth)
         own, other = self._graph.shape(node.inputs[at]), self._graph.shape(tensor)
         if made.kind != "leaf" and (own is None or other is None or len(own) != len(other)):
-            made = self._leaf(tensor, depth)  # Perhaps broadcast.
+            made = self._plain_layout(tensor, depth)  # Perhaps broadcast.
         elif made.kind == "leaf":
             made = evolve(made, name=tensor if made.is_plain else made.name)
         return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
     def _read_clip(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of Clip, whose limits are fill values."""
         names = [*node.inputs[1:3]]
         fills = tuple(number for name in names for number in self._finite(name))
         fills += tuple(
@@ -381,8 +404,11 @@ class _Reader:
         return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
     def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout | None:
+        """Return the layout of the output of ScatterElements or ScatterND, which mixes two
+        inputs.
+        """
         fills = self._finite(node.inputs[0]) if self._graph.is_constant(node.inputs[0]) else ()
-        return evolve(self._leaf(tensor, depth), is_mixed=True, fills=fills)
+        return evolve(self._plain_layout(tensor, depth), is_mixed=True, fills=fills)
 
 
 _MOVES_PIECES = _CUTS | {

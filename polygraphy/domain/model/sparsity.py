@@ -186,6 +186,7 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
     step = max(1, _BLOCK // (GROUP * columns))
 
     def prune_rows(starts: range) -> None:
+        """Prune some rows of the array."""
         for start in starts:
             for first in range(0, inner, columns):
                 part = np.s_[start : start + step, :, first : first + columns]

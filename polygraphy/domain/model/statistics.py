@@ -188,7 +188,8 @@ def _known_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _is_known(dim: Dim) -> bool:
+def _is_static(dim: Dim) -> bool:
+    """Return whether a dimension is a number."""
     return isinstance(dim, int) and dim >= 0
 
 
@@ -203,7 +204,7 @@ def _dynamic_dims(graphs: list[Graph]) -> tuple[str, ...]:
     for graph in graphs:
         for tensor in graph.tensors.values():
             for dim in tensor.shape or ():
-                if not _is_known(dim):
+                if not _is_static(dim):
                     names[dim if isinstance(dim, str) else "?"] = None
     return tuple(names)
 

@@ -184,6 +184,7 @@ def find_causes(table: ProfileTable) -> list[Cause]:
 
 
 def _inserted_cause(row: TimeRow) -> Cause:
+    """Return the cause of a difference: nodes that the backend inserted."""
     cell = max(row.cells[0], row.cells[-1], key=lambda each: each.time)
     ops = sorted(set(cell.executed), key=cell.executed.count, reverse=True)
     words = [count_text(cell.executed.count(op), f"inserted {op} node") for op in ops[:_OP_COUNT]]
@@ -198,6 +199,7 @@ def _operators(row: TimeRow, side: int) -> str:
 
 
 def _rows_in_words(rows: Sequence[TimeRow], before: str, after: str) -> str:
+    """Return rows as words of a sentence."""
     if len(rows) == 1:
         what = rows[0].label
     else:

@@ -15,9 +15,9 @@ from attrs import define, field, frozen
 from polygraphy.domain.diagnosis.regions import GraphNode, consumers
 from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
 
-FOLDED, REMOVED = "folded", "removed"
-"""Why no executed node computes a model node: it depends on no input; or an optimization removed
-it, such as an Identity.
+FOLDED, REMOVED, UNMATCHED = "folded", "removed", "unmatched"
+"""Why no executed node computes a model node: it depends on no input; an optimization removed it,
+such as an Identity; or one of the executed nodes with unknown names may compute it.
 """
 
 _CONVERSIONS = frozenset(
@@ -92,6 +92,7 @@ class _Joining:
         self.executed = self.profile.nodes
 
     def run(self) -> Join:
+        """Return the join of executed nodes and nodes of the model."""
         by_origin = self._find_origins()
         names = self._resolve_tensors(by_origin)
         made = [[names.get(name, name) for name in node.makes] for node in self.executed]
@@ -101,7 +102,7 @@ class _Joining:
             if not any(name in known for name in made[index]):
                 made[index] = [*made[index], *self._ends_of(origins)]
         members = self._connect(made, read, known, by_origin)
-        return self._cover(members, made, read, known, by_origin)
+        return self._cover_model(members, made, read, known, by_origin)
 
     # Names of tensors.
 
@@ -164,6 +165,9 @@ class _Joining:
         return total if activated is None or self._is_executed(activated) else activated
 
     def _next_of(self, tensor: str, ops: Iterable[str]) -> str | None:
+        """Return the output of the only reader of a tensor with some operator; None if there is
+        not exactly one.
+        """
         readers = self.readers.get(tensor, [])
         found = [self.nodes[index] for index in readers if self.nodes[index].op in ops]
         return found[0].makes[0] if len(found) == 1 and found[0].makes else None
@@ -263,6 +267,7 @@ class _Joining:
         parents = list(range(len(made)))
 
         def root(index: int) -> int:
+            """Return the representative of the group that an index is in."""
             while parents[index] != index:
                 parents[index] = parents[parents[index]]
                 index = parents[index]
@@ -287,7 +292,7 @@ class _Joining:
             groups.setdefault(root(index), []).append(index)
         return sorted(groups.values(), key=lambda group: group[-1])
 
-    def _cover(
+    def _cover_model(
         self,
         members: Sequence[Sequence[int]],
         made: Sequence[Sequence[str]],
@@ -295,6 +300,7 @@ class _Joining:
         known: set[str],
         by_origin: Mapping[int, Sequence[int]],
     ) -> Join:
+        """Return the join in which each node of the model is in one group or gone."""
         surviving = {name for names in made for name in names if name in self.makers}
         computed = self.model.computed()
         owner: dict[int, int] = {}
@@ -324,17 +330,18 @@ class _Joining:
                 groups.append(Group(sorted(nodes), list(group), sorted(set(shared))))
             else:
                 inserted.extend(group)
-        gone = {
-            index: REMOVED if index in computed else FOLDED
-            for index in range(len(self.nodes))
-            if index not in owner
-        }
         unmatched = [
             index
             for index in sorted(inserted)
             if known.isdisjoint((*made[index], *read[index]))
             and self.executed[index].op.rpartition(".")[2] not in _CONVERSIONS
         ]
+        reason = UNMATCHED if unmatched else REMOVED
+        gone = {
+            index: reason if index in computed else FOLDED
+            for index in range(len(self.nodes))
+            if index not in owner
+        }
         left = sorted(set(inserted).difference(unmatched))
         return Join(groups, left, gone, unmatched)
 

@@ -56,6 +56,7 @@ def collect_nodes(
 
 
 def _executed_node(column: Sequence[NodeEvent | None], runs: int) -> ExecutedNode:
+    """Return the executed node for the events of one position in all runs."""
     events = [event for event in column if event is not None]
     first = events[0]
     times = [0.0 if event is None else event.microseconds for event in column]
@@ -106,7 +107,7 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
     places: dict[int, int] = {}
     for number, executed in enumerate(nodes):
         candidates = by_name.get(executed.name, [])
-        match = next((at for at in candidates if _is_op(graph.nodes[at], executed.op)), None)
+        match = next((at for at in candidates if _has_op(graph.nodes[at], executed.op)), None)
         if match is not None:
             candidates.remove(match)
             places[number] = match
@@ -120,7 +121,7 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
         if number not in places and waiting:
             places[number] = waiting.pop(0)
     made = [
-        _placed(executed, graph.nodes[places[number]]) if number in places else executed
+        _fill_in(executed, graph.nodes[places[number]]) if number in places else executed
         for number, executed in enumerate(nodes)
     ]
     end = len(graph.nodes)
@@ -128,11 +129,13 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
     return [made[number] for number in order]
 
 
-def _is_op(node: GraphNode, op: str) -> bool:
+def _has_op(node: GraphNode, op: str) -> bool:
+    """Return whether a node has an operator, regardless of its domain."""
     return node.op.rpartition(".")[2] == op.rpartition(".")[2]
 
 
-def _placed(executed: ExecutedNode, node: GraphNode) -> ExecutedNode:
+def _fill_in(executed: ExecutedNode, node: GraphNode) -> ExecutedNode:
+    """Return an executed node with the operator, inputs and outputs of a graph node."""
     return evolve(
         executed, op=node.op, reads=node.reads, makes=node.makes, settings=node.settings or "none"
     )

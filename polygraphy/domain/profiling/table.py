@@ -20,7 +20,7 @@ from polygraphy.domain.profiling.execution import (
     ModelNodes,
     spread,
 )
-from polygraphy.domain.profiling.joining import Join, join_profile
+from polygraphy.domain.profiling.joining import FOLDED, REMOVED, UNMATCHED, Join, join_profile
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, one_line
 
@@ -137,9 +137,10 @@ class Side:
         executed: the number of executed nodes.
         folded: how many nodes of the model depend on no input.
         removed: how many nodes an optimization removed.
-        gone: the names of the nodes that were folded or removed.
+        gone: the names of the nodes that were folded, removed or not matched.
         notes: what is not known, or was left out, a sentence each.
         is_disturbed: whether the machine was busy.
+        unmatched: how many nodes are in no row, because executed nodes have unknown names.
     """
 
     runner: str
@@ -155,6 +156,7 @@ class Side:
     gone: Sequence[str] = ()
     notes: Sequence[str] = ()
     is_disturbed: bool = False
+    unmatched: int = 0
 
     @property
     def time(self) -> float:
@@ -256,6 +258,7 @@ def side_in_words(side: Side) -> str:
         for count, text in (
             (side.folded, f"{side.folded} folded"),
             (side.removed, f"{side.removed} removed"),
+            (side.unmatched, f"{side.unmatched} not matched"),
         )
         if count
     ]
@@ -290,11 +293,12 @@ def profile_table(
                     hint="Pass the model that was run with --model.",
                 )
     rows = [*_node_rows(model, profiles, joins), *_other_rows(model, profiles, joins)]
-    sides = [_side(model, *each) for each in zip(profiles, joins)]
+    sides = [_profile_side(model, *each) for each in zip(profiles, joins)]
     return ProfileTable(model.path, len(model.nodes), profiles[0].shapes, sides, rows)
 
 
-def _side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
+def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
+    """Return the facts of a profile for the table, with its notes."""
     notes = list(profile.notes)
     if model.nodes and join.unmatched:
         notes.append(
@@ -321,11 +325,12 @@ def _side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> Side:
         spread(profile.plain_times or profile.run_times),
         profile.runs,
         len(profile.nodes),
-        reasons["folded"],
-        reasons["removed"],
+        reasons[FOLDED],
+        reasons[REMOVED],
         [model.nodes[index].name for index in sorted(join.gone)],
         notes,
         profile.is_disturbed,
+        reasons[UNMATCHED],
     )
 
 
@@ -338,6 +343,7 @@ def _node_rows(
     parents = list(range(len(model.nodes)))
 
     def root(index: int) -> int:
+        """Return the representative of the group that an index is in."""
         while parents[index] != index:
             parents[index] = parents[parents[index]]
             index = parents[index]
@@ -369,7 +375,7 @@ def _node_rows(
     for by_part in executed:
         keys += [key for key in by_part if key not in parts and key not in keys]
     return [
-        _row(
+        _node_row(
             model,
             parts.get(key, [key]),
             [
@@ -381,7 +387,8 @@ def _node_rows(
     ]
 
 
-def _row(model: ModelNodes, positions: Sequence[int], cells: Sequence[Cell]) -> TimeRow:
+def _node_row(model: ModelNodes, positions: Sequence[int], cells: Sequence[Cell]) -> TimeRow:
+    """Return the row of some nodes of the model."""
     nodes = [model.nodes[index] for index in positions]
     names = [node.name for node in nodes]
     return TimeRow(
@@ -410,6 +417,7 @@ def _label(names: Sequence[str]) -> str:
 def _other_rows(
     model: ModelNodes, profiles: Sequence[ExecutionProfile], joins: Sequence[Join]
 ) -> list[TimeRow]:
+    """Return the rows of inserted nodes and of time outside nodes."""
     rows = []
     if model.nodes:
         for kind, label in ((INSERTED, "(inserted)"), (UNKNOWN, "(unknown names)")):
@@ -451,6 +459,7 @@ def _positions(nodes: Iterable[ExecutedNode]) -> dict[str, list[int]]:
 
 
 def _cell(profile: ExecutionProfile, positions: Sequence[int]) -> Cell:
+    """Return the cell of executed nodes: their time, spread and number."""
     nodes = [profile.nodes[index] for index in positions]
     if not nodes:
         return Cell()
@@ -469,6 +478,7 @@ def _cell(profile: ExecutionProfile, positions: Sequence[int]) -> Cell:
 
 
 def _inner_times(nodes: Iterable[ExecutedNode]) -> Iterable[InnerTime]:
+    """Yield the times of the nodes inside fused ones."""
     for node in nodes:
         for inner in node.inner:
             yield InnerTime(inner.name, inner.op, inner.time, inner.calls)
@@ -480,7 +490,7 @@ def table_in(facts: Mapping[str, Any]) -> ProfileTable:
         TimeRow(
             **{
                 **row,
-                "cells": [_cell_in(cell) for cell in row["cells"]],
+                "cells": [_decode_cell(cell) for cell in row["cells"]],
                 "error": None if row["error"] is None else float(row["error"]),  # "nan"
             }
         )
@@ -491,5 +501,6 @@ def table_in(facts: Mapping[str, Any]) -> ProfileTable:
     return ProfileTable(**{name: facts[name] for name in names}, sides=sides, rows=rows)
 
 
-def _cell_in(facts: Mapping[str, Any]) -> Cell:
+def _decode_cell(facts: Mapping[str, Any]) -> Cell:
+    """Return the cell of JSON facts."""
     return Cell(**{**facts, "inner": [InnerTime(**inner) for inner in facts["inner"]]})

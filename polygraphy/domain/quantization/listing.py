@@ -91,7 +91,7 @@ def list_quantized_tensors(graph: Graph) -> list[QuantizedTensor]:
         weights |= {weight.name: weight for weight in each.all_weights}
         makers = each.makers
         for node in each.nodes:
-            for tensor in _tensors_of(node, weights, makers):
+            for tensor in _quantized_tensors(node, weights, makers):
                 found.setdefault((tensor.kind, tensor.name), tensor)
     return list(found.values())
 
@@ -137,19 +137,21 @@ def name_scales(
         for side in (reference, candidate)
     ]
 
-    def with_range(text: str, tensor: str, side: int) -> str:
+    def add_range(text: str, tensor: str, side: int) -> str:
+        """Return a text with the range of a tensor, if it is known."""
         ends = limits[side].get(tensor)
         return text if ends is None else f"{text}, range {ends[0]:.4g} to {ends[1]:.4g}"
 
-    def named(each: Difference) -> Difference:
+    def name_tensor(each: Difference) -> Difference:
+        """Return a difference in a scale or zero point under the name of its tensor."""
         if each.change != "changed" or each.what != "Initializer" or each.name not in users:
             return each
         what, tensor = users[each.name]
-        old = with_range(each.reference, tensor, 0)
-        new = with_range(each.candidate, tensor, 1)
+        old = add_range(each.reference, tensor, 0)
+        new = add_range(each.candidate, tensor, 1)
         return evolve(each, what=f"{what} of {tensor!r}", reference=old, candidate=new)
 
-    return [named(each) for each in found]
+    return [name_tensor(each) for each in found]
 
 
 def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
@@ -177,9 +179,10 @@ def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _tensors_of(
+def _quantized_tensors(
     node: Node, weights: Mapping[str, Weight], makers: Mapping[str, Node]
 ) -> Iterator[QuantizedTensor]:
+    """Yield the quantized tensors of a node."""
     op = node.op.rpartition(".")[2]
     if op == "QuantizeLinear":
         kind = "weight" if _input(node, 0) in weights else "activation"
@@ -192,7 +195,7 @@ def _tensors_of(
         elif _input(node, 0) not in makers:
             yield _tensor(node, "activation", _input(node, 0), 1, 2, weights)
     elif op in _OPERANDS:
-        yield from _operands(node, _OPERANDS[op], weights)
+        yield from _quantized_operands(node, _OPERANDS[op], weights)
         bias = weights.get(_input(node, _BIAS.get(op, 99)))
         if bias is not None:
             yield QuantizedTensor(bias.name, "bias", str(bias.dtype))
@@ -210,9 +213,10 @@ def _tensors_of(
         yield QuantizedTensor(node.outputs[0], "operator", op)
 
 
-def _operands(
+def _quantized_operands(
     node: Node, operands: Sequence[_Operand], weights: Mapping[str, Weight]
 ) -> Iterator[QuantizedTensor]:
+    """Yield the quantized tensors among the operands of a node."""
     for one in operands:
         if one.codes is None:
             yield _tensor(node, one.kind, node.outputs[0], one.scale, one.zero_point, weights)

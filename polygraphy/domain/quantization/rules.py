@@ -159,13 +159,14 @@ def _without_moves(nodes: Sequence[FloatNode], names: Collection[str]) -> list[F
     """Return nodes that read quantized tensors directly, past nodes that only move elements."""
     moves = {node.makes[0]: node.reads[0] for node in nodes if node.op in _MOVES and node.reads}
 
-    def before(name: str) -> str:
+    def original_name(name: str) -> str:
+        """Return the name of a tensor before operators that only move elements."""
         start = name
         while name not in names and name in moves:
             name = moves[name]
         return name if name in names else start
 
-    return [evolve(node, reads=[before(name) for name in node.reads]) for node in nodes]
+    return [evolve(node, reads=[original_name(name) for name in node.reads]) for node in nodes]
 
 
 def _biases(nodes: Sequence[FloatNode], asks: dict[str, Asks]) -> dict[str, str]:

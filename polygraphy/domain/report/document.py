@@ -140,6 +140,7 @@ class Party:
 
 
 def _comparison_as_json(each: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values."""
     made: dict[str, Any] = {name: plain(getattr(each, name)) for name in _OF_COMPARISON}
     return {**made, "outputs": [_row_as_json(row) for row in each.outputs]}
 
@@ -148,6 +149,7 @@ _OF_COMPARISON = ("function", "parties", "passed", "matched", "total", "average"
 
 
 def _row_as_json(row: OutputRow) -> dict[str, Any]:
+    """Return the row of an output as JSON values."""
     worst, node = row.worst, row.node
     element = worst.element
     found: dict[str, Any] = {
@@ -269,8 +271,8 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
                     found["name"],
                     found["passed_iterations"],
                     found["iterations"],
-                    worst=Worst(found["worst_iteration"], _number(found["excess"])),
-                    metrics={name: _number(value) for name, value in found["metrics"].items()},
+                    worst=Worst(found["worst_iteration"], _number_of(found["excess"])),
+                    metrics={name: _number_of(value) for name, value in found["metrics"].items()},
                 )
                 if row.name not in rows or rows[row.name].passed:
                     rows[row.name] = row
@@ -281,7 +283,8 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
     return rows
 
 
-def _number(value: Any) -> Any:
+def _number_of(value: Any) -> Any:
+    """Return the float for a text such as "NaN"; other values stay."""
     return _NUMBERS.get(value, value) if isinstance(value, str) else value
 
 
@@ -331,7 +334,8 @@ class Recorder:
         self.detail = detail
 
     @cached_property
-    def _table(self) -> AccuracyTable:
+    def _new_table(self) -> AccuracyTable:
+        """Return a new table of comparisons."""
         from polygraphy.domain.accuracy.output_rows import AccuracyTable
 
         return AccuracyTable(measures=self.detail is not None)
@@ -339,7 +343,7 @@ class Recorder:
     @property
     def validation(self) -> list[dict[str, Any]]:
         """Return the NaN and infinity counts by runner and output, each in its worst iteration."""
-        names = self._names()
+        names = self._run_names()
         return [
             {"runner": names[runner, ""], **facts}
             for (runner, _), facts in self._validation.items()
@@ -348,23 +352,25 @@ class Recorder:
     @property
     def comparisons(self) -> list[Comparison]:
         """Return the comparisons of pairs of runs."""
-        names = self._names()
-        return [each.named(names, self._rows(each)) for each in self._compared]
+        names = self._run_names()
+        return [each.named(names, self._detailed_rows(each)) for each in self._compared]
 
     def parties(self) -> list[Party]:
         """Return the runs that took part."""
-        names = self._names()
+        names = self._run_names()
         return [
             Party(names[run], label_of_runner(run[0]), **facts)
             for run, facts in self._parties.items()
         ]
 
-    def _names(self) -> dict[Run, str]:
+    def _run_names(self) -> dict[Run, str]:
+        """Return the name of each run."""
         return dict(zip(self._parties, names_of_runs([*self._parties])))
 
     # Findings.
 
     def found(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Record the facts of a finding."""
         self.results.append({"kind": kind, **plain(facts)})
 
     def conclude(
@@ -373,6 +379,7 @@ class Recorder:
         culprits: Sequence[Mapping[str, Any]] = (),
         summary: str = "",
     ) -> None:
+        """Record the verdict, the culprits and the summary."""
         self.verdict = verdict
         self.culprits = [plain(culprit) for culprit in culprits]
         self.summary = summary
@@ -380,22 +387,27 @@ class Recorder:
     # Running.
 
     def note(self, text: str) -> None:
+        """Record a note, once."""
         note = without_runner(text)
         if note not in self.notes:
             self.notes.append(note)
 
     def data_chosen(self, source: str, seed: int | None, iterations: int | None) -> None:
+        """Record where the input data come from, once."""
         facts = DataFacts(source, seed, iterations)
         if facts not in self.data:
             self.data.append(facts)
 
-    def _party(self, runner: str, file: str = "") -> dict[str, Any]:
+    def _run_facts(self, runner: str, file: str = "") -> dict[str, Any]:
+        """Return the facts of a run, which are recorded in it."""
         return self._parties.setdefault((runner, file), {})
 
     def runner_activating(self, runner: str) -> None:
-        self._party(runner)
+        """Record that a runner takes part."""
+        self._run_facts(runner)
 
     def segments_planned(self, segments: int, tensors: int, budget: int) -> None:
+        """Record into how many segments a layerwise run is divided."""
         self.found("segments", {"segments": segments, "tensors": tensors, "budget": budget})
 
     def iteration_starting(self, index: int) -> None:
@@ -403,17 +415,21 @@ class Recorder:
 
     def inputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """Record the inputs of a runner."""
-        self._party(runner).setdefault("inputs", _tensors(metadata))
+        self._run_facts(runner).setdefault("inputs", _tensor_facts(metadata))
 
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
-        facts = self._party(runner)
+        """Record the outputs of a runner."""
+        facts = self._run_facts(runner)
         known = {tensor.name: tensor for tensor in facts.get("outputs", ())}
-        facts["outputs"] = [*{**known, **{each.name: each for each in _tensors(metadata)}}.values()]
+        facts["outputs"] = [
+            *{**known, **{each.name: each for each in _tensor_facts(metadata)}}.values()
+        ]
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
+        """Record the inference times of a runner."""
         if len(runtimes):
             middle = np.sort(runtimes)[(len(runtimes) - 1) // 2 : len(runtimes) // 2 + 1]
-            self._party(runner)["times"] = Times(
+            self._run_facts(runner)["times"] = Times(
                 count=len(runtimes),
                 first=runtimes[0],
                 mean=float(np.mean(runtimes)),
@@ -423,20 +439,23 @@ class Recorder:
             )
 
     def loading_included(self, runner: str) -> None:
-        party = self._party(runner)
+        """Record that the times include loading."""
+        party = self._run_facts(runner)
         if party.get("times") is not None:
             party["times"] = evolve(party["times"], includes_loading=True)
 
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
+        """Record the mean times on the device."""
         mean = {
             part: float(np.mean([getattr(each, part) for each in times]))
             for part in ("to_device", "compute", "to_host", "total")
         }
-        self._party(runner)
-        self.found("device_times", {"runner": self._names()[runner, ""], "mean": mean})
+        self._run_facts(runner)
+        self.found("device_times", {"runner": self._run_names()[runner, ""], "mean": mean})
 
     def runner_failed(self, runner: str, reason: str) -> None:
-        self._party(runner)["error"] = reason
+        """Record the error of a runner."""
+        self._run_facts(runner)["error"] = reason
 
     # Comparing.
 
@@ -444,7 +463,8 @@ class Recorder:
         """Two runs are about to be compared."""
 
     def iteration_compared(self, pair: PairResult) -> None:
-        self._table.add(pair)
+        """Record the comparison of two runners in one iteration."""
+        self._new_table.add(pair)
         if self.detail is not None:
             key = (pair.label, pair.positions)
             self._details_of(pair, self._details.setdefault(key, {}), self.detail)
@@ -468,26 +488,31 @@ class Recorder:
                 known[name] = excess, found
 
     def samples_compared(self, found: SamplesCompared) -> None:
+        """Record the table of samples."""
         self.found("samples", plain(found))
 
     def steps_compared(self, found: StepsCompared) -> None:
+        """Record the table of steps."""
         self.found("steps", plain(found))
 
     def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+        """Record the table of nodes with their times."""
         self.found("profile", {**plain(table), "sort": sort, "shown": rows})
 
     def comparison_finished(self, result: AccuracyResult) -> None:
-        tables = self._table.tables(result)
+        """Record the result of a comparison."""
+        tables = self._new_table.tables(result)
         if len(tables) != len(result):  # They were loaded.
-            tables = self._table.of(result, measures=self._table.measures)
+            tables = self._new_table.of(result, measures=self._new_table.measures)
         from polygraphy.domain.accuracy.output_rows import judged_pairs
 
         for each in judged_pairs(result, tables):
             for run in each.runs:
-                self._party(*run)
+                self._run_facts(*run)
             self._compared.append(each)
 
-    def _rows(self, each: JudgedPair) -> list[OutputRow]:
+    def _detailed_rows(self, each: JudgedPair) -> list[OutputRow]:
+        """Return the rows of a comparison, with details where they were recorded."""
         details = self._details.get((each.function, each.table.positions), {})
         return [
             evolve(row, detail=details[row.name][1]) if row.name in details else row
@@ -501,7 +526,7 @@ class Recorder:
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
         """Record a validated output; over iterations the worst is kept."""
-        self._party(runner)
+        self._run_facts(runner)
         facts = plain(validity)
         known = self._validation.setdefault((runner, validity.name), facts)
         if facts["nan"] + facts["inf"] > known["nan"] + known["inf"]:
@@ -511,7 +536,8 @@ class Recorder:
         """All outputs of an iteration were checked."""
 
 
-def _tensors(metadata: TensorMetadata) -> list[TensorFacts]:
+def _tensor_facts(metadata: TensorMetadata) -> list[TensorFacts]:
+    """Return the name, data type and shape of each tensor of metadata."""
     return [
         TensorFacts(
             name,

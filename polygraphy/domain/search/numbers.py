@@ -74,20 +74,21 @@ def nearest_number(
         ((s, e) for s in signs for e in exponents), key=lambda c: error(c[0] * 10 ** c[1])
     )
 
-    def at(exponent: float) -> float:
+    def error_at(exponent: float) -> float:
+        """Return the error of the number with an exponent."""
         return error(sign * 10**exponent)
 
     low, high = best - 0.5, best + 0.5
     left, right = high - _GOLDEN, low + _GOLDEN
-    at_left, at_right = at(left), at(right)
+    at_left, at_right = error_at(left), error_at(right)
     for _ in range(_SECTIONS):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - (high - low) * _GOLDEN
-            at_left = at(left)
+            at_left = error_at(left)
         else:
             low, left, at_left = left, right, at_right
             right = low + (high - low) * _GOLDEN
-            at_right = at(right)
+            at_right = error_at(right)
     number = sign * 10 ** ((low + high) / 2)
     return min((float(f"{number:.{digits}g}") for digits in _DIGITS), key=error)

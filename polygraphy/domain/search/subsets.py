@@ -40,6 +40,7 @@ def ddmin(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]) -> list[T]
     known: dict[tuple[int, ...], bool] = {}
 
     def is_bad(positions: Sequence[int]) -> bool:
+        """Return whether the items at some positions fail; each set is tested once."""
         key = tuple(positions)
         if key not in known:
             known[key] = test([items[position] for position in key]) is Outcome.BAD
@@ -121,6 +122,7 @@ def smallest_good_set(
     known: dict[tuple[int, ...], bool] = {}
 
     def is_good(positions: Sequence[int]) -> bool:
+        """Return whether the items at some positions are good; each set is tested once."""
         key = tuple(sorted(positions))
         if key not in known:
             known[key] = test([items[position] for position in key]) is Outcome.GOOD
@@ -177,6 +179,7 @@ def healing_passes(
     """
 
     def test(some: Sequence[str]) -> Outcome:
+        """Return GOOD if the model is healed without some passes, else BAD."""
         return Outcome.GOOD if heals(some) else Outcome.BAD
 
     return smallest_good_set(passes, test, is_ranked=is_ranked)
@@ -230,13 +233,14 @@ def _next_question(
 ) -> Q | None:
     """Return the first question without an answer; None if the search ends before one."""
 
-    def test(question: Q) -> Outcome:
+    def answer(question: Q) -> Outcome:
+        """Return the known outcome of a question; raise if it is not known."""
         if question not in known:
             raise _Asked(question)
         return known[question]
 
     try:
-        search(test)
+        search(answer)
     except _Asked as asked:
         found: Q = asked.question
         return found

@@ -172,6 +172,7 @@ def _log_softmax(scores: Array) -> Array:
 def _is_rounding(
     arrays: tuple[Array, Array], dtypes: tuple[str | None, str | None], error: float, margin: float
 ) -> bool:
+    """Return whether rounding explains the error of an array."""
     rounding = rounding_between(arrays, dtypes)
     if rounding is None:
         return False

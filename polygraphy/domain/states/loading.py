@@ -159,6 +159,7 @@ class StatePlan:
         return sizes
 
     def _position_axis(self, role: str, shape: Sequence[Any]) -> int:
+        """Return the axis of the positions in an input of a role."""
         if role == POSITIONS:
             return len(shape) - 1
         return min(self.roles.axis, len(shape) - 1)
@@ -405,11 +406,11 @@ class StepLoader:
         self._check_capacity(total)
         tokens = self._tokens(total)
         for line in plan.lines():
-            self._note(line)
+            self._add_note(line)
         left = describe_unreached(plan.roles.limits, total, lengths[0] if lengths else 0)
         if left:
-            self._note(f"Not reached: {'; '.join(left)}.")
-        yield from self._feeds(plan, lengths, tokens)
+            self._add_note(f"Not reached: {'; '.join(left)}.")
+        yield from self._step_feeds(plan, lengths, tokens)
 
     def profiles(self, first_model: bool = False) -> list[Profile]:
         """Return the ranges of shapes for which a backend builds the model: one for the first step,
@@ -444,9 +445,10 @@ class StepLoader:
         if not is_generated and not isinstance(self._data, Iterator):
             yield from islice(self._load_inputs(), self.iterations)
 
-    def _feeds(
+    def _step_feeds(
         self, plan: StatePlan, lengths: Sequence[int], tokens: Sequence[Array]
     ) -> Iterator[StepFeed]:
+        """Yield the feed of each step."""
         loaded = None if isinstance(self._data, DataLoader) else self._load_inputs()
         past = 0
         constants: dict[str, Array] = {}
@@ -466,7 +468,7 @@ class StepLoader:
                 for name, role in current.roles.of.items()
                 if role in (TOKENS, CHUNK, CONSTANT) and name not in drawn
             ]
-            drawn.update(self._draw_inputs(current, missing, index, length, past))
+            drawn.update(self._draw_step_inputs(current, missing, index, length, past))
             constants.update(
                 {name: drawn[name] for name in missing if current.roles.of[name] == CONSTANT}
             )
@@ -488,7 +490,7 @@ class StepLoader:
                 )
             hidden = padding(current, feed)
             if hidden is not None:
-                self._note("Not compared: positions that the mask hides. Nothing reads them.")
+                self._add_note("Not compared: positions that the mask hides. Nothing reads them.")
             facts = StepFacts(
                 index,
                 past,
@@ -517,6 +519,7 @@ class StepLoader:
         return max(1, min(DEFAULT_PROMPT, known - self.iterations + 1))
 
     def _check_capacity(self, total: int) -> None:
+        """Raise InputError if the steps need more positions than the cache has."""
         capacity = self.plan.roles.capacity
         if capacity is not None and total > capacity:
             raise InputError(
@@ -546,11 +549,12 @@ class StepLoader:
                 self._check_tokens(known, total)
                 rows.append(np.array(known[:total], dtype))
             else:
-                drawn = self._generate(self.plan, {name: [1, total]}, 0)[name]
+                drawn = self._generate_inputs(self.plan, {name: [1, total]}, 0)[name]
                 rows.append(drawn.reshape(-1))
         return rows
 
     def _check_tokens(self, tokens: Sequence[int], total: int) -> None:
+        """Raise InputError for a token outside the vocabulary, or too few tokens."""
         count = self.plan.roles.vocabulary
         wrong = [each for each in tokens if each < 0 or (count is not None and each >= count)]
         if wrong:
@@ -565,17 +569,19 @@ class StepLoader:
                 hint=f"Use at most --steps {max(1, len(tokens) - self._first_length() + 1)}.",
             )
 
-    def _draw_inputs(
+    def _draw_step_inputs(
         self, plan: StatePlan, names: Sequence[str], index: int, length: int, past: int
     ) -> dict[str, Array]:
+        """Return generated inputs of a step, by name."""
         if not names:
             return {}
         shapes = {name: plan.shape(name, length, past) for name in names}
-        return self._generate(plan, shapes, index)
+        return self._generate_inputs(plan, shapes, index)
 
-    def _generate(
+    def _generate_inputs(
         self, plan: StatePlan, shapes: Mapping[str, Sequence[int]], index: int
     ) -> dict[str, Array]:
+        """Return generated inputs of some shapes, with a seed for the step."""
         data = self._data if isinstance(self._data, DataLoader) else DataLoader()
         loader = data.drawing_from(data.seed, None)
         loader.iterations = index + 1
@@ -591,7 +597,7 @@ class StepLoader:
         loader.model_facts = self.model_facts
         drawn = loader[index]
         for note in notes_of(loader):
-            self._note(note)
+            self._add_note(note)
         return drawn
 
     def _load_inputs(self) -> Iterator[Mapping[str, Any]]:
@@ -611,7 +617,8 @@ class StepLoader:
                 return int(shape[roles.axis])
         return expected
 
-    def _note(self, text: str) -> None:
+    def _add_note(self, text: str) -> None:
+        """Append a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 

@@ -505,7 +505,7 @@ def _behind(node: Node, step: _Step) -> list[_Step]:
             for branch in node.graphs
             if at < len(branch.outputs)
         ]
-    rule = _RULES.get(node.op, _operand_read)
+    rule = _RULES.get(node.op, _through_operator)
     return [
         evolve(step, name=node.inputs[position], **changes)
         for position, changes in rule(node, at, step)
@@ -518,26 +518,31 @@ _Operands = Iterable[tuple[int, dict[str, Any]]]
 
 
 def _through_concat(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the inputs of a Concat that a state can come from, which grow along its axis."""
     changes = {"kind": step.kind or GROWS, "axis": _first(step, node.attribute("axis", 0))}
     return [(position, changes) for position in range(len(node.inputs))]
 
 
 def _through_scatter(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the input of a scatter that a state can come from, with slots along its axis."""
     axis = node.attribute("axis", -2 if node.op == "TensorScatter" else 0)
     return [(0, {"kind": SLOTS, "axis": _first(step, axis)})]
 
 
-def _recurrent(node: Node, at: int, step: _Step) -> _Operands:
+def _through_recurrent(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the initial state of a recurrent node that its final state replaces."""
     position = _RECURRENT[node.op].get(at)
     is_last = at > 0 or step.is_sliced  # All steps are a state only where the last is chosen.
     return [(position, {"kind": REPLACED})] if position is not None and is_last else []
 
 
 def _through_keeping(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the input that an operator with states replaces."""
     return [(_KEEPING[node.op][at], {"kind": REPLACED})] if at in _KEEPING[node.op] else []
 
 
 def _through_attention(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the cache of an attention node, which grows along the axis of positions."""
     if node.op == "Attention":
         is_standard = node.domain != "com.microsoft"
         operands, axis = ({1: 4, 2: 5}, 2) if is_standard else ({1: 4}, 3)
@@ -557,14 +562,17 @@ def _through_loop(node: Node, at: int, step: _Step) -> _Operands:
 
 
 def _through_where(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the inputs of a Where that a state can come from, with slots."""
     return [(position, {"kind": step.kind or SLOTS}) for position in (1, 2)]
 
 
 def _through_transpose_axis(node: Node, at: int, step: _Step) -> _Operands:
-    return [(0, {"axis": _through_transpose(node, step.axis)})]
+    """Return the input of a Transpose, with the axis before it."""
+    return [(0, {"axis": _axis_before_transpose(node, step.axis)})]
 
 
-def _operand_read(node: Node, at: int, step: _Step) -> _Operands:
+def _through_operator(node: Node, at: int, step: _Step) -> _Operands:
+    """Return the inputs of any other node that a state can come from."""
     if node.op in _MOVES:
         changes: dict[str, Any] = {"is_sliced": step.is_sliced or node.op in _SELECTS}
         return [(0, {**changes, "axis": None} if node.op in _LOSE_AXIS else changes)]
@@ -576,7 +584,7 @@ def _operand_read(node: Node, at: int, step: _Step) -> _Operands:
 _RULES: Mapping[str, Callable[[Node, int, _Step], _Operands]] = {
     "Concat": _through_concat,
     **dict.fromkeys(_WRITES, _through_scatter),
-    **dict.fromkeys(_RECURRENT, _recurrent),
+    **dict.fromkeys(_RECURRENT, _through_recurrent),
     **dict.fromkeys(_KEEPING, _through_keeping),
     **dict.fromkeys((*_ATTENTION, "Attention"), _through_attention),
     **dict.fromkeys(("Loop", "Scan"), _through_loop),
@@ -590,7 +598,8 @@ def _first(step: _Step, axis: int) -> int | None:
     return axis if step.kind is None else step.axis
 
 
-def _through_transpose(node: Node, axis: int | None) -> int | None:
+def _axis_before_transpose(node: Node, axis: int | None) -> int | None:
+    """Return the axis of the input of a Transpose; None if unknown."""
     order = node.attribute("perm")
     if axis is None:
         return None

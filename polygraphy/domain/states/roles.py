@@ -207,12 +207,14 @@ def _role_of_integers(tensor: Tensor, words: Sequence[str], uses: _Uses) -> str:
 
 
 def _is_past_length(words: Sequence[str]) -> bool:
+    """Return whether the words of a name stand for the length of the past."""
     length = {"length", "len", "lens", "lengths", "index", "indices", "offset"} & {*words}
     kind = {"past", "cache", "write", "kv", "start"} & {*words}
     return bool(length and kind) or words in (["offset"], ["start", "pos"])
 
 
 def _is_embedding(name: str) -> bool:
+    """Return whether a name contains a word that starts with "embed"."""
     return any(word.startswith("embed") for word in words_of(name))
 
 

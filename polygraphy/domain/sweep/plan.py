@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from polygraphy.domain.errors import UnknownNameError, UsageError
+from polygraphy.domain.tensors.naming import split_words
 
 Words = tuple[str, ...]
 
@@ -386,7 +386,7 @@ def _words(what: str, value: Any) -> Words:
     """Return the flags in a value: a text, split as a shell splits it, or a list of words."""
     if isinstance(value, str):
         try:
-            return tuple(shlex.split(value))
+            return tuple(split_words(value))
         except ValueError as error:
             raise _bad(
                 what, f"has flags with invalid quoting ({error})", "close the quotes"

@@ -191,6 +191,7 @@ def register_dtype_importer(source_module: str) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
+        """Register a function as the importer, and return it."""
         _importers[source_module] = function
         return function
 
@@ -210,6 +211,7 @@ def register_dtype_exporter(target_module: str) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
+        """Register a function as the exporter, and return it."""
         _exporters[target_module] = function
         if not hasattr(DataTypeEntry, target_module):
             setattr(DataTypeEntry, target_module, lambda e: DataType.to_dtype(e, target_module))

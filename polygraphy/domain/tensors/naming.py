@@ -7,6 +7,7 @@ from names to values, in which the key ``""`` stands for every output that is no
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar, Union, cast
@@ -105,6 +106,22 @@ def one_line(name: str) -> str:
         )
         for each in name
     )
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of options that a user wrote in one text, split as a shell splits them. On
+    Windows, a backslash is part of a path.
+
+    Raises:
+        ValueError: a quotation mark is missing.
+    """
+    import shlex
+
+    words = shlex.shlex(text, posix=True, punctuation_chars=False)
+    words.whitespace_split, words.commenters = True, ""
+    if sys.platform == "win32":
+        words.escape = ""
+    return list(words)
 
 
 def typeable(command: str) -> str:

@@ -11,7 +11,11 @@ import onnx
 import pytest
 from onnx import defs, helper, numpy_helper
 
-from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, infer_shapes, restore
+from polygraphy.adapters.onnx_common.inference import (
+    hide_crashing_nodes,
+    infer_shapes,
+    restore_nodes,
+)
 from polygraphy.adapters.processes.forked import call_isolated
 
 _VALUES: dict[str, Any] = {
@@ -89,5 +93,5 @@ def test_hidden_nodes_come_back_in_branches_and_functions() -> None:
     before = model.SerializeToString(deterministic=True)
     made = hide_crashing_nodes(model)
     assert made is not model and model.SerializeToString(deterministic=True) == before
-    restore(made)
+    restore_nodes(made)
     assert made.SerializeToString(deterministic=True) == before

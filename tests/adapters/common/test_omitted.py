@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import parser
 
 from polygraphy.adapters.onnx.describe.facts import first_omission
-from polygraphy.adapters.onnx_common.messages import leaves_out_results, with_all_results
+from polygraphy.adapters.onnx_common.messages import omits_results, with_all_results
 from polygraphy.adapters.onnxruntime.trial import evaluate_constants
 from polygraphy.backend.onnx import fold_constants
 from polygraphy.backend.onnxrt import session_from_onnx
@@ -50,16 +50,16 @@ def leaving_out(text: str) -> onnx.ModelProto:
 def test_results_that_are_numbered_get_names(text: str) -> None:
     model = leaving_out(text)
     before = model.SerializeToString(deterministic=True)
-    assert leaves_out_results(model.graph.node[0])
+    assert omits_results(model.graph.node[0])
     named = with_all_results(model)
-    assert not leaves_out_results(named.graph.node[0])
+    assert not omits_results(named.graph.node[0])
     assert model.SerializeToString(deterministic=True) == before
     onnx.checker.check_model(named)
 
 
 def test_results_that_may_be_left_out_stay_so() -> None:
     model = leaving_out(DROPOUT)
-    assert not leaves_out_results(model.graph.node[0]) and with_all_results(model) is model
+    assert not omits_results(model.graph.node[0]) and with_all_results(model) is model
 
 
 def constant() -> onnx.ModelProto:

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from polygraphy.adapters.os.paths import atomic_file, check_writable, make_part, readable_file
+from polygraphy.adapters.os.paths import (
+    atomic_file,
+    check_writable,
+    create_temporary_file,
+    readable_file,
+)
 from polygraphy.domain.errors import FileError
 
 
@@ -137,7 +142,7 @@ def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, name: s
 
 def test_parts_of_long_names_that_a_killed_process_left_are_swept(tmp_path: Path) -> None:
     target = tmp_path / ("x" * 250)
-    descriptor, part = make_part(target)
+    descriptor, part = create_temporary_file(target)
     os.close(descriptor)
     with atomic_file(target) as stream:
         stream.write(b"content")

@@ -24,7 +24,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 @pytest.fixture
 def cuda() -> Iterator[FakeCudart]:
     fake = FakeCudart(total=1 << 20)
-    with cuda_module.using(fake):
+    with cuda_module.use_module(fake):
         yield fake
     assert fake.outstanding == {}
 
@@ -61,7 +61,7 @@ def test_an_error_is_not_blamed_on_the_next_call(cuda: FakeCudart) -> None:
 
 
 def test_a_status_can_be_checked() -> None:
-    with cuda_module.using(FakeCudart()):
+    with cuda_module.use_module(FakeCudart()):
         wrapper().check(0)
         with pytest.raises(BackendError, match="cudaErrorMemoryAllocation"):
             wrapper().check(2)

@@ -48,7 +48,7 @@ def test_a_backend_that_is_missing_comes_with_its_command(monkeypatch: pytest.Mo
         raise metadata.PackageNotFoundError(package)
 
     monkeypatch.setattr(metadata, "version", version)
-    monkeypatch.setattr(packages, "_find", lambda module: None)
+    monkeypatch.setattr(packages, "_find_module", lambda module: None)
     [_, backends] = package_sections()
     assert dict(backends.facts)["TensorRT"] == "tensorrt 10.1"
     assert dict(backends.facts)["PyTorch"] == "not installed"

@@ -273,7 +273,7 @@ def test_a_file_is_parsed_only_where_its_operators_may_limit_inputs(
 def test_names_are_no_operators_and_other_nodes_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, fields = tmp_path / "model.onnx", wire.fields
+    path, fields = tmp_path / "model.onnx", wire.message_fields
     entered: list[tuple[Any, ...]] = []
     nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(20)]
     nodes.append(helper.make_node("Relu", ["t20"], ["Gather_0"], name="Where"))
@@ -284,7 +284,7 @@ def test_names_are_no_operators_and_other_nodes_are_passed_over(
         entered.append(span)
         return fields(*span)
 
-    monkeypatch.setattr(wire, "fields", counted)
+    monkeypatch.setattr(wire, "message_fields", counted)
     assert list(wire.operators(path, wire.naming({"Gather", "Where"}))) == ["Relu"]
     assert len(entered) == 3  # The model, its graph, and the one node that may be meant.
 

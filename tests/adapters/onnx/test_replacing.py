@@ -213,7 +213,7 @@ def test_parts_of_dead_processes_go_and_those_of_living_ones_stay(
 def test_folders_of_results_under_way_of_dead_processes_go(tmp_path: Path) -> None:
     results = RunResults()
     results.add([{"y": np.ones(2)}])
-    descriptor, folder = parts.make_part_folder(tmp_path / "r.safetensors")
+    descriptor, folder = parts.create_temporary_folder(tmp_path / "r.safetensors")
     (folder / "0.safetensors").touch()
     results.save(str(tmp_path / "r.safetensors"))
     assert folder.exists()

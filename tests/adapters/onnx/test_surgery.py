@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx.edit.stripping import (
     restore_weights,
     strip_weights,
 )
-from polygraphy.adapters.onnx.graph.editing import check_model, complaint
+from polygraphy.adapters.onnx.graph.editing import check_model, checker_error
 from polygraphy.application.compare.verification import verify, verify_runs
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import FileError, ModelError, UnknownNameError, UsageError
@@ -90,7 +90,7 @@ def test_inserting_what_cannot_be_is_refused() -> None:
 
 def test_a_domain_of_its_own_is_imported() -> None:
     model = insert_node(parsed("y = Abs(x)"), op="F", inputs=["x"], outputs=["y"], domain="mine")
-    assert model.opset_import[1].domain == "mine" and complaint(model) == ""
+    assert model.opset_import[1].domain == "mine" and checker_error(model) == ""
 
 
 def test_removed_nodes_are_bridged_everywhere() -> None:

@@ -102,7 +102,7 @@ class Session:
 @pytest.fixture(autouse=True)
 def cuda() -> Iterator[FakeCudart]:
     fake = FakeCudart(total=1 << 20)
-    with cuda_module.using(fake):
+    with cuda_module.use_module(fake):
         yield fake
     assert fake.outstanding == {}
 

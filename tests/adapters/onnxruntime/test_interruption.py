@@ -146,8 +146,10 @@ def test_ctrl_c_ends_what_else_is_run(run: Callable[[], Any]) -> None:
 
 def test_quick_inferences_are_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Any] = []
-    terminable = module.terminable
-    monkeypatch.setattr(module, "terminable", lambda run: watched.append(run) or terminable(run))
+    terminable = module.run_terminable
+    monkeypatch.setattr(
+        module, "run_terminable", lambda run: watched.append(run) or terminable(run)
+    )
     with OnnxrtRunner(session_from_onnx(parser.parse_model(LONG))) as runner:
         for _ in range(3):
             runner.infer({"x": X, "n": np.array(1)})

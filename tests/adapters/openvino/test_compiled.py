@@ -23,7 +23,7 @@ from polygraphy.adapters.openvino.compiled import (
     precision_of,
 )
 from polygraphy.adapters.openvino.devices import device_sections
-from polygraphy.adapters.openvino.errors import point_of, translate_errors
+from polygraphy.adapters.openvino.errors import error_line, translate_errors
 from polygraphy.backend.openvino import (
     CompiledModelFromOnnx,
     OpenvinoRunner,
@@ -205,27 +205,27 @@ def test_errors_leave_out_where_they_were_raised() -> None:
         "Exception from src/inference/src/cpp/core.cpp:106:\nCheck 'a()' failed at src/x.cpp:5:\n"
         "FrontEnd API failed with GeneralFailure:\nOpenVINO does not support it\n\n"
     )
-    assert point_of(said) == "OpenVINO does not support it"
+    assert error_line(said) == "OpenVINO does not support it"
     said = (
         "Model wasn't fully converted. Failed operations detailed log:\n-- Conv-15 with a message:\n"
         "While validating ONNX node 'a':\nCheck 'data.f(x).is_static()' failed at src/conv.cpp:38:\n"
         "The rank has to be known\n-- Add-7 with a message:\nOther\n"
     )
-    assert point_of(said) == (
+    assert error_line(said) == (
         "Conv-15 with a message: While validating ONNX node 'a': The rank has to be known"
     )
     said = (
         "Caught exception: Exception from src/plugins/intel_cpu/src/node.cpp:794:\n[CPU] MaxPool node"
         " 'a' Check 'cmp::le(kernel, length)' failed at src/core/pool.hpp:149:\nThe kernel is larger"
     )
-    assert point_of(said) == "[CPU] MaxPool node 'a' The kernel is larger"
+    assert error_line(said) == "[CPU] MaxPool node 'a' The kernel is larger"
     said = (
         "Exception from src/core/src/pass/graph_rewrite.cpp:298:\n[AddTransformation] END: node:"
         " opset1::Add Add@1 (opset1::Multiply a_DequantizeLinear[0]:f32[?,2]) -> (f32[?,2])"
         " CALLBACK HAS THROWN: Check 'index < m_inputs.size()' failed at src/core/src/node.cpp:304:\n"
         "index '0' out of range\n\n"
     )
-    assert point_of(said) == "its AddTransformation failed at Add@1: index '0' out of range"
+    assert error_line(said) == "its AddTransformation failed at Add@1: index '0' out of range"
     with (
         pytest.raises(BackendError, match="LP_TRANSFORMS_MODE=NO"),
         translate_errors("compile"),

@@ -79,6 +79,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         ('[{"cat": "Session", "ph": "X", "name": "x"}]', "no complete run"),
         ('[{"count": 3}]', "no times of layers"),
         ("layerName;execStatus\n", "not an execution profile"),
+        ("layerName;execStatus;layerType\n", "no executed node"),
+        ('{"report_type": "average", "real_time": 1', "damaged"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -93,7 +95,7 @@ def test_what_is_read_as_a_whole_is_limited(
 ) -> None:
     monkeypatch.setattr("polygraphy.adapters.files.small.profiles._MOST_BYTES", 1 << 20)
     monkeypatch.setattr("polygraphy.adapters.tensorrt.describe.layer_times._MOST_BYTES", 1 << 20)
-    monkeypatch.setattr("polygraphy.adapters.openvino.profiling._MOST_NODES", 3)
+    monkeypatch.setattr("polygraphy.adapters.openvino.report._MOST_ROWS", 3)
     own = '{"format": "polygraphy execution profile", "version": 1}'
     for start in (own, '[{"count": 3}]'):
         path = tmp_path / "large.json"
@@ -102,9 +104,9 @@ def test_what_is_read_as_a_whole_is_limited(
             load_profiles(str(path))
     report = tmp_path / "report.csv"
     row = "n{};Status.EXECUTED;Relu;jit;0.010;0.010\n"
-    report.write_text("layerName;execStatus\n" + "".join(map(row.format, range(9))))
+    report.write_text("layerName;execStatus;layerType\n" + "".join(map(row.format, range(9))))
     (profile,) = load_profiles(str(report))
-    assert len(profile.nodes) == 3 and "Only the first 3 nodes" in " ".join(profile.notes)
+    assert len(profile.nodes) == 3 and "Only the first 3 rows" in " ".join(profile.notes)
 
 
 def test_bodies_are_inside_their_node_and_counted_once() -> None:
@@ -311,18 +313,74 @@ def test_the_name_of_a_layer_names_its_nodes(name: str, nodes: list[str]) -> Non
     assert list(origin_names(name)) == nodes
 
 
-def test_a_report_of_openvino_puts_fused_nodes_to_the_one_before(tmp_path: Path) -> None:
-    path = tmp_path / "report.csv"
-    path.write_text(
-        "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)\n"
-        "x;Status.NOT_RUN;Parameter;unknown;0.000;0.000\n"
-        "c/WithoutBiases;Status.EXECUTED;Convolution;brgconv;0.050;0.050\n"
-        "r;Status.NOT_RUN;Relu;undef;0.000;0.000\n"
-        "e;Status.EXECUTED;FullyConnected;brgemm;0.010;0.010\n",
-        encoding="utf-8",
+ROWS = [
+    ("x", "NOT_RUN", "Parameter", "unknown", 0, 0),
+    ("c/WithoutBiases", "EXECUTED", "Convolution", "brgconv", 50, 70),
+    ("r", "NOT_RUN", "Relu", "undef", 0, 0),
+    ("e", "EXECUTED", "FullyConnected", "brgemm", 10, 12),
+]
+"""The nodes of `MODEL` in OpenVINO, with microseconds of two inference requests."""
+
+
+def rows_of_report(at: int, line: str, **words: str) -> str:
+    return "".join(
+        line.format(name=name, status=status, op=op, kernel=kernel, time=times[at] / 1e3, **words)
+        for name, status, op, kernel, *times in ROWS
     )
+
+
+HEADER = "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)\n"
+CSV = "{name};Status.{status};{op};{kernel};{time:.3f};{time:.3f}\n"
+LOG = (
+    "{name:20} Status.{status:13} layerType: {op:20} execType: {kernel:20} realTime (ms): {time:<10}"
+    "cpuTime (ms): {time:<10}\n"
+)
+NODE = '{{"name": "{name}", "node_type": "{op}", "status": "Status.{status}", "real_time": "{time}", "exec_type": "{kernel}"}},'  # fmt: skip
+
+
+def nodes_of_report(at: int) -> str:
+    return '{"nodes": [' + rows_of_report(at, NODE).rstrip(",") + "]}"
+
+
+REPORTS = {
+    "average csv": ([50, 10], HEADER + rows_of_report(0, CSV) + "Total;;;;0.060;0.060\n\n"),
+    "detailed csv": (
+        [60, 11],
+        "".join(HEADER + rows_of_report(at, CSV) + "Total;;;;1;1\n\n" for at in (0, 1)),
+    ),
+    "sorted csv": (
+        [50, 10],
+        'layerName,execStatus,layerType,execType,realTime (ms),cpuTime (ms),"proportion (%)\n"\n'
+        + rows_of_report(0, CSV.replace(";", ",").rstrip() + ",9.99%\n"),
+    ),
+    "log": (
+        [60, 11],
+        "[Step 1/11] Parsing and validating input arguments\n[ INFO ] CPU\n"
+        + "".join(rows_of_report(at, LOG) + "Total time:    0.06 milliseconds\n" for at in (0, 1)),
+    ),
+    "average json": (
+        [50, 10],
+        '{"report_type": "average", "avg_performance": ' + nodes_of_report(0) + "}",
+    ),
+    "detailed json": (
+        [60, 11],
+        '{"report_type": "detailed", "detailed_performance": ['
+        + ", ".join(map(nodes_of_report, (0, 1)))
+        + "]}",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+def test_a_report_of_openvino_puts_fused_nodes_to_the_one_before(kind: str, tmp_path: Path) -> None:
+    times, text = REPORTS[kind]
+    path = tmp_path / "report"
+    path.write_text(text, encoding="utf-8")
     table = compare_profiles(load_profiles(str(path)), MODEL)
-    assert [(row.label, row.time) for row in table.rows] == [("c, r", 50), ("d, e", 10)]
+    # Sorted rows do not tell what was fused: the Relu is computed before the next node.
+    labels = ["c", "r ... e (3)"] if kind == "sorted csv" else ["c, r", "d, e"]
+    assert [row.label for row in table.rows] == labels
+    assert [row.time for row in table.rows] == pytest.approx(times)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def script(net: Net) -> Any:
 def test_every_kind_of_model_runs(net: Net, kind: Any) -> None:
     with PytRunner(kind(net)) as runner:
         [(name, (dtype, _))] = runner.get_input_metadata().items()
-        assert (name, dtype) == ("x", np.float32)
+        assert name == "x"
+        assert dtype in (None, np.float32)  # A module does not say.
         outputs = runner.infer({"x": X})
         assert runner.last_inference_time()
     h, total = outputs.values()

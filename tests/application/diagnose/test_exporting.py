@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.diagnosing import diagnose
 from polygraphy.binding import bind
+from polygraphy.comparator import StepLoader
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.ports.diagnosing import Decision
@@ -656,3 +657,46 @@ def test_a_fixed_dimension_is_told_where_all_matches(capsys: pytest.CaptureFixtu
     kept = found(exported(), evolve(PROGRAM, open_dimensions={"x": {0: "batch"}}))
     assert kept.verdict == "agree"
     assert "requires shape (3, 6)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_program_runs_the_steps_on_its_own_states_and_the_first_wrong_one_is_searched() -> None:
+    factor = np.full(1, 0.5, np.float32)
+    program = FakeProgram(
+        ["x", "past"],
+        {
+            "matmul": ("aten.matmul", ["x", "weight"], np.matmul),
+            "sum": ("aten.add", ["matmul", "past"], np.add),
+            "tanh": ("aten.tanh", ["sum"], np.tanh),
+            "mul": ("aten.mul", ["tanh", "factor"], np.multiply),
+        },
+        ["tanh", "mul"],
+        {"weight": WEIGHT, "factor": factor},
+    )
+
+    def stateful(scale: float) -> onnx.ModelProto:
+        made = [("MatMul", ["x", "w"], "matmul"), ("Add", ["matmul", "past"], "sum"),
+                ("Tanh", ["sum"], "y"), ("Mul", ["y", "factor"], "present")]  # fmt: skip
+        nodes = [helper.make_node(op, reads, [name], f"n_{name}") for op, reads, name in made]
+        ends = [value("x", [1, 6]), value("past", [1, 6])], [value("y", [1, 6])]
+        outputs = [*ends[1], value("present", [1, 6])]
+        weights = {"w": WEIGHT, "factor": factor * np.float32(scale)}
+        return make("stateful", nodes, ends[0], outputs, weights=weights)
+
+    steps = StepLoader(steps=4, states=["present:past"])
+    kept = Kept()
+    with bind(Findings, kept):
+        assert diagnose(stateful(1), [OnnxrtParty()], data_loader=steps, program=program)
+        steps = StepLoader(steps=4, states=["present:past"])
+        assert not diagnose(stateful(1.3), [OnnxrtParty()], data_loader=steps, program=program)
+    [culprit] = kept.culprits
+    assert culprit["nodes"] == ["n_present"]
+    said = " ".join(culprit["evidence"])
+    assert "step 1 is the first wrong one" in said
+    assert "'present' is already wrong after step 0" in said
+    draws = {**program.steps, "mul": ("aten.rand", [], lambda: RANDOM.random((1, 6), np.float32))}
+    with pytest.raises(InconclusiveError):
+        random = evolve(program, steps=draws)
+        diagnose(stateful(1), [OnnxrtParty()], data_loader=steps, program=random)
+    only = evolve(program, outputs=["tanh"])
+    with pytest.raises(UsageError, match="no output in common"):
+        diagnose(stateful(1), [OnnxrtParty()], data_loader=steps, program=only)

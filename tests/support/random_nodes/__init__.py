@@ -68,7 +68,7 @@ OPERATORS: dict[str, Any] = {
     "Flatten": shapes.flatten,
     "Floor": arithmetic.unary(),
     "GRU": windows.rnnlike("GRU"),
-    "Gather": shapes.gather,
+    "Gather": shapes.gather_inputs,
     "GatherElements": shapes.gatherel,
     "GatherND": shapes.gathernd,
     "Gelu": arithmetic.gelu,

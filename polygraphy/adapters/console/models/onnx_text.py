@@ -132,7 +132,7 @@ class _Inner:
         self._outer = outer
 
     def get(self, name: str, unknown: str, /) -> str:
-        """Return the text about a tensor from the innermost graph that has one; else `unknown`."""
+        """Return the text about a tensor from the innermost graph that has it; else `unknown`."""
         return self._texts.get(name) or self._outer.get(name, unknown)
 
 

@@ -67,12 +67,15 @@ class LogModelReports:
     """Writes about models to the log."""
 
     def loading(self, path: str) -> None:
+        """Log the path of the model."""
         G_LOGGER.info(f"Loading model: {Path(path).absolute()}")
 
     def model(self, description: Any, detail: Detail) -> None:
+        """Log the description of a model."""
         G_LOGGER.info("\n".join(model_lines(description, detail)))
 
     def statistics(self, statistics: Any) -> None:
+        """Log the statistics of a model or an engine."""
         from polygraphy.domain.model.engine import EngineStatistics
 
         is_built = isinstance(statistics, EngineStatistics)
@@ -80,9 +83,11 @@ class LogModelReports:
         G_LOGGER.info("\n".join(map(one_line, lines(statistics))))
 
     def unbounded(self, names: Sequence[str]) -> None:
+        """Log the names of tensors whose sizes depend on data without a bound."""
         G_LOGGER.info(f"Found tensors with unbounded DDS: {list(names)}")
 
     def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+        """Log the summary of the quantized tensors, and on request the list."""
         from polygraphy.domain.quantization.listing import summarize_quantization
 
         lines = [f"Quantized: {summarize_quantization(tensors)}"]
@@ -91,16 +96,19 @@ class LogModelReports:
         G_LOGGER.info("\n".join(map(one_line, lines)))
 
     def placements(self, placements: Placements, *, is_complete: bool) -> None:
+        """Log on which execution providers the nodes run."""
         lines = placements.lines(is_complete=is_complete)
         G_LOGGER.info("\n".join(map(one_line, lines)))
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
+        """Log where tensors are produced and used."""
         G_LOGGER.info("\n".join(_use_lines(uses)))
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
+        """Log which weights can be pruned, and which are sparse."""
         G_LOGGER.info(f"Found: {len(weights)} weight tensor(s) eligible for pruning.")
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
-        shown = _telling_weights(weights) if is_abridged() else weights
+        shown = _selected_weights(weights) if is_abridged() else weights
         for weight in weights:
             with nullcontext() if weight in shown else only_in_file():
                 _tell_sparsity(weight)
@@ -113,6 +121,7 @@ class LogModelReports:
         G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
 
     def differences(self, found: Sequence[Difference]) -> None:
+        """Print the differences between two models."""
         if not found:
             say("The models are the same.")
             return
@@ -120,6 +129,7 @@ class LogModelReports:
         say("\n".join((f"{len(found)} difference(s):", *lines)), G_LOGGER.ERROR)
 
     def outline(self, title: str, outline: Outline) -> None:
+        """Log the outline of a model."""
         log("\n".join(outline_lines(title, outline)))
 
     def edit(self, edit: Edit) -> None:
@@ -129,7 +139,7 @@ class LogModelReports:
             G_LOGGER.verbose(line)
 
     def lint(self, report: LintReport) -> None:
-        """Write what is wrong with a model, each finding in a line."""
+        """Log the findings of a linter, one a line."""
         from polygraphy.domain.checks.lint import EXCEPTION, INFO, WARNING
 
         severities = {EXCEPTION: G_LOGGER.ERROR, WARNING: G_LOGGER.WARNING, INFO: G_LOGGER.INFO}
@@ -167,6 +177,7 @@ class LogModelReports:
             say(f"UNSUPPORTED | {result.backend} | {about}", G_LOGGER.ERROR)
 
     def page_saved(self, path: str) -> None:
+        """Log the path of a saved page."""
         G_LOGGER.info(f"Saved a page of the model to: {Path(path).absolute()}")
 
     def page_served(self, address: str) -> None:
@@ -234,7 +245,7 @@ def _finding(entry: LintEntry) -> str:
     return f"Name: {entry.nodes[0]}, Op: {entry.op} | {entry.message}"
 
 
-def _telling_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
+def _selected_weights(weights: Sequence[WeightSparsity]) -> Sequence[WeightSparsity]:
     """Return some of many weights: first those that differ from most of the others."""
     if len(weights) <= _MOST_WEIGHTS + 1:
         return weights

@@ -173,7 +173,7 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
     if not isinstance(own, dict):
         raise ContentError("it is damaged: its metadata do not describe its tensors")
     tensors = {
-        name: _tensor(name, entry, own.get(name, {}), start, mapped)
+        name: _mapped_tensor(name, entry, own.get(name, {}), start, mapped)
         for name, entry in header.items()
     }
     _check_is_covered(tensors, start, size)
@@ -189,6 +189,7 @@ def _about(metadata: Any) -> dict[str, Any]:
 
 
 def _json_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """Return the JSON object of a text; raise ContentError if it is not one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -198,7 +199,10 @@ def _json_object(text: str | bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def _tensor(name: str, entry: Any, own: Any, start: int, mapped: mmap.mmap) -> MappedTensor:
+def _mapped_tensor(name: str, entry: Any, own: Any, start: int, mapped: mmap.mmap) -> MappedTensor:
+    """Return a tensor of a safetensors file from its header entry; raise ContentError if that is
+    invalid.
+    """
     try:
         stored = _DTYPES[entry["dtype"]]
         shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
@@ -209,7 +213,7 @@ def _tensor(name: str, entry: Any, own: Any, start: int, mapped: mmap.mmap) -> M
             raise ValueError("its sizes do not fit the file")
         dtype = stored
         if "dtype" in own:
-            dtype, shape = _dtype(own["dtype"]), tuple(own["shape"])
+            dtype, shape = _numeric_dtype(own["dtype"]), tuple(own["shape"])
             if prod(shape) * dtype.itemsize != end - begin or any(dim < 0 for dim in shape):
                 raise ValueError("its sizes do not fit its data type")
         checksum = own.get("crc32")
@@ -233,29 +237,32 @@ def _check_is_covered(tensors: Mapping[str, MappedTensor], start: int, size: int
 
 
 def _little_endian(array: Array) -> Array:
+    """Return an array of numbers in little-endian byte order."""
     array = without_objects(array)
     return array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
 
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:
-    """Return a data type as text, which `_dtype` reads."""
-    if _is_narrow(str(dtype.name)):
+    """Return a data type as text, which `_numeric_dtype` reads."""
+    if _is_ml_dtype(str(dtype.name)):
         return str(dtype.name)
     if dtype.fields is not None or dtype.kind == "V":
         raise ContentError(f"this format cannot store an array of type {dtype}")
     return str(dtype.str)
 
 
-def _dtype(text: Any) -> np.dtype[Any]:
+def _numeric_dtype(text: Any) -> np.dtype[Any]:
+    """Return the data type of a name; raise TypeError if it is not numeric."""
     if not isinstance(text, str):
         raise TypeError("its data type is not a string")
-    dtype = np.dtype(getattr(ml_dtypes, text) if _is_narrow(text) else text)
+    dtype = np.dtype(getattr(ml_dtypes, text) if _is_ml_dtype(text) else text)
     if dtype.hasobject or not dtype.itemsize:
         raise TypeError(f"{text} is not a numeric data type")
     return dtype
 
 
-def _is_narrow(name: str) -> bool:
+def _is_ml_dtype(name: str) -> bool:
+    """Return whether a name is a data type of ml_dtypes, such as bfloat16."""
     scalar = getattr(ml_dtypes, name, None)
     return isinstance(scalar, type) and issubclass(scalar, np.generic)
 
@@ -279,7 +286,7 @@ class Undescribed(list[dict[str, Any]]):
     def as_results(self, name: str) -> Any:
         """Return the arrays as the results of one runner."""
         made = [
-            _iteration(
+            _iteration_fields(
                 leaves,
                 {"outputs": dict(zip(leaves, leaves)), "runner_name": name, "runtime": None},
             )
@@ -298,16 +305,19 @@ def parse_binary(path: Path) -> Any:
     suffix = path.suffix.lower()
     if suffix == TENSORS:
         tensors, description = open_tensors(path)
-        leaves = {name: _leaf(tensor, path) for name, tensor in tensors.items()}
+        leaves = {name: _array_fields(tensor, path) for name, tensor in tensors.items()}
         return (
             Undescribed([leaves]) if description is None else _tree_from_leaves(leaves, description)
         )
     if suffix == ".npy":
-        return Undescribed([{path.stem: _leaf(_Npy(path), path)}])
-    return Undescribed([{name: _leaf(_NpzMember(path, name), path) for name in _members(path)}])
+        return Undescribed([{path.stem: _array_fields(_Npy(path), path)}])
+    return Undescribed(
+        [{name: _array_fields(_NpzMember(path, name), path) for name in _npz_names(path)}]
+    )
 
 
-def _leaf(array: MappedTensor | _Npy | _NpzMember, path: Path) -> dict[str, Any]:
+def _array_fields(array: MappedTensor | _Npy | _NpzMember, path: Path) -> dict[str, Any]:
+    """Return the JSON fields that stand for an array, which is read later."""
     unread = Unread(array.read, path) if isinstance(array, MappedTensor) else array
     return {"array": unread, TYPE_MARKER: _LEAF}
 
@@ -326,7 +336,7 @@ def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], An
         ContentError: it is not one iteration, or not one of arrays.
     """
     if not isinstance(item, RunResults):
-        return {name: _plain(name, array) for name, array in item.items()}, {
+        return {name: _numpy_array(name, array) for name, array in item.items()}, {
             "inputs": {name: name for name in item}
         }
     tensors: dict[str, Any] = {}
@@ -339,7 +349,7 @@ def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], An
             )
         [iteration] = iterations
         outputs = {name: f"{index}/{name}" for name in iteration}
-        tensors.update((key, _plain(name, iteration[name])) for name, key in outputs.items())
+        tensors.update((key, _numpy_array(name, iteration[name])) for name, key in outputs.items())
         runs.append(
             {
                 "runner": runner,
@@ -351,7 +361,8 @@ def tensors_of(item: Mapping[str, Any] | RunResults) -> tuple[dict[str, Any], An
     return tensors, {"runs": runs}
 
 
-def _plain(name: str, array: Any) -> np.ndarray[Any, Any]:
+def _numpy_array(name: str, array: Any) -> np.ndarray[Any, Any]:
+    """Return a tensor as a NumPy array; raise ContentError if it is not an array."""
     if not hasattr(array, "__array__"):
         message = f"tensor {name!r} is of type {type(array).__name__!r}, not an array"
         raise ContentError(message, hint="Convert it with numpy.asarray.")
@@ -364,13 +375,16 @@ def _tree_from_leaves(leaves: Mapping[str, Any], description: Any) -> Any:
         if "inputs" in description:
             inputs = description["inputs"]
             return [{name: leaves[key] for name, key in inputs.items()}]
-        runs = [[str(run["runner"]), [_iteration(leaves, run)]] for run in description["runs"]]
+        runs = [
+            [str(run["runner"]), [_iteration_fields(leaves, run)]] for run in description["runs"]
+        ]
     except (AttributeError, KeyError, TypeError) as error:
         raise ContentError("it is damaged: its metadata do not describe its tensors") from error
     return {"lst": runs, TYPE_MARKER: RunResults.__name__}
 
 
-def _iteration(leaves: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+def _iteration_fields(leaves: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON fields of an iteration, with its arrays from a file of tensors."""
     return {
         "outputs": {name: leaves[key] for name, key in run["outputs"].items()},
         "runtime": run["runtime"],
@@ -386,6 +400,7 @@ class _Npy:
     path: Path
 
     def read(self) -> np.ndarray[Any, Any]:
+        """Return the array of the file, mapped; raise ContentError if it is damaged."""
         try:
             array = np.load(self.path, mmap_mode="r", allow_pickle=False)
         except OSError:
@@ -403,6 +418,7 @@ class _NpzMember:
     name: str
 
     def read(self) -> np.ndarray[Any, Any]:
+        """Return the array of the archive; raise ContentError if it is damaged."""
         try:
             with np.load(self.path, allow_pickle=False) as archive:
                 array: np.ndarray[Any, Any] = archive[self.name]
@@ -413,7 +429,8 @@ class _NpzMember:
         return with_narrow_type(array)
 
 
-def _members(path: Path) -> list[str]:
+def _npz_names(path: Path) -> list[str]:
+    """Return the names of the arrays in an .npz file; raise ContentError if it is damaged."""
     try:
         with ZipFile(path) as archive:
             check_unpacked(archive, path.stat().st_size)

@@ -22,7 +22,7 @@ def holds_blobs(source: str | Path) -> bool:
     path = Path(source)
     if not path.is_dir():
         return path.suffix.lower() in SUFFIXES
-    return next(_files(path), None) is not None
+    return next(_blob_files(path), None) is not None
 
 
 def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
@@ -30,19 +30,19 @@ def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
     path = Path(source)
     G_LOGGER.info(f"Loading input data from {path}")
     if not path.is_dir():
-        yield {path.stem: _content(readable_file(path, "File of input data"))}
+        yield {path.stem: _file_bytes(readable_file(path, "File of input data"))}
         return
-    for folder in _iterations(path):
+    for folder in _iteration_folders(path):
         yield {
-            str(PurePosixPath(file.relative_to(folder).with_suffix(""))): _content(file)
-            for file in sorted(_files(folder))
+            str(PurePosixPath(file.relative_to(folder).with_suffix(""))): _file_bytes(file)
+            for file in sorted(_blob_files(folder))
         }
 
 
 @contextmanager
 def blob_writer(folder: str | Path) -> Iterator[_BlobWriter]:
-    """Open a folder to write one feed dictionary per iteration; FileError when that cannot be
-    done.
+    """Yield a writer of one feed dictionary per iteration to a folder; raise FileError if it cannot
+    be written.
     """
     yield _BlobWriter(Path(folder))
 
@@ -68,11 +68,12 @@ class _BlobWriter:
                 stream.write(np.ascontiguousarray(plain).tobytes())
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _blob_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of raw data in a folder and its subfolders."""
     return (file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
 
 
-def _iterations(path: Path) -> list[Path]:
+def _iteration_folders(path: Path) -> list[Path]:
     """Return the folders of the iterations; the folder itself if it holds a single one."""
     with translate_os_errors(path, "read the folder"):
         numbered = [
@@ -83,6 +84,7 @@ def _iterations(path: Path) -> list[Path]:
     return sorted(numbered) or [path]
 
 
-def _content(file: Path) -> bytes:
+def _file_bytes(file: Path) -> bytes:
+    """Return the bytes of a file; raise FileError if it cannot be read."""
     with translate_os_errors(file, "read"):
         return file.read_bytes()

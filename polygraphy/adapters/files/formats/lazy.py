@@ -51,33 +51,33 @@ class StoredArrays(dict[str, Any]):
         return super().__iter__()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an array, or something else where there is none of that name."""
+        """Return an array, or the default if there is none of that name."""
         try:
             return self[name]
         except KeyError:
             return default
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        """Return the arrays, in order; each is read when it is its turn."""
+        """Return the arrays in order; each is read when it is needed."""
         return ValuesView(self)
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        """Return names and arrays, in order; each is read when it is its turn."""
+        """Return names and arrays in order; each array is read when it is needed."""
         return ItemsView(self)
 
     def pop(self, name: str, *default: Any) -> Any:
-        """Take an array out."""
+        """Remove an array, and return it."""
         if name in self:
             _ = self[name]
         return super().pop(name, *default)
 
     def popitem(self) -> tuple[str, Any]:
-        """Take the last array out."""
+        """Remove the last array, and return its name and the array."""
         name = next(reversed(self), None)
         return super().popitem() if name is None else (name, self.pop(name))
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Return an array, which is put in where there was none of that name."""
+        """Return an array, which is added if there is none of that name."""
         if name not in self:
             self[name] = default
         return self[name]

@@ -62,12 +62,12 @@ def npy_pieces(array: Array) -> Iterator[Piece]:
     except ValueError:  # A structured type, of very many fields or with names beyond Latin-1.
         np.lib.format.write_array(stream, array, version=(3, 0), allow_pickle=False)
         return iter([stream.getvalue()])
-    return chain([stream.getvalue()], _data(array.T if in_fortran_order else array))
+    return chain([stream.getvalue()], _element_bytes(array.T if in_fortran_order else array))
 
 
 def without_objects(array: Array) -> Array:
-    """Return an array that has a form in a file: texts that are Python objects, as the onnx package
-    makes them, become those of NumPy, which have no NULs at the end: see `trailing_nuls`.
+    """Return an array that a file can contain: strings that are Python objects become NumPy's,
+    which lose NULs at the end (see `trailing_nuls`).
 
     Raises:
         ContentError: the array holds other Python objects.
@@ -85,6 +85,7 @@ def without_objects(array: Array) -> Array:
 
 
 def _as_text(value: Any) -> Any:
+    """Return bytes decoded as text; other values stay."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
@@ -124,8 +125,8 @@ def with_trailing_nuls(array: Array, nuls: Any) -> Array:
         raise ContentError(f"an array of strings is damaged: {error}") from error
 
 
-def _data(array: Array) -> Iterator[Piece]:
-    """Yield the bytes of the elements, of which those that differ in the last index are next."""
+def _element_bytes(array: Array) -> Iterator[Piece]:
+    """Yield the bytes of the elements in C order."""
     if array.nbytes == 0:
         return
     if array.flags.c_contiguous:
@@ -169,11 +170,11 @@ def array_from_npy(text: SlicedText) -> Array:
     else:
         flat = np.empty(prod(shape), dtype)
         if nbytes:
-            _fill(flat.view(np.uint8), text, data_start)
+            _decode_into(flat.view(np.uint8), text, data_start)
     return flat.reshape(shape[::-1]).T if in_fortran_order else flat.reshape(shape)
 
 
-def _fill(raw: Array, text: SlicedText, data_start: int) -> None:
+def _decode_into(raw: Array, text: SlicedText, data_start: int) -> None:
     """Decode base64 text into an array of bytes, from a byte position on."""
     filled = 0
     for piece in decoded_pieces(text, data_start):
@@ -244,8 +245,8 @@ def array_from_bytes(content: bytes) -> Array:
 
 
 def with_narrow_type(array: Array) -> Array:
-    """Return an array that NumPy saved without its data type with that, where there is only one
-    that it can have been: bfloat16 is the only one of two bytes that NumPy does not know.
+    """Return an array of two-byte elements without a type, as NumPy saves bfloat16, as bfloat16;
+    other arrays stay.
     """
     is_bare = array.dtype.kind == "V" and array.dtype.names is None
     is_narrow = is_bare and array.dtype.subdtype is None and array.dtype.itemsize == 2

@@ -30,18 +30,18 @@ def sample_files(source: str | Path) -> list[str] | None:
     path = Path(source)
     if not path.is_dir():
         return [str(source)] if path.suffix.lower() in (*_PICTURES, *_TENSORS) else None
-    found = _pictures_in(path)
+    found = _images_in(path)
     if not found:
-        found = [file for each in _classes_in(path) for file in _pictures_in(each)]
+        found = [file for each in _classes_in(path) for file in _images_in(each)]
     return [str(file) for file in found] or None
 
 
 def class_folders(source: str | Path) -> dict[str, int]:
     """Return the classes in a folder, and how many pictures each has; see the port."""
     path = Path(source)
-    if not path.is_dir() or _pictures_in(path):
+    if not path.is_dir() or _images_in(path):
         return {}
-    return {each.name: len(_pictures_in(each)) for each in _classes_in(path)}
+    return {each.name: len(_images_in(each)) for each in _classes_in(path)}
 
 
 def _classes_in(folder: Path) -> list[Path]:
@@ -50,14 +50,15 @@ def _classes_in(folder: Path) -> list[Path]:
     return sorted(each for each in folders if not each.name.startswith((".", "__")))
 
 
-def _pictures_in(folder: Path) -> list[Path]:
+def _images_in(folder: Path) -> list[Path]:
+    """Return the image files of a folder, sorted."""
     return sorted(each for each in folder.iterdir() if each.suffix.lower() in _PICTURES)
 
 
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield per picture its file, and its array by name; see the port."""
+    """Yield the path of each image, and its array by name."""
     for name in sample_files(source) or ():
         if Path(name).suffix.lower() in _TENSORS:
             yield name, _read_tensors(Path(name))
@@ -121,6 +122,7 @@ def _read_tensors(file: Path) -> dict[str, Any]:
 
 
 def _import_required(module: str, package: str) -> Any:
+    """Return a module; raise MissingDependencyError with the command that installs its package."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -25,6 +25,7 @@ def is_tensor(value: Any) -> bool:
 
 @Encoder.register("torch.Tensor", marker="Tensor")
 def _encode_tensor(tensor: Any) -> dict[str, Any]:
+    """Return the JSON fields of a PyTorch tensor."""
     stream = BytesIO()
     sys.modules["torch"].save(tensor, stream)
     return {"tensor": Base64Text([stream.getbuffer()])}
@@ -32,6 +33,7 @@ def _encode_tensor(tensor: Any) -> dict[str, Any]:
 
 @Decoder.register("Tensor", takes_deferred_text=True)
 def _decode_tensor(fields: dict[str, Any]) -> Any:
+    """Return the PyTorch tensor of JSON fields; pickled objects are not loaded."""
     try:
         torch = import_module("torch")
     except ImportError as error:

@@ -119,13 +119,14 @@ class Encoder:
         """
         name = marker or (typ if isinstance(typ, str) else typ.__name__)
 
-        def add(function: EncodeFunction) -> EncodeFunction:
+        def add_encoder(function: EncodeFunction) -> EncodeFunction:
+            """Register a function as the encoder of the type, and return it."""
             cls._encodings[typ] = (name, function)
             cls.polygraphy_registered[typ] = function
             cls._found.clear()
             return function
 
-        return add
+        return add_encoder
 
     @classmethod
     def find(cls, kind: type) -> _Encoding | None:
@@ -160,7 +161,8 @@ class Decoder:
         """
         name = typ if isinstance(typ, str) else typ.__name__
 
-        def add(function: DecodeFunction) -> DecodeFunction:
+        def add_decoder(function: DecodeFunction) -> DecodeFunction:
+            """Register a function as the decoder of the type, and return it."""
             for marker in filter(None, (name, alias)):
                 cls.polygraphy_registered[marker] = function
                 cls._taking_deferred.discard(marker)
@@ -168,7 +170,7 @@ class Decoder:
                     cls._taking_deferred.add(marker)
             return function
 
-        return add
+        return add_decoder
 
     @classmethod
     def decode(cls, marker: str, fields: Fields) -> Any:
@@ -222,16 +224,17 @@ def decode_tree(tree: Any) -> Any:
     """
     if isinstance(tree, dict):
         key = marker_key(tree)
-        fields = {name: _decode_at(name, value) for name, value in tree.items() if name != key}
+        fields = {name: _decode_child(name, value) for name, value in tree.items() if name != key}
         if key is None:
             return {name: _fetch_text(value) for name, value in fields.items()}
-        return Decoder.decode(_marker(tree, key), fields)
+        return Decoder.decode(_type_name(tree, key), fields)
     if isinstance(tree, list):
-        return [_decode_at(index, value) for index, value in enumerate(tree)]
+        return [_decode_child(index, value) for index, value in enumerate(tree)]
     return tree
 
 
-def _decode_at(step: str | int, value: Any) -> Any:
+def _decode_child(step: str | int, value: Any) -> Any:
+    """Return a decoded part of a document; an error names the key or index."""
     if not isinstance(value, (dict, list)):
         return value
     try:
@@ -241,8 +244,8 @@ def _decode_at(step: str | int, value: Any) -> Any:
         raise
 
 
-def all_of(kind: type[T], values: Iterable[Any]) -> list[T]:
-    """Return the values as a list; TypeError when one of them is not a `kind`."""
+def check_kinds(kind: type[T], values: Iterable[Any]) -> list[T]:
+    """Return the values as a list; raise TypeError if one is not a `kind`."""
     listed = list(values)
     for value in listed:
         if not isinstance(value, kind):
@@ -253,7 +256,7 @@ def all_of(kind: type[T], values: Iterable[Any]) -> list[T]:
 def marker_of(tree: Any) -> str | None:
     """Return the name of the type that a JSON object is of; None for anything else."""
     key = marker_key(tree) if isinstance(tree, dict) else None
-    return None if key is None else _marker(tree, key)
+    return None if key is None else _type_name(tree, key)
 
 
 def marker_key(fields: Mapping[Any, Any]) -> str | None:
@@ -269,7 +272,8 @@ def marker_key(fields: Mapping[Any, Any]) -> str | None:
     return None
 
 
-def _marker(fields: Mapping[str, Any], key: str) -> str:
+def _type_name(fields: Mapping[str, Any], key: str) -> str:
+    """Return the name of the type that a field or a key of a JSON object marks."""
     return str(fields[key]) if key == TYPE_MARKER else key[len(LEGACY_KEY_PREFIX) :]
 
 
@@ -284,6 +288,7 @@ def _fetch_text(value: Any) -> Any:
 
 
 def _full_name(kind: type) -> str:
+    """Return the module and qualified name of a type."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -154,6 +154,7 @@ class JsonList:
 
 
 def _write_value(value: Any, write: Write, depth: int) -> None:
+    """Write a value as JSON, indented by its depth."""
     kind = type(value)
     if kind is dict:
         _write_dictionary(value, write, depth)
@@ -168,7 +169,7 @@ def _write_value(value: Any, write: Write, depth: int) -> None:
 
 
 def _write_object(value: Any, write: Write, depth: int) -> None:
-    """Write an object with an encoder, or else of a subclass of what JSON knows."""
+    """Write an object that has an encoder, or is of a subclass of a JSON type."""
     if Encoder.find(type(value)) is None:
         for base, as_base in _BASES:
             if isinstance(value, base):
@@ -182,6 +183,7 @@ def _write_object(value: Any, write: Write, depth: int) -> None:
 
 
 def _write_dictionary(members: Mapping[Any, Any], write: Write, depth: int) -> None:
+    """Write a dictionary; raise ContentError if a key would be read as the mark of a type."""
     key = marker_key(members)
     if key is not None:
         raise ContentError(f"a dictionary with the key {key!r} would be read as a different type")
@@ -189,6 +191,7 @@ def _write_dictionary(members: Mapping[Any, Any], write: Write, depth: int) -> N
 
 
 def _write_members(members: Mapping[Any, Any], write: Write, depth: int) -> None:
+    """Write the members of a JSON object, one a line."""
     if not members:
         write(b"{}")
         return
@@ -196,20 +199,22 @@ def _write_members(members: Mapping[Any, Any], write: Write, depth: int) -> None
     separator = b"{"
     for key, value in members.items():
         write(separator + start + encode_basestring_ascii(_key_text(key)).encode("ascii") + b": ")
-        _write_at(key, value, write, depth + 1)
+        _write_child(key, value, write, depth + 1)
         separator = b","
     write(b"\n" + _INDENT * depth + b"}")
 
 
 def _write_list(elements: Iterable[Any], write: Write, depth: int) -> None:
+    """Write a JSON list, one element a line."""
     listed = JsonList(write, depth)
     for index, value in enumerate(elements):
         listed.begin_element()
-        _write_at(index, value, write, depth + 1)
+        _write_child(index, value, write, depth + 1)
     listed.close()
 
 
-def _write_at(step: str | int, value: Any, write: Write, depth: int) -> None:
+def _write_child(step: str | int, value: Any, write: Write, depth: int) -> None:
+    """Write a part of a value; an error names the key or index."""
     try:
         _write_value(value, write, depth)
     except ContentError as error:
@@ -218,6 +223,7 @@ def _write_at(step: str | int, value: Any, write: Write, depth: int) -> None:
 
 
 def _write_base64(text: Base64Text, write: Write) -> None:
+    """Write bytes as a JSON string in base64."""
     write(b'"')
     for chunk in text.chunks():
         write(chunk)
@@ -235,6 +241,7 @@ def _key_text(key: Any) -> str:
 
 
 def _float_text(value: float) -> str:
+    """Return the JSON text of a float, with NaN and Infinity."""
     if isnan(value):
         return "NaN"
     if value in (inf, -inf):

@@ -81,7 +81,7 @@ def _record(entry: Any) -> IterationRecord:
 
 
 def load_tactic_replays(path: str) -> list[TacticReplay]:
-    """Read a replay, or those in a folder; see the port."""
+    """Return the tactic replay of a file, or those of a folder."""
     G_LOGGER.info(f"Loading tactic replay file from {path}")
     if not Path(path).is_dir():
         return [json_io.load(readable_file(path, "Tactic replay"), TacticReplay)]

@@ -82,7 +82,7 @@ def hash_of_inputs(feed: Mapping[str, Any]) -> str:
 
 
 def save_golden(path: Path, golden: Golden, runner: str, outputs: IterationResult) -> None:
-    """Write a golden; `outputs` are what it keeps.
+    """Write the outputs of a runner as a golden file.
 
     Raises:
         UsageError: it is too large for a repository.

@@ -42,7 +42,7 @@ def read_matches(path: str) -> list[PluginMatch]:
         reason = " ".join(str(error).split())
         raise FileError(f"{path} is not a YAML file: {reason}.", path=path) from error
     return [
-        _match(document, f"{path}: plugin {number}")
+        _parse_match(document, f"{path}: plugin {number}")
         for number, document in enumerate(documents, 1)
         if document is not None
     ]
@@ -70,19 +70,25 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
         stream.write((text if documents else "").encode("utf-8", "backslashreplace"))
 
 
-def _match(document: Any, where: str) -> PluginMatch:
+def _parse_match(document: Any, where: str) -> PluginMatch:
+    """Return the plugin match that a YAML document describes; raise ContentError if it is
+    invalid.
+    """
     _require(isinstance(document, Mapping), f"{where} is not a mapping with name, op and instances")
     for key in ("name", "op"):
         _require(isinstance(document.get(key), str), f"{where} has no string under {key!r}")
     listed = document.get("instances")
     _require(isinstance(listed, list), f"{where} has no list under 'instances'")
     instances = tuple(
-        _instance(one, f"{where}, instance {number}") for number, one in enumerate(listed, 1)
+        _parse_instance(one, f"{where}, instance {number}") for number, one in enumerate(listed, 1)
     )
     return PluginMatch(document["name"], document["op"], instances)
 
 
-def _instance(document: Any, where: str) -> PluginInstance:
+def _parse_instance(document: Any, where: str) -> PluginInstance:
+    """Return the plugin instance that a YAML document describes; raise ContentError if it is
+    invalid.
+    """
     _require(isinstance(document, Mapping), f"{where} is not a mapping with inputs and outputs")
     names = {}
     for key in ("inputs", "outputs"):

@@ -22,7 +22,8 @@ from polygraphy.ports.running import read_backend_profile
 
 _FORMAT = "polygraphy execution profile"
 _VERSION = 1
-_HEAD = 1 << 16
+_HEAD = 1 << 18
+"""Characters that tell the format: the log of benchmark_app begins with other lines."""
 _MOST_BYTES = 1 << 26
 """Of a saved profile: 50 runs of 20,000 nodes are 10 MB."""
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -59,7 +60,7 @@ def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile
         readable_file(layers, "Layers")
     kind = _kind_of(head)
     if kind == "":
-        return _load(path)
+        return _load_profiles(path)
     if kind is None:
         raise FileError(
             f"{path} is not an execution profile.",
@@ -78,19 +79,20 @@ def _kind_of(head: str) -> str | None:
     if start.startswith("{"):
         if f'"{_FORMAT}"' in start:
             return ""
-        return None
+        return "openvino" if '"report_type"' in start and '"real_time"' in start else None
+    if "layerType" in start:
+        return "openvino"
     if start.startswith("["):
         if '"cat"' in start and '"ph"' in start:
             return "onnxrt"
         if '"timeMs"' in start or '"averageMs"' in start or '"count"' in start:
             return "trt"
         return None
-    if "realTime" in start or "layerType" in start or "EXECUTED" in start:
-        return "openvino"
     return None
 
 
-def _load(path: str) -> list[ExecutionProfile]:
+def _load_profiles(path: str) -> list[ExecutionProfile]:
+    """Return the profiles of a file; raise FileError if it is damaged."""
     with translate_os_errors(path, "read"):
         check_size(path, _MOST_BYTES, "Profile fewer runs, with fewer sets of input shapes.")
         text = readable_file(path, "Profile").read_bytes()
@@ -98,7 +100,7 @@ def _load(path: str) -> list[ExecutionProfile]:
         document = json.loads(text)
         version = document["version"]
     except _DAMAGED as error:
-        raise _damaged(path) from error
+        raise _damage_error(path) from error
     if version != _VERSION:
         raise FileError(
             f"{path} has version {version!r} of the format, and this Polygraphy reads {_VERSION}.",
@@ -106,34 +108,38 @@ def _load(path: str) -> list[ExecutionProfile]:
             hint="Profile the model again with this version.",
         )
     try:
-        models = [_model(each) for each in document["models"]]
-        profiles = [_profile(each, models) for each in document["profiles"]]
+        models = [_decode_model(each) for each in document["models"]]
+        profiles = [_decode_profile(each, models) for each in document["profiles"]]
         if not profiles:
             raise ValueError("no profile")
         return profiles
     except (*_DAMAGED, IndexError) as error:
-        raise _damaged(path) from error
+        raise _damage_error(path) from error
 
 
-def _damaged(path: str) -> FileError:
+def _damage_error(path: str) -> FileError:
+    """Return the FileError for a damaged file."""
     return FileError(f"{path} is damaged or truncated.", path=path, hint="Profile the model again.")
 
 
-def _model(entry: Mapping[str, Any]) -> ModelNodes:
+def _decode_model(entry: Mapping[str, Any]) -> ModelNodes:
+    """Return the nodes of a model from a JSON object."""
     nodes = [GraphNode(**node) for node in entry["nodes"]]
     return ModelNodes(nodes, list(entry["inputs"]), list(entry["outputs"]), str(entry["path"]))
 
 
-def _profile(entry: Mapping[str, Any], models: Sequence[ModelNodes]) -> ExecutionProfile:
+def _decode_profile(entry: Mapping[str, Any], models: Sequence[ModelNodes]) -> ExecutionProfile:
+    """Return a profile from a JSON object and the models of the file."""
     fields = dict(entry)
     model = fields.pop("model")
-    fields["nodes"] = [_node(node) for node in fields["nodes"]]
+    fields["nodes"] = [_decode_node(node) for node in fields["nodes"]]
     found = ExecutionProfile(model=None if model is None else models[model], **fields)
     sum(found.run_times), sum(found.plain_times), found.node_time  # Numbers.
     return found
 
 
-def _node(entry: Mapping[str, Any]) -> ExecutedNode:
+def _decode_node(entry: Mapping[str, Any]) -> ExecutedNode:
+    """Return an executed node from a JSON object."""
     fields = dict(entry)
-    fields["inner"] = [_node(each) for each in fields["inner"]]
+    fields["inner"] = [_decode_node(each) for each in fields["inner"]]
     return ExecutedNode(**fields)

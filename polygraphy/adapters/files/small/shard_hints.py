@@ -45,7 +45,7 @@ def read_shard_hints(path: str) -> ShardHints:
     with translate_os_errors(path, "read"):
         content = file.read_bytes()
     try:
-        hints = _value(json.loads(content))
+        hints = _from_json(json.loads(content))
     except (ValueError, RecursionError) as error:
         raise FileError(
             f"{path} contains no shard hints: {error}.",
@@ -63,30 +63,31 @@ def read_shard_hints(path: str) -> ShardHints:
 
 def write_shard_hints(path: str, hints: ShardHints) -> None:
     """Write a file, whole or not at all."""
-    text = json.dumps(_plain(hints), indent=4)
+    text = json.dumps(_to_json(hints), indent=4)
     with atomic_file(Path(path)) as stream:
         stream.write(f"{text}\n".encode())
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
+    """Return a hint as JSON values."""
     if type(value) in _NAMES:
         fields = attrs.fields(type(value))
-        plain = {field.name: _plain(getattr(value, field.name)) for field in fields}
+        plain = {field.name: _to_json(getattr(value, field.name)) for field in fields}
         return {**plain, _MARKER: _NAMES[type(value)]}
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return [_to_json(one) for one in value] if isinstance(value, tuple) else value
 
 
-def _value(plain: Any) -> Any:
-    """Return the object that plain values describe; ValueError if they describe none."""
+def _from_json(plain: Any) -> Any:
+    """Return the hint that JSON values describe; raise ValueError if they describe none."""
     if isinstance(plain, list):
-        return tuple(map(_value, plain))
+        return tuple(map(_from_json, plain))
     if not isinstance(plain, Mapping):
         return plain
     name = plain.get(_MARKER)
     if name not in _CLASSES:
         raise ValueError(f"the class {name!r} is unknown")
     known = {field.name for field in attrs.fields(_CLASSES[name])}
-    given = {key: _value(one) for key, one in plain.items() if key != _MARKER}
+    given = {key: _from_json(one) for key, one in plain.items() if key != _MARKER}
     for key, one in given.items():
         if key not in known:
             raise ValueError(f"{name} has no {key!r}")
@@ -101,52 +102,58 @@ _NAMED = {"AttentionLayerHint": {"q"}, "ShardTensor": {"name"}}
 
 
 def _is_integer(value: Any) -> bool:
+    """Return whether a value is an integer, not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_flag(value: Any) -> bool:
+def _is_boolean(value: Any) -> bool:
+    """Return whether a value is a boolean."""
     return isinstance(value, bool)
 
 
-def _is_text(value: Any) -> bool:
+def _is_string(value: Any) -> bool:
+    """Return whether a value is a string."""
     return isinstance(value, str)
 
 
 def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a check that also accepts None."""
     return lambda value: value is None or check(value)
 
 
-def _each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _tuple_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a check for tuples whose elements pass a check."""
     return lambda value: isinstance(value, tuple) and all(map(check, value))
 
 
-def _is_a(kind: type) -> Callable[[Any], bool]:
+def _instance_of(kind: type) -> Callable[[Any], bool]:
+    """Return a check for instances of a type."""
     return lambda value: isinstance(value, kind)
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
-    "attention_layers": _each(_is_a(AttentionLayer)),
-    "dist_collectives": _is_a(Collectives),
-    "gather_kv": _is_flag,
-    "gather_q": _is_flag,
+    "attention_layers": _tuple_of(_instance_of(AttentionLayer)),
+    "dist_collectives": _instance_of(Collectives),
+    "gather_kv": _is_boolean,
+    "gather_q": _is_boolean,
     "group_size": _is_integer,
-    "groups": _each(_is_integer),
-    "inputs": _each(_is_a(ShardTensor)),
-    "is_causal": _is_flag,
+    "groups": _tuple_of(_is_integer),
+    "inputs": _tuple_of(_instance_of(ShardTensor)),
+    "is_causal": _is_boolean,
     "k_seq_len_idx": _is_integer,
-    "k_shuffle": _or_none(_each(_is_integer)),
+    "k_shuffle": _or_none(_tuple_of(_is_integer)),
     "kv_rank": _or_none(_is_integer),
-    "name": _is_text,
+    "name": _is_string,
     "nb_rank": _is_integer,
-    "outputs": _each(_is_a(ShardTensor)),
+    "outputs": _tuple_of(_instance_of(ShardTensor)),
     "parallelism": lambda value: value in (CONTEXT, TENSOR),
-    "q": _is_text,
-    "q_shuffle": _or_none(_each(_is_integer)),
+    "q": _is_string,
+    "q_shuffle": _or_none(_tuple_of(_is_integer)),
     "rank": _or_none(_is_integer),
     "reduce_op": lambda value: value in REDUCTIONS,
-    "replace": _or_none(_is_a(FusedAttention)),
+    "replace": _or_none(_instance_of(FusedAttention)),
     "root": _is_integer,
     "seq_len_idx": _is_integer,
     "v_seq_len_idx": _is_integer,
-    "v_shuffle": _or_none(_each(_is_integer)),
+    "v_shuffle": _or_none(_tuple_of(_is_integer)),
 }

@@ -11,7 +11,7 @@ from polygraphy.domain.errors import FileError
 
 
 def open_spool() -> TemporarySpool:
-    """Return an empty spool; its file is made when something is put into it."""
+    """Return an empty spool; its file is created on the first write."""
     return TemporarySpool()
 
 
@@ -24,7 +24,9 @@ class TemporarySpool:
         self._end = 0
 
     def put(self, data: bytes) -> int:
-        """Append bytes; FileError when the disk is full."""
+        """Append bytes, and return the ticket to read them with; raise FileError if the disk is
+        full.
+        """
         with translate_os_errors(Path(tempfile.gettempdir()), "write to"):
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this
@@ -36,7 +38,7 @@ class TemporarySpool:
         return len(self._places) - 1
 
     def take(self, ticket: int) -> bytes:
-        """Read bytes back."""
+        """Return the bytes of a ticket."""
         start, size = self._places[ticket]
         assert self._file is not None
         with translate_os_errors(Path(tempfile.gettempdir()), "read from"):

@@ -24,7 +24,7 @@ _FIELDS = ("key", "ended", "code", "seconds", "memory", "shared", "machine", "sa
 
 
 def matching_files(folder: str, pattern: str) -> list[str]:
-    """See the port."""
+    """Return the files in a folder that match a pattern, sorted."""
     if Path(pattern).is_absolute():
         root = Path(pattern).anchor
         return sorted(str(p) for p in Path(root).glob(pattern[len(root) :]) if p.is_file())
@@ -34,7 +34,9 @@ def matching_files(folder: str, pattern: str) -> list[str]:
 
 
 def files_named_by(folder: str, word: str) -> list[str]:
-    """See the port."""
+    """Return the files that a word of a command line names, with the modules that scripts
+    import.
+    """
     root = Path(folder)
     texts = [word, *(word[at + 1 :] for at, letter in enumerate(word) if letter in "=:,")]
     parts = {text[:end] for text in texts for end in _ends_of(text)}
@@ -57,7 +59,7 @@ def _ends_of(text: str) -> Iterator[int]:
 
 
 def _local_imports(script: Path) -> set[Path]:
-    """Return the modules in the folder of a script that it imports, and those that they import."""
+    """Return the modules in the folder of a script that it imports, directly or through others."""
     found: set[Path] = set()
     waiting = [script] if script.suffix == ".py" else []
     while waiting:
@@ -65,7 +67,7 @@ def _local_imports(script: Path) -> set[Path]:
             tree = ast.parse(waiting.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
-        for name in _names_imported(tree):
+        for name in _imported_modules(tree):
             base = script.parent / name.partition(".")[0]
             package = base.rglob("*.py") if base.is_dir() else ()
             for path in (base.with_suffix(".py"), *package):
@@ -75,7 +77,8 @@ def _local_imports(script: Path) -> set[Path]:
     return found
 
 
-def _names_imported(tree: ast.AST) -> Iterator[str]:
+def _imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of the modules that source code imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
@@ -84,7 +87,7 @@ def _names_imported(tree: ast.AST) -> Iterator[str]:
 
 
 def digest_of(path: str) -> str:
-    """See the port."""
+    """Return the checksum of a file, including the weights of an ONNX model."""
     digest = hashlib.sha256()
     for each in _with_weights(path):
         file = readable_file(each, "File", may_be_empty=True)
@@ -96,7 +99,7 @@ def digest_of(path: str) -> str:
 
 
 def read_record(path: str) -> Mapping[str, Any] | None:
-    """See the port."""
+    """Return the record in a file; None if there is none."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -115,13 +118,13 @@ def read_record(path: str) -> Mapping[str, Any] | None:
 
 
 def forget_record(path: str) -> None:
-    """See the port."""
+    """Delete the record in a file, if there is one."""
     with translate_os_errors(path, "remove"):
         Path(path).unlink(missing_ok=True)
 
 
 def holds_sweep(folder: str) -> bool:
-    """See the port."""
+    """Return whether a folder contains a sweep."""
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise FileError(f"{folder} is not a folder.", path=folder, hint="Choose a different path.")
@@ -137,7 +140,7 @@ def holds_sweep(folder: str) -> bool:
 
 
 def claim_folder(folder: str) -> None:
-    """See the port."""
+    """Mark a folder as that of a sweep."""
     if not (Path(folder) / _MARK).exists():
         with atomic_file(Path(folder) / _MARK, "w") as stream:
             stream.write('{"schema": 1}\n')

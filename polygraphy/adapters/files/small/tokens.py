@@ -20,7 +20,7 @@ _LARGEST = 1 << 26
 
 
 def read_config(model: str) -> Any:
-    """See the port of this name. A file that is damaged counts as none."""
+    """Return the configuration beside a model; None if it is missing or damaged."""
     path = Path(model).parent / _CONFIG
     try:
         return json.loads(path.read_bytes()) if path.is_file() else None
@@ -29,7 +29,7 @@ def read_config(model: str) -> Any:
 
 
 def read_tokens(path: str) -> list[int]:
-    """See the port of this name."""
+    """Return the token IDs in a file."""
     with translate_os_errors(path, "read"):
         file = readable_file(path, "File of tokens")
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()

@@ -27,7 +27,7 @@ def path_exists(path: str) -> bool:
 
 
 def remove_path(path: str) -> None:
-    """Remove a file, or a folder with what is in it."""
+    """Remove a file, or a folder with its content."""
     with translate_os_errors(path, "remove"):
         target = Path(path)
         if target.is_dir() and not target.is_symlink():
@@ -71,7 +71,7 @@ def write_scratch(path: str, text: str) -> None:
 
 
 def temporary_path() -> str:
-    """Make a file in the folder for such files."""
+    """Create an empty temporary file, and return its path."""
     descriptor, path = tempfile.mkstemp(prefix="polygraphy_debug_")
     os.close(descriptor)
     return path
@@ -90,7 +90,7 @@ def start_label() -> str:
 
 
 def _mirror(source: PurePath, target: Path, left_out: Collection[PurePath]) -> None:
-    """Make a folder with links to what is in another, which is relative to the current one."""
+    """Create a folder with links to the content of another, except for some files."""
     holding = {parent for path in left_out for parent in path.parents}
     target.mkdir(parents=True)
     for entry in sorted(Path(source).iterdir()):
@@ -116,7 +116,7 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str, *, executable: bool = False) -> None:
-    """Write a file in UTF-8; who may read an executable one may run it."""
+    """Write a file in UTF-8; an executable one may be run by everybody who may read it."""
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:

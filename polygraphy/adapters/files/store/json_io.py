@@ -58,6 +58,7 @@ _UNFINISHED_ESCAPE = re.compile(r"\\?u?[0-9a-fA-F]{0,4}")
 
 
 def _seek_and_read(descriptor: int, count: int, position: int) -> bytes:
+    """Return bytes of a file from a position."""
     os.lseek(descriptor, position, os.SEEK_SET)
     return os.read(descriptor, count)
 
@@ -200,7 +201,12 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
 
 
 def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
+    """Return the value of a JSON text, with deferred texts in place of their keys; raise
+    ContentError if it is damaged.
+    """
+
     def restore_fields(fields: dict[str, Any]) -> dict[str, Any]:
+        """Return a JSON object with deferred texts in place of their keys."""
         for key, value in fields.items():
             if type(value) is str and value in deferred:
                 fields[key] = deferred[value]
@@ -209,7 +215,7 @@ def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
     try:
         return json.loads(text, object_hook=restore_fields if deferred else None)
     except json.JSONDecodeError as error:
-        raise ContentError(_complaint(error)) from error
+        raise ContentError(_damage_description(error)) from error
     except UnicodeDecodeError as error:
         raise ContentError("it is not JSON text, which is Unicode") from error
     except RecursionError as error:
@@ -218,7 +224,8 @@ def _parse_json(text: str | bytes, deferred: dict[str, DeferredText]) -> Any:
         raise ContentError(f"it is damaged: {error}") from error
 
 
-def _complaint(error: json.JSONDecodeError) -> str:
+def _damage_description(error: json.JSONDecodeError) -> str:
+    """Return what is wrong with a JSON text: it is empty, cut off, or damaged in a line."""
     if not error.doc.strip():
         return "it is empty"
     rest = error.doc[error.pos :].strip()
@@ -298,11 +305,11 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
     """
     if type(value) is kind or (kind not in (dict, list) and isinstance(value, kind)):
         return value
-    raise mismatch(tree, kind)
+    raise kind_error(tree, kind)
 
 
-def mismatch(tree: Any, kind: type) -> ContentError:
-    """Return the error that a tree holds something else than a kind."""
+def kind_error(tree: Any, kind: type) -> ContentError:
+    """Return the error that a tree contains another kind of data."""
     found = _describe_tree(tree)
     expected = _EXPECTED.get(kind, f"an object of type {kind.__name__!r}")
     return ContentError(
@@ -356,7 +363,8 @@ def save(value: Any, dest: PathOrFile) -> None:
 
 
 def load(source: PathOrFile, kind: type[T]) -> T:
-    """Read a file, or an open file from its start; `object` stands for any kind.
+    """Return the object of a kind from a file, or from an open file from its start; `object` stands
+    for any kind.
 
     Raises:
         FileError: it is missing, empty, truncated, damaged, not JSON, or does not hold a `kind`.
@@ -371,7 +379,7 @@ def load(source: PathOrFile, kind: type[T]) -> T:
 
 
 def parse_path(path: str | PathLike[str], what: str = "File", kind: type | None = None) -> Any:
-    """Read a file as far as to know its structure; its arrays are read when they are decoded.
+    """Return the structure of a file; its arrays are read when they are decoded.
 
     Args:
         path: the file.
@@ -403,7 +411,9 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes, kind: type[T]) -> T:
-    """Read JSON text; FileError when it is truncated, damaged, not JSON, or holds no `kind`."""
+    """Return the object of a kind from JSON text; raise FileError if it is damaged, or of another
+    kind.
+    """
     with content_errors_named("read JSON text"):
         tree = parse_text(text)
         return expect(decode_tree(tree), kind, tree)
@@ -421,6 +431,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _whole_text(file: IO[Any]) -> str | bytes:
+    """Return the content of an open file, from its start."""
     if file.seekable():
         file.seek(0)
     try:
@@ -432,12 +443,13 @@ def _whole_text(file: IO[Any]) -> str | bytes:
 
 def _write_function(file: IO[Any]) -> Write:
     """Return a function that writes ASCII to a file that is open for text or for bytes."""
-    if isinstance(file, io.TextIOBase) or not _takes_bytes(file):
+    if isinstance(file, io.TextIOBase) or not _accepts_bytes(file):
         return lambda text: file.write(text.decode("ascii"))
     return file.write
 
 
-def _takes_bytes(file: IO[Any]) -> bool:
+def _accepts_bytes(file: IO[Any]) -> bool:
+    """Return whether an open file is binary."""
     try:
         file.write(b"")
     except TypeError:

@@ -25,7 +25,7 @@ from polygraphy.adapters.files.store.json_io import (
     PathOrFile,
     description_of,
     expect,
-    mismatch,
+    kind_error,
     parse_path,
 )
 from polygraphy.adapters.files.store.writers import (
@@ -43,9 +43,9 @@ from polygraphy.adapters.files.store.writers import (
 )
 from polygraphy.adapters.os.paths import (
     atomic_file,
+    create_temporary_folder,
     ensure_parent,
     is_empty_file,
-    make_part_folder,
     translate_os_errors,
 )
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
@@ -64,7 +64,7 @@ class StoredData:
     """
 
     def __init__(self, path: Path) -> None:
-        """Look into a file, or into all files of a folder.
+        """Read the structure of a file, or of all files in a folder.
 
         Raises:
             FileError: it is missing, empty, damaged, or holds neither inputs nor results nor
@@ -81,10 +81,14 @@ class StoredData:
             self._tree = first
 
     def _parse_file(self, file: Path) -> Any:
+        """Return the JSON tree of a file; raise FileError if it is damaged."""
         with content_errors_named(f"load {file}", file):
             return parse_path(file, f"File of {_WHAT}")
 
     def _kind_of(self, tree: Any) -> type:
+        """Return the type that a JSON tree encodes: results, accuracy results, or dict for input
+        data.
+        """
         file = self._files[0]
         with content_errors_named(f"load {file}", file):
             marker = marker_of(tree)
@@ -92,15 +96,15 @@ class StoredData:
                 for kind in (RunResults, AccuracyResults):
                     if marker == kind.__name__:
                         return kind
-                raise mismatch(tree, object)
+                raise kind_error(tree, object)
             split_feeds(tree)
         return dict
 
     def _count_iterations(self, first: Any, others: Iterator[Any]) -> tuple[tuple[str, int], ...]:
         """Return the number of iterations of each runner in all files; input data are named ""."""
-        names, counts = self._sizes(self._files[0], first)
+        names, counts = self._runner_counts(self._files[0], first)
         for file, tree in zip(self._files[1:], others):
-            more_names, more = self._sizes(file, tree)
+            more_names, more = self._runner_counts(file, tree)
             if names != more_names:
                 with content_errors_named(f"load {file}", file):
                     raise ContentError(
@@ -109,7 +113,8 @@ class StoredData:
             counts = [sum(pair) for pair in zip(counts, more)]
         return tuple(zip(names, counts))
 
-    def _sizes(self, file: Path, tree: Any) -> tuple[list[str], list[int]]:
+    def _runner_counts(self, file: Path, tree: Any) -> tuple[list[str], list[int]]:
+        """Return the names of the runners, and the number of iterations of each."""
         with content_errors_named(f"load {file}", file):
             if self.kind is RunResults:
                 runs = runs_in(tree)
@@ -120,12 +125,14 @@ class StoredData:
             return [""], [len(split_feeds(tree))]
 
     def iterations(self) -> Iterator[Any]:
+        """Yield the stored iterations, one after the other."""
         for file in self._files:
             tree = self._parse_file(file) if self._tree is None else self._tree
             with content_errors_named(f"load {file}", file), translate_os_errors(file, "read"):
                 yield from self._decode_iterations(tree)
 
     def _decode_iterations(self, tree: Any) -> Iterator[Any]:
+        """Yield the decoded iterations of a JSON tree."""
         if self.kind is dict:
             yield from map(decode_feed, split_feeds(tree))
             return
@@ -137,6 +144,7 @@ class StoredData:
             yield RunResults(next(left) if one is not None else (name, []) for name, one in named)
 
     def value(self) -> Any:
+        """Return all stored data as one object."""
         if self._tree is None and self.kind is not AccuracyResults:
             steps = list(self.iterations())
             return RunResults.concat(steps) if self.kind is RunResults else steps
@@ -150,7 +158,7 @@ class StoredData:
 
 
 def save_tensors(item: Mapping[str, Any] | RunResults, path: Path) -> None:
-    """Write one iteration to one file, whole or not at all; FileError when that cannot be done."""
+    """Write one iteration to one file, completely or not at all; raise FileError if that fails."""
     with content_errors_named(f"save to {path}", path):
         tensors, description = tensors_of(item)
         with atomic_file(path) as stream:
@@ -173,21 +181,21 @@ class TensorWriter:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[TensorWriter]:
-        """Open a writer; after an error, nothing of what it wrote is left."""
+        """Yield a writer; after an error, nothing that it wrote remains."""
         target = Path(os.path.realpath(ensure_parent(path)))  # A symbolic link stays one.
         with translate_os_errors(path, "write"):
-            lock, folder = make_part_folder(target)
+            lock, folder = create_temporary_folder(target)
         try:
             writer = cls(target, folder)
             yield writer
-            writer._finish()
+            writer._publish()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             if lock is not None:
                 os.close(lock)
 
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
-        """Write one iteration; FileError when that cannot be done."""
+        """Write one iteration; raise FileError if that fails."""
         if self._has_failed:
             message = f"{self._path} is not written: an earlier item could not be."
             raise FileError(message, path=self._path)
@@ -202,7 +210,8 @@ class TensorWriter:
         self._files.append(file)
         self._has_failed = False
 
-    def _finish(self) -> None:
+    def _publish(self) -> None:
+        """Move the written file or folder to its path; raise FileError if an item failed."""
         if self._has_failed:
             message = f"{self._path} is not written: an earlier item could not be."
             raise FileError(message, path=self._path)
@@ -210,11 +219,11 @@ class TensorWriter:
             if len(self._files) == 1 and not self._path.is_dir():
                 self._files[0].replace(self._path)
                 return
-            self._folder.chmod(0o777 & ~_mask())
+            self._folder.chmod(0o777 & ~_file_mask())
             self._replace_by_folder()
 
     def _replace_by_folder(self) -> None:
-        """Put the folder in place of an empty folder, of a file, or of nothing."""
+        """Move the written folder to its path, in place of an empty folder or a file."""
         if not self._path.is_file():
             self._folder.replace(self._path)
             return
@@ -229,7 +238,8 @@ class TensorWriter:
             aside.unlink()
 
 
-def _mask() -> int:
+def _file_mask() -> int:
+    """Return the file mode mask of the process."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -240,7 +250,9 @@ _SET = re.compile(r"test_data_set_(\d+)")
 
 
 def data_sets_in(path: Path) -> list[Path]:
-    """Return the folders of data in a folder, which may be one itself; none in anything else."""
+    """Return the folders of input sets in a folder, or the folder itself if it is one; empty for
+    other folders.
+    """
     if not path.is_dir():
         return []
     if _numbered_files(path, _INPUT):
@@ -249,8 +261,8 @@ def data_sets_in(path: Path) -> list[Path]:
 
 
 def iterate_data_sets(folders: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield a feed dictionary per folder. A tensor without a name is called after its file, and
-    belongs to the input in its place.
+    """Yield a feed dictionary per folder. A tensor without a name is named after its file, and
+    belongs to the input at its position.
 
     Raises:
         FileError: a file is damaged, or holds something else than a tensor.
@@ -278,6 +290,7 @@ class StoredDataSets:
         return iterate_data_sets(self._folders)
 
     def value(self) -> list[dict[str, Any]]:
+        """Return all stored input sets."""
         return list(self.iterations())
 
 
@@ -318,12 +331,12 @@ class FileResultStore:
         _check_is_written(dest)
         G_LOGGER.info(f"Saving {description_of(type(value))} to {json_io.name_of(dest)}")
         if _is_for_tensors(dest):
-            save_tensors(_one_iteration(value, dest), Path(str(dest)))
+            save_tensors(_single_iteration(value, dest), Path(str(dest)))
         else:
             json_io.save(value, dest)
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
-        """Read one file.
+        """Return the object of a kind from one file.
 
         Raises:
             FileError: it is missing, damaged, or does not hold a `kind`.
@@ -339,20 +352,19 @@ class FileResultStore:
         return json_io.loads(text, kind)
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
-        """Add what a comparison found to a JSON file of results, as its member
-        ``comparison_results``. Folders, devices and files of nothing but tensors have no place for
-        it, so they stay as they are.
+        """Add the record of a comparison to a JSON file of results, as its member
+        ``comparison_results``; other kinds of files stay unchanged.
 
         Raises:
             FileError: the file is not there, was not written here, or cannot be written.
         """
         path = Path(dest)
-        is_json = not _is_folder(path) and not _is_for_tensors(path)
+        is_json = not _is_folder_path(path) and not _is_for_tensors(path)
         if is_json and (path.is_file() or not path.exists()):
             annotate(path, {"comparison_results": record})
 
     def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
-        """Open a file or folder to write one item per iteration, in memory of a constant size.
+        """Return a writer of one item per iteration to a file or folder, in constant memory.
 
         Args:
             dest: where to write. A file is replaced when the block ends without an error. A folder
@@ -370,7 +382,7 @@ class FileResultStore:
         G_LOGGER.info(f"Saving {description_of(kind)} to {dest}")
         if _is_for_tensors(path):
             return cast("AbstractContextManager[ResultWriter[T]]", TensorWriter.open(path))
-        if _is_folder(path):
+        if _is_folder_path(path):
             return cast("AbstractContextManager[ResultWriter[T]]", FolderWriter.open(path))
         opened = ResultsFileWriter.open(path) if kind is RunResults else FeedFileWriter.open(path)
         return cast("AbstractContextManager[ResultWriter[T]]", opened)
@@ -428,6 +440,7 @@ def _log_first(items: Iterator[Any], message: str) -> Iterator[Any]:
 
 
 def _check_is_iterable(kind: type) -> None:
+    """Raise UsageError for a kind of value that has no iterations."""
     if kind not in (dict, RunResults):
         message = f"A {kind.__name__} does not consist of iterations."
         raise UsageError(message, hint="Save or load it as a whole.")
@@ -445,11 +458,12 @@ def _check_is_written(dest: PathOrFile) -> None:
 
 
 def _is_for_tensors(dest: PathOrFile) -> bool:
+    """Return whether a path ends with the suffix for tensor files."""
     return isinstance(dest, (str, PathLike)) and Path(dest).suffix.lower() == TENSORS
 
 
-def _one_iteration(value: Any, dest: PathOrFile) -> Any:
-    """Return results as they are; the only feed dictionary of a list of one."""
+def _single_iteration(value: Any, dest: PathOrFile) -> Any:
+    """Return results, or the only feed dictionary of a list of one."""
     if isinstance(value, (list, tuple)) and not isinstance(value, RunResults) and len(value) == 1:
         [value] = value
     if not isinstance(value, (dict, RunResults)):
@@ -462,7 +476,10 @@ def _one_iteration(value: Any, dest: PathOrFile) -> Any:
     return value
 
 
-def _is_folder(path: Path) -> bool:
+def _is_folder_path(path: Path) -> bool:
+    """Return whether a path is a folder, or would be: it has no suffix, and is not a device or
+    an empty file.
+    """
     is_device = path.exists() and not path.is_dir() and not path.is_file()  # As /dev/stdout.
     return path.is_dir() or not (path.suffix or is_device or is_empty_file(path))
 
@@ -470,7 +487,7 @@ def _is_folder(path: Path) -> bool:
 def _check_is_free(path: Path) -> None:
     """Raise if a folder cannot be written to: it is not empty, or is a file."""
     ensure_parent(path)
-    if not path.exists() or not _is_folder(path):
+    if not path.exists() or not _is_folder_path(path):
         return
     if not path.is_dir():
         raise FileError(

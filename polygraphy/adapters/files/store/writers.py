@@ -29,7 +29,7 @@ from polygraphy.adapters.files.json.json_codec import (
 )
 from polygraphy.adapters.files.json.json_writer import JsonList, write_json
 from polygraphy.adapters.files.store import json_io
-from polygraphy.adapters.files.store.json_io import description_of, mismatch, parse_path
+from polygraphy.adapters.files.store.json_io import description_of, kind_error, parse_path
 from polygraphy.adapters.os.paths import atomic_file, translate_os_errors
 from polygraphy.domain.arithmetic import summarize
 from polygraphy.domain.errors import FileError, UsageError
@@ -40,9 +40,7 @@ LARGEST_LISTED = 10_000
 
 
 def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
-    """Return the first iteration of every runner; of runners of one kind, the second and later ones
-    are numbered.
-    """
+    """Return the first iteration of every runner as JSON values; equal runner names get numbers."""
     plain: dict[str, dict[str, Any]] = {}
     counts: dict[str, int] = {}
     for name, iterations in results:
@@ -50,7 +48,7 @@ def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
         counts[kind] = counts.get(kind, 0) + 1
         label = kind if counts[kind] == 1 else f"{kind}-{counts[kind]}"
         plain[label] = {
-            name: _plain(np.asarray(array))
+            name: _array_values(np.asarray(array))
             for name, array in (iterations[0] if iterations else {}).items()
             # What has elements that can be listed; tensors of torch are left as they are.
             if isinstance(array, (np.ndarray, np.generic)) and not is_tensor(array)
@@ -58,7 +56,8 @@ def plain_results(results: RunResults) -> dict[str, dict[str, Any]]:
     return plain
 
 
-def _plain(array: np.ndarray[Any, Any]) -> Any:
+def _array_values(array: np.ndarray[Any, Any]) -> Any:
+    """Return an array as nested lists, or its statistics if it is large."""
     if array.size > LARGEST_LISTED:
         return _statistics(array)
     if array.dtype.kind == "c":
@@ -71,21 +70,23 @@ def _plain(array: np.ndarray[Any, Any]) -> Any:
 
 
 def _statistics(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Return the shape, data type and statistics of an array."""
     summary = summarize(array, quantiles=())
     return {
         "shape": list(array.shape),
         "dtype": array.dtype.name,
-        "min": _number(summary.min),
-        "max": _number(summary.max),
-        "mean": _number(summary.mean),
-        "std": _number(summary.std),
-        "median": _number(summary.median),
+        "min": _python_number(summary.min),
+        "max": _python_number(summary.max),
+        "mean": _python_number(summary.mean),
+        "std": _python_number(summary.std),
+        "median": _python_number(summary.median),
         "nan": summary.nan,
         "inf": summary.posinf + summary.neginf,
     }
 
 
-def _number(value: Any) -> int | float:
+def _python_number(value: Any) -> int | float:
+    """Return a NumPy number as int or float."""
     return int(value) if isinstance(value, (int, np.integer)) else float(value)
 
 
@@ -117,11 +118,12 @@ def annotate(path: Path, facts: Mapping[str, Any]) -> None:
                 shutil.copyfileobj(source, target, 1 << 20)
                 target.seek(size - len(ENDING), os.SEEK_SET)
                 target.truncate()
-                _write(facts, target.write, path)
+                _write_facts(facts, target.write, path)
                 target.write(ENDING)
 
 
-def _write(facts: Mapping[str, Any], write: Any, path: Path) -> None:
+def _write_facts(facts: Mapping[str, Any], write: Any, path: Path) -> None:
+    """Write facts as members of a JSON object."""
     with content_errors_named(f"save to {path}", path):
         for name, fact in facts.items():
             write(f',\n    "{name}": '.encode("ascii"))
@@ -160,7 +162,7 @@ class _Writer:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Surround every write; name the file in what goes wrong."""
+        """Surround every write, and name the file in errors."""
         path = self._path
         if self._has_failed:
             raise FileError(f"{path} is not written: an earlier item could not be.", path=path)
@@ -170,6 +172,7 @@ class _Writer:
         self._has_failed = False
 
     def _finish(self) -> None:
+        """Raise an error if an earlier item failed."""
         with self._writing():
             pass
 
@@ -185,14 +188,14 @@ class FeedFileWriter(_Writer):
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[FeedFileWriter]:
-        """Open a file that takes the place of `path` when the block ends without an error."""
+        """Yield a writer to a file that replaces `path` when the block ends without an error."""
         with _replace_file(path) as stream:
             writer = cls(path, stream)
             yield writer
             writer._finish()
 
     def add(self, item: Mapping[str, Any]) -> None:
-        """Write one feed dictionary; FileError when that cannot be done."""
+        """Write one feed dictionary; raise FileError if that fails."""
         with self._writing():
             self._feeds.add(_plain_feed(item))
 
@@ -225,7 +228,7 @@ class ResultsFileWriter(_Writer):
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[ResultsFileWriter]:
-        """Open a file that takes the place of `path` when the block ends without an error."""
+        """Yield a writer to a file that replaces `path` when the block ends without an error."""
         with _replace_file(path) as stream, ExitStack() as resources:
             writer = cls(path, stream, resources)
             yield writer
@@ -242,7 +245,7 @@ class ResultsFileWriter(_Writer):
             if self._names is None:
                 self._names = item.keys()
                 self._plain = plain_results(item)
-                self._start()
+                self._start_runs()
             if item.keys() != self._names:
                 raise UsageError(
                     f"Results of runners {self._names} cannot be followed by results of"
@@ -252,7 +255,10 @@ class ResultsFileWriter(_Writer):
                 for iteration in added:
                     iterations.add(iteration)
 
-    def _start(self) -> None:
+    def _start_runs(self) -> None:
+        """Open the list of iterations of each runner; the first goes to the file, others to
+        temporary files.
+        """
         for index, name in enumerate(self._names or []):
             if index == 0:
                 self._run = self._begin_run(name)
@@ -269,6 +275,7 @@ class ResultsFileWriter(_Writer):
             self._iterations.append(JsonList(write, depth=3))
 
     def _begin_run(self, name: str) -> JsonList:
+        """Write the start of a run, and return the list for its iterations."""
         self._runs.begin_element()
         run = JsonList(self._write, depth=2)
         run.add(name)
@@ -303,7 +310,7 @@ class FolderWriter(_Writer):
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[FolderWriter]:
-        """Make the folder if it is not there, and open it for writing."""
+        """Create the folder if it does not exist, and yield a writer to it."""
         was_there = path.is_dir()
         with translate_os_errors(path, "create the folder"):
             path.mkdir(parents=True, exist_ok=True)
@@ -312,17 +319,18 @@ class FolderWriter(_Writer):
             yield writer
             writer._finish()
         except BaseException:
-            writer._remove(and_folder=not was_there)
+            writer._remove_files(and_folder=not was_there)
             raise
 
     def add(self, item: Mapping[str, Any] | RunResults) -> None:
-        """Write one file, named after the number of items before; FileError when it cannot be."""
+        """Write one file, named after its position; raise FileError if that fails."""
         with self._writing():
             file = self._path / f"{len(self._files):010}.json"
             self._files.append(file)
             json_io.save(item if isinstance(item, RunResults) else _plain_feed(item), file)
 
-    def _remove(self, *, and_folder: bool) -> None:
+    def _remove_files(self, *, and_folder: bool) -> None:
+        """Remove the written files, and the folder if asked."""
         with suppress(OSError):
             for file in self._files:
                 file.unlink(missing_ok=True)
@@ -331,7 +339,7 @@ class FolderWriter(_Writer):
 
 
 def _plain_feed(feed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a feed dictionary of arrays, whatever kind of mapping it was."""
+    """Return a feed as a dictionary of arrays."""
     plain = {}
     for name, array in feed.items():
         if not hasattr(array, "__array__"):
@@ -364,17 +372,20 @@ def iterate_feeds(path: Path) -> Iterator[dict[str, Any]]:
             Of a folder's files only the first is looked at then, the others when it is their turn.
             While iterating, also when an array is damaged.
     """
-    return _iterate(path, dict, split_feeds, decode_feed)
+    return _read_iterations(path, dict, split_feeds, decode_feed)
 
 
 def iterate_results(path: Path) -> Iterator[RunResults]:
     """Yield results one iteration at a time; for the rest see `iterate_feeds`."""
-    return _iterate(path, RunResults, split_results, decode_results)
+    return _read_iterations(path, RunResults, split_results, decode_results)
 
 
-def _iterate(path: Path, kind: type, split: Split, decode: Decode[T]) -> Iterator[T]:
+def _read_iterations(path: Path, kind: type, split: Split, decode: Decode[T]) -> Iterator[T]:
+    """Yield the iterations of a file, or of all files in a folder; the first file is checked at
+    once.
+    """
     files = files_of(path, description_of(kind))
-    return _generate(files, _iterations_in(files[0], kind, split), kind, split, decode)
+    return _decode_files(files, _iterations_in(files[0], kind, split), kind, split, decode)
 
 
 def files_of(path: Path, description: str) -> list[Path]:
@@ -393,6 +404,7 @@ def files_of(path: Path, description: str) -> list[Path]:
 
 
 def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
+    """Return the undecoded iterations of a file; raise ContentError if there are none."""
     with _loading(file):
         try:
             iterations = split(parse_path(file, f"File of {description_of(kind)}", kind))
@@ -405,9 +417,10 @@ def _iterations_in(file: Path, kind: type, split: Split) -> list[Any]:
     return iterations
 
 
-def _generate(
+def _decode_files(
     files: list[Path], pending: list[Any], kind: type, split: Split, decode: Decode[T]
 ) -> Iterator[T]:
+    """Yield the decoded iterations of files."""
     for index, file in enumerate(files):
         if index > 0:
             pending = _iterations_in(file, kind, split)
@@ -419,7 +432,7 @@ def _generate(
 
 
 def _loading(file: Path) -> AbstractContextManager[object]:
-    """Name the file in what goes wrong inside the block."""
+    """Name the file in errors inside the block."""
     named = ExitStack()
     named.enter_context(content_errors_named(f"load {file}", file))
     named.enter_context(translate_os_errors(file, "read"))
@@ -430,12 +443,12 @@ def split_feeds(tree: Any) -> list[Any]:
     """Return the trees of feed dictionaries; ContentError if there are none."""
     iterations = tree if isinstance(tree, list) else [tree]  # One of a folder's files: no list.
     if any(not isinstance(feed, dict) or marker_of(feed) is not None for feed in iterations):
-        raise mismatch(tree, dict)
+        raise kind_error(tree, dict)
     return iterations
 
 
 def decode_feed(tree: Any) -> dict[str, Any]:
-    """Read the arrays of one feed dictionary; ContentError when one is damaged."""
+    """Return the arrays of one feed dictionary; raise ContentError if one is damaged."""
     feed: dict[str, Any] = decode_tree(tree)
     if is_unread(feed):
         return StoredArrays(feed)
@@ -461,7 +474,7 @@ def split_results(tree: Any) -> list[Any]:
 def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
     """Return runner names and the trees of their iterations; ContentError if there are none."""
     if marker_of(tree) != RunResults.__name__:
-        raise mismatch(tree, RunResults)
+        raise kind_error(tree, RunResults)
     try:
         return [(str(name), list(iterations)) for name, iterations in tree["lst"]]
     except (KeyError, TypeError, ValueError) as error:
@@ -469,7 +482,9 @@ def runs_in(tree: Any) -> list[tuple[str, list[Any]]]:
 
 
 def decode_results(step: Any) -> RunResults:
-    """Read the arrays of one iteration: of a list of ``(runner name, tree of its outputs)``."""
+    """Return the results of one iteration, from pairs of a runner name and the tree of its
+    outputs.
+    """
     results = RunResults((name, [decode_tree(tree)]) for name, tree in step)
     for name, (iteration,) in results:
         if not isinstance(iteration, IterationResult):

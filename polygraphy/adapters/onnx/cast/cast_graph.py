@@ -146,7 +146,7 @@ class CastRules:
         versions: dict[str, int],
         present_form: Callable[[str], bool],
     ) -> None:
-        """Take what the graph is about.
+        """Create the rules for the casts of a graph.
 
         Args:
             settings: what the model is rewritten to.
@@ -379,7 +379,7 @@ class Scope:
             forms = self._rules.choose_forms(node, inner) if is_chosen else None
             if forms is not None and node.output:
                 self._settings.forms[node.output[0]] = forms
-            self._rewrite_inner(node, inner, is_cast=forms is not None, is_kept=kept)
+            self._rewrite_subgraphs(node, inner, is_cast=forms is not None, is_kept=kept)
             takes, gives = forms or self._rules.wide(node)
             for position, narrow in enumerate(takes):
                 if narrow is not None:
@@ -492,7 +492,7 @@ class Scope:
             scope = scope._parent
         return False
 
-    def _rewrite_inner(
+    def _rewrite_subgraphs(
         self, node: NodeProto, inner: Sequence[GraphTypes], *, is_cast: bool, is_kept: bool
     ) -> None:
         """Rewrite the subgraphs of a node."""
@@ -560,13 +560,13 @@ class Scope:
 
 
 def _rename_outputs(graph: GraphProto, names: Mapping[str, str]) -> None:
-    """Rename outputs of a graph."""
+    """Rename outputs of a graph, in place."""
     for value in graph.output:
         value.name = names.get(value.name, value.name)
 
 
 def _rename_operands(graph: GraphProto, names: Mapping[str, str]) -> None:
-    """Rename operands of nodes, in subgraphs, too."""
+    """Rename operands of nodes, also in subgraphs."""
     _rename_outputs(graph, names)
     for node in graph.node:
         for position, name in enumerate(node.input):

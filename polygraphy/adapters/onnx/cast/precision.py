@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.cast.cast_graph import (
     Scope,
     names_of,
 )
-from polygraphy.adapters.onnx.graph.editing import faults_of
+from polygraphy.adapters.onnx.graph.editing import model_faults
 from polygraphy.adapters.onnx.graph.element_types import TypeInference, domain_of, versions_of
 from polygraphy.adapters.onnx.graph.graph import (
     graph_weights,
@@ -28,7 +28,7 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
-from polygraphy.adapters.onnx.storage.elements import elements, external_files, put
+from polygraphy.adapters.onnx.storage.elements import elements, external_files, replace_elements
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
     all_graphs,
@@ -106,7 +106,7 @@ class NarrowedWeights:
         if made is not tensor:
             copy_fields(tensor, made, "name", *DATA_FIELDS)
         made.name, made.data_type = made.name or tensor.name, self._dtype.onnx()
-        put(made, array, in_file=in_file)
+        replace_elements(made, array, in_file=in_file)
         self._narrowed.append(_Narrowed(name, readers, loss))
 
     def report(self) -> None:
@@ -289,11 +289,11 @@ def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -
             renamed.update({value.name: name, name: unused_name(f"{name}_fp32", taken)})
             value.name = name
     if renamed:
-        _rename(graph, renamed)
+        _rename_tensors(graph, renamed)
 
 
-def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
-    """Rename the tensors of a graph, in subgraphs, too."""
+def _rename_tensors(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Rename the tensors of a graph and its subgraphs."""
     weights = {tensor.name for tensor in graph.initializer}
     for value in graph.input:
         if value.name in weights:  # Old versions of the format list weights there, too.
@@ -306,7 +306,7 @@ def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
                 if name in names:
                     listed[position] = names[name]
         for inner in graphs_of(node):
-            _rename(inner, names)
+            _rename_tensors(inner, names)
             for value in inner.output:
                 value.name = names.get(value.name, value.name)
     for value in graph.value_info:
@@ -420,7 +420,7 @@ class _Convert(BaseLoader):
         only_nodes: Collection[str] = (),
         cast_io: bool | None = None,
     ) -> None:
-        """Set what is cast, and what is not.
+        """Set the model, and which operators and nodes to cast.
 
         Args:
             model: the model, or a loader that makes it.
@@ -456,7 +456,7 @@ class _Convert(BaseLoader):
         model = self._inline_functions(evaluate(self._model))
         if self._copy is not False and not makes_new_model(self._model):
             return cast_copy(model, self.dtype, self._selection, casts_io=self._casts_io)[0]
-        with faults_of(model):
+        with model_faults(model):
             check_castable(model, self.dtype, self._selection)
             cast_in_place(model, self.dtype, self._selection, casts_io=self._casts_io)
         return model
@@ -498,11 +498,12 @@ def cast_copy(
     """Return a cast copy of a model that shares its weights, and which operands and results are
     narrow.
     """
-    with faults_of(model):
+    with model_faults(model):
         check_castable(model, dtype, selection)
         weights: list[TensorProto] = []
 
         def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+            """Return where a weight is stored instead of in the model; None if it is empty."""
             if byte_size(tensor) == 0:
                 return None
             weights.append(tensor)

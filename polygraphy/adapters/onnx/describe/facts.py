@@ -40,7 +40,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     PARTS,
     TENSOR,
     MalformedError,
-    fields,
+    message_fields,
     naming,
     operators,
 )
@@ -125,17 +125,21 @@ class _Walk:
     def graph(self, graph: GraphProto) -> None:
         """Record the types of all tensors of a graph, and the coarsest types on the way to them."""
         for tensor in graph.initializer:
-            self._remember(tensor.name, tensor.data_type)
+            self._note_type(tensor.name, tensor.data_type)
         for value in (*graph.input, *graph.value_info, *graph.output):
-            self._remember(value.name, value.type.tensor_type.elem_type)
+            self._note_type(value.name, value.type.tensor_type.elem_type)
         for node in graph.node:
-            self._node(node)
+            self._visit_node(node)
 
-    def _remember(self, name: str, elem_type: int) -> None:
+    def _note_type(self, name: str, elem_type: int) -> None:
+        """Record the data type of a tensor, if it is known."""
         if elem_type:
             self.types[name] = _name_of(elem_type)
 
-    def _node(self, node: NodeProto) -> None:
+    def _visit_node(self, node: NodeProto) -> None:
+        """Record the types and the coarsest data type of the outputs of a node, and its
+        subgraphs.
+        """
         passed = [self.coarsest[name] for name in node.input if name in self.coarsest]
         for body in graphs_of(node):
             self.graph(body)
@@ -281,7 +285,7 @@ class _Known:
     def uses(self, name: str) -> Iterator[InputHint]:
         """Yield a hint from each use of a tensor, directly or reshaped."""
         for node, at in self._users(name):
-            hint = self._use(node, at)
+            hint = self._hint_from_use(node, at)
             if hint is not None:
                 yield hint
 
@@ -311,15 +315,15 @@ class _Known:
         """Return whether one minus the tensor excludes the elements that are not masked."""
         return any(
             node.op_type == "Sub"
-            and self._number(node.input[1 - at]) == 1
-            and any(self._shuts_out(*user) for user in self._users(node.output[0]))
+            and self._constant_number(node.input[1 - at]) == 1
+            and any(self._excludes_ones(*user) for user in self._users(node.output[0]))
             for node, at in self._users(name)
         )
 
-    def _shuts_out(self, node: NodeProto, at: int) -> bool:
+    def _excludes_ones(self, node: NodeProto, at: int) -> bool:
         """Return whether a node excludes the elements where its input is one."""
         if node.op_type == "Mul":
-            return abs(self._number(node.input[1 - at]) or 0) >= _SHUTS_OUT
+            return abs(self._constant_number(node.input[1 - at]) or 0) >= _SHUTS_OUT
         return _is_condition(node, at)
 
     def _users(self, name: str) -> Iterator[tuple[NodeProto, int]]:
@@ -341,12 +345,12 @@ class _Known:
                     pending += [output for output in node.output if output not in seen]
                     seen.update(node.output)
 
-    def _use(self, node: NodeProto, at: int) -> InputHint | None:
+    def _hint_from_use(self, node: NodeProto, at: int) -> InputHint | None:
         """Return the hint from one use of a tensor; None if there is none."""
         if node.op_type in _INDEXING and at == 1:
             return self._indices(node)
         if node.op_type == "OneHot" and at == 0:
-            depth = int(self._number(node.input[1]) or 0)
+            depth = int(self._constant_number(node.input[1]) or 0)
             return InputHint(0, depth - 1, f"one-hot of depth {depth}") if depth else None
         if _is_condition(node, at):
             return _MASK
@@ -361,18 +365,18 @@ class _Known:
             return None
         return InputHint(0, shape[axis] - 1, f"indices into {shape[axis]} entries of {table!r}")
 
-    def _number(self, name: str) -> float | None:
+    def _constant_number(self, name: str) -> float | None:
         """Return the value of a constant with one element; None for other tensors."""
-        values = self._values(name, at_most=1)
+        values = self._constant_elements(name, at_most=1)
         return float(values[0]) if len(values) == 1 else None
 
     def _whole(self, name: str) -> list[int]:
         """Return the elements of an integer constant; empty for other tensors."""
-        values = self._values(name, _MANY)
+        values = self._constant_elements(name, _MANY)
         whole = [int(value) for value in values if isinstance(value, int) or value.is_integer()]
         return whole if len(whole) == len(values) else []
 
-    def _values(self, name: str, at_most: int) -> list[Any]:
+    def _constant_elements(self, name: str, at_most: int) -> list[Any]:
         """Return the elements of a constant as numbers; empty if it is too large, or stored in a
         file.
         """
@@ -417,7 +421,7 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
         loaded = _load_small_model(model)
         if loaded is None:
             return ""
-        _fix(loaded.graph, shapes)
+        _fix_input_shapes(loaded.graph, shapes)
         inferred = shape_inference.infer_shapes(loaded, data_prop=True)
     except Exception as error:  # The backend has said what is wrong; this is an extra.
         G_LOGGER.verbose(f"Shapes could not be inferred: {error}")
@@ -455,7 +459,7 @@ def _load_small_model(model: Any) -> ModelProto | None:
     return copied
 
 
-def _fix(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
+def _fix_input_shapes(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
     """Set the shapes of inputs to those of the data, and remove all declared shapes of other
     tensors.
     """
@@ -510,12 +514,14 @@ def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -
     """Return the first omission below a part of a serialized message; empty if there is none."""
     if depth > DEEPEST:
         return ""
-    for number, wire, _, inner, after in fields(content, start, end):
+    for number, wire, _, inner, after in message_fields(content, start, end):
         part = PARTS[kind].get(number, TENSOR)
         if wire != BYTES or part == TENSOR:
             continue
         if part == NODE:
-            found = _NAMED.search(content, inner, after) and _in_node(content, inner, after, depth)
+            found = _NAMED.search(content, inner, after) and _omission_in_node(
+                content, inner, after, depth
+            )
         else:
             found = _in_message(content, inner, after, part, depth + 1)
         if found:
@@ -523,12 +529,12 @@ def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -
     return ""
 
 
-def _in_node(content: Content, start: int, end: int, depth: int) -> str:
-    """Return a phrase for the omission of a serialized node, or the first one inside it; empty
-    if there is none.
+def _omission_in_node(content: Content, start: int, end: int, depth: int) -> str:
+    """Return a phrase for the omission of a serialized node, or the first one inside it; empty if
+    there is none.
     """
     outputs, texts = [], {_NAME: "", _OP_TYPE: ""}
-    for number, wire, _, inner, after in fields(content, start, end):
+    for number, wire, _, inner, after in message_fields(content, start, end):
         if wire == BYTES and number == _OUTPUT:
             outputs.append(content[inner:after].decode("utf-8", "replace"))
         elif wire == BYTES and number in texts:
@@ -609,7 +615,7 @@ def facts_of(
     return ModelFacts(
         dtypes,
         input_hints(model.graph),
-        _sources(model.graph),
+        _tensor_sources(model.graph),
         bounded=kinds.bounded,
         ordered=kinds.ordered,
         source=model if source is None else source,
@@ -618,7 +624,7 @@ def facts_of(
     )
 
 
-def _sources(graph: GraphProto) -> dict[str, str]:
+def _tensor_sources(graph: GraphProto) -> dict[str, str]:
     """Return the tensor of the PyTorch program from which each tensor was exported, if the exporter
     recorded it. If an operation became several nodes, the last one computes its result.
     """

@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.graph.element_types import versions_of
 from polygraphy.adapters.onnx.graph.shapes import add_shapes
 from polygraphy.adapters.onnx.storage.elements import WeightArrays, location_of
 from polygraphy.adapters.onnx.storage.model import load_structure
-from polygraphy.adapters.onnx.storage.parsing import check_texts, text, texts
+from polygraphy.adapters.onnx.storage.parsing import check_texts, decode_text, texts
 from polygraphy.adapters.onnx.storage.weights import (
     OnnxDataTypes,
     all_graphs,
@@ -130,9 +130,9 @@ _MOST = 1 << 16
 
 def origin_of(node: NodeProto) -> Origin | None:
     """Return the source of a node; None if its model does not record it."""
-    records = {text(entry.key): text(entry.value) for entry in node.metadata_props}
+    records = {decode_text(entry.key): decode_text(entry.value) for entry in node.metadata_props}
     frames = frames_in(records.get(_TRACE, "")[:_MOST])
-    frames = frames or _IN_DOCUMENTATION.findall(text(node.doc_string)[:_MOST])
+    frames = frames or _IN_DOCUMENTATION.findall(decode_text(node.doc_string)[:_MOST])
     return Origin.of(frames, _scope(records.get(_SCOPES, "")) or _scope_in(node.name))
 
 
@@ -227,13 +227,13 @@ def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
     return Model(
         path=path,
         graph=describing.graph(model.graph),
-        opsets={text(entry.domain): entry.version for entry in model.opset_import},
+        opsets={decode_text(entry.domain): entry.version for entry in model.opset_import},
         ir_version=model.ir_version,
         producer=" ".join(filter(None, texts((model.producer_name, model.producer_version)))),
         functions=tuple(
             Function(
-                name=text(function.name),
-                domain=text(function.domain),
+                name=decode_text(function.name),
+                domain=decode_text(function.domain),
                 inputs=texts(function.input),
                 outputs=texts(function.output),
                 node_count=len(function.node),
@@ -241,7 +241,9 @@ def _model(model: ModelProto, path: str, describing: _Describing) -> Model:
             )
             for function in model.functions
         ),
-        metadata={text(entry.key): text(entry.value) for entry in model.metadata_props},
+        metadata={
+            decode_text(entry.key): decode_text(entry.value) for entry in model.metadata_props
+        },
     )
 
 
@@ -285,9 +287,9 @@ class _Describing:
             nodes=self.nodes(graph.node),
             tensors=known,
             quantization={
-                text(each.tensor_name): tuple(
+                decode_text(each.tensor_name): tuple(
                     sorted(
-                        f"{text(entry.key)}={text(entry.value)}"
+                        f"{decode_text(entry.key)}={decode_text(entry.value)}"
                         for entry in each.quant_parameter_tensor_names
                     )
                 )
@@ -326,13 +328,13 @@ class _Describing:
         shape = tuple(tensor.dims[:])
         dtype, itemsize = _dtype_of(tensor.data_type)
         nbytes = ceil(prod(shape) * itemsize)
-        return Weight(text(tensor.name), dtype, shape, nbytes, location, values)
+        return Weight(decode_text(tensor.name), dtype, shape, nbytes, location, values)
 
     def sparse(self, tensor: SparseTensorProto) -> Weight:
         """Return a description of a sparse tensor, without its elements."""
         stored = tensor.values
         return Weight(
-            text(stored.name),
+            decode_text(stored.name),
             dtype_name(stored.data_type),
             tuple(tensor.dims),
             byte_size(stored),
@@ -353,7 +355,7 @@ def dtype_name(number: int) -> str | None:
 
 def _tensors(values: Any) -> tuple[Tensor, ...]:
     """Return descriptions of tensors."""
-    return tuple(Tensor(text(value.name), *type_of(value.type)) for value in values)
+    return tuple(Tensor(decode_text(value.name), *type_of(value.type)) for value in values)
 
 
 def type_of(described: TypeProto) -> tuple[str | None, tuple[Dim, ...] | None]:
@@ -379,7 +381,7 @@ def type_of(described: TypeProto) -> tuple[str | None, tuple[Dim, ...] | None]:
 def _shape(shape: Any) -> tuple[Dim, ...]:
     """Return a shape: a length, a name or None for each dimension."""
     return tuple(
-        dim.dim_value if dim.HasField("dim_value") else (text(dim.dim_param) or None)
+        dim.dim_value if dim.HasField("dim_value") else (decode_text(dim.dim_param) or None)
         for dim in shape.dim
     )
 

@@ -54,6 +54,7 @@ class OverrideInputShapes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Set the shapes of inputs, and return the model."""
         inputs = {value.name: value for value in inputs_of(model.graph)}
         for word, shape in self._shapes.items():
             for name in matching([word], inputs, what="Input"):
@@ -125,6 +126,7 @@ class SetUpperBound(BaseLoadOnnxCopy):
         return edit_model(self.load, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Limit sizes that depend on data, and return the model."""
         bounds = self._bounds if isinstance(self._bounds, Mapping) else {"": self._bounds}
         for name, bound in bounds.items():
             if bound < 1:

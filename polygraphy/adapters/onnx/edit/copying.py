@@ -28,7 +28,7 @@ from polygraphy.adapters.onnx_common.messages import (
     copy_of,
     identity_of,
     refuse_inner_name,
-    used_by,
+    tensors_read,
     weight_names,
 )
 from polygraphy.domain.diagnosis.pairing import pair_graphs
@@ -239,6 +239,7 @@ class CopyNodes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Return the model with nodes of the reference in place of its own."""
         given = self._reference
         reference = OnnxFromPath(given)() if isinstance(given, str) else evaluate(given)
         names = {identity_of(node) for node in model.graph.node}
@@ -322,5 +323,5 @@ def _declared_arguments(node: NodeProto, versions: Mapping[str, int]) -> Any:
 def _drop_replaced(graph: GraphProto, gone: set[str]) -> None:
     """Remove nodes and weights that only the replaced nodes needed."""
     delete_where(graph.node, lambda node: bool(node.output) and gone.issuperset(node.output))
-    held = weight_names(graph).union(*(used_by(node) for node in graph.node))
+    held = weight_names(graph).union(*(tensors_read(node) for node in graph.node))
     drop_unused(graph, (held | {value.name for value in graph.output}) - gone)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
 from polygraphy.adapters.onnx.edit.outputs import observe_metadata
-from polygraphy.adapters.onnx.graph.editing import edit_model, faults_of
+from polygraphy.adapters.onnx.graph.editing import edit_model, model_faults
 from polygraphy.adapters.onnx.graph.graph import (
     behind,
     delete_where,
@@ -22,7 +22,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
     describe_value,
     input_metadata,
     is_made_up,
-    restate,
+    set_known,
     value_info,
 )
 from polygraphy.adapters.onnx.storage.weights import makes_new_model, own_model
@@ -85,7 +85,7 @@ class ExtractSubgraph(BaseLoader):
         model = as_onnx(given)
         if model is given and not makes_new_model(self._model):
             model = own_model(given)
-        with faults_of(model):
+        with model_faults(model):
             known = complete_metadata(model, self._inputs, self._outputs)
             if self._check and (missing := incomplete_tensors(*known)):
                 raise UsageError(
@@ -93,12 +93,12 @@ class ExtractSubgraph(BaseLoader):
                     " needs both, an output a data type.",
                     hint="Set them, as in name:[1,3]:float32.",
                 )
-            cut(model, *known)
+            cut_in_place(model, *known)
         return like(given, model)
 
 
-def cut(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
-    """Reduce a model to the part between tensors that `complete_metadata` described."""
+def cut_in_place(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
+    """Reduce a model to the part between the inputs and outputs."""
     graph = model.graph
     needed, used = _nodes_between(graph, inputs, outputs)
     opened = OpenModel(model)
@@ -187,13 +187,14 @@ def incomplete_tensors(
         with_rank: whether the rank of outputs has to be known, too.
     """
 
-    def lacks(meta: MetadataTuple, *, shape: bool) -> bool:
+    def is_incomplete(meta: MetadataTuple, *, shape: bool) -> bool:
+        """Return whether the data type, or the shape if it is required, is unknown."""
         if _is_not_a_tensor(meta):
             return False
         return meta.dtype is None or (shape and meta.shape is None)
 
-    missing = [name for name, meta in inputs.items() if lacks(meta, shape=True)]
-    missing += [name for name, meta in outputs.items() if lacks(meta, shape=with_rank)]
+    missing = [name for name, meta in inputs.items() if is_incomplete(meta, shape=True)]
+    missing += [name for name, meta in outputs.items() if is_incomplete(meta, shape=with_rank)]
     return list(dict.fromkeys(missing))
 
 
@@ -256,7 +257,7 @@ def _describe_tensor(
     if before is None:
         return value_info(name, meta)
     made = copy_of(before)
-    restate(made, meta)
+    set_known(made, meta)
     return made
 
 
@@ -301,12 +302,13 @@ class Extract(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Cut the model to the part between inputs and outputs, and return it."""
         inputs, outputs = complete_metadata(model, self._inputs, self._outputs)
         missing = incomplete_tensors(inputs, outputs, with_rank=True)
         if missing:
             found = self._observe_metadata(model, missing, incomplete_tensors(inputs, outputs))
             inputs, outputs = (_fill_metadata(each, found) for each in (inputs, outputs))
-        cut(model, inputs, outputs)
+        cut_in_place(model, inputs, outputs)
         return model
 
     def _observe_metadata(

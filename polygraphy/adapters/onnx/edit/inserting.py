@@ -21,7 +21,7 @@ from polygraphy.adapters.onnx.storage.weights import all_graphs
 from polygraphy.adapters.onnx_common.messages import (
     graphs_of,
     refuse_inner_name,
-    used_by,
+    tensors_read,
     weight_names,
 )
 from polygraphy.domain.errors import UnknownNameError, UsageError
@@ -84,6 +84,7 @@ class InsertNode(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Insert the node, and return the model."""
         graph = model.graph
         self._check_names(model)
         taken = taken_names(graph)
@@ -168,7 +169,7 @@ class RemoveNodes(BaseLoader):
         self._types = list(types)
 
     def call_impl(self) -> ModelProto:
-        """Return the model without the nodes, and without what only they needed.
+        """Return the model without the nodes, and without nodes and weights that only they needed.
 
         Raises:
             UnknownNameError: the model has no node of a type.
@@ -177,6 +178,7 @@ class RemoveNodes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Remove all nodes of some types, and return the model."""
         present = {node.op_type for graph in all_graphs(model.graph) for node in graph.node}
         for kind in self._types:
             if kind not in present:
@@ -220,7 +222,7 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
 def _used_tensors(graph: GraphProto) -> set[str]:
     """Return the tensors of a graph that its nodes read or that are its outputs."""
     used = {value.name for value in graph.output}
-    used.update(name for node in graph.node for name in used_by(node))
+    used.update(name for node in graph.node for name in tensors_read(node))
     return used
 
 
@@ -258,7 +260,7 @@ class CleanUp(BaseLoader):
     """Removes nodes and weights on which no output of an ONNX model depends."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, which is changed in place, or a loader that makes it."""
+        """Create a loader that changes a model, or the model from a loader, in place."""
         self._model = model
 
     def call_impl(self) -> ModelProto:
@@ -266,6 +268,7 @@ class CleanUp(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Remove the nodes on which no output depends, and return the model."""
         G_LOGGER.verbose(f"Removed {clean_model(model)} nodes on which no output depends.")
         return model
 
@@ -275,7 +278,7 @@ class SortNodes(BaseLoader):
     """Puts the nodes of an ONNX model into an order in which they can be computed."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, which is changed in place, or a loader that makes it."""
+        """Create a loader that changes a model, or the model from a loader, in place."""
         self._model = model
 
     def call_impl(self) -> ModelProto:
@@ -285,6 +288,7 @@ class SortNodes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Sort the nodes, and return the model."""
         if sort(model.graph):
             G_LOGGER.verbose("Sorted the nodes of the model.")
         return model

@@ -16,7 +16,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     own_model,
     skeleton,
 )
-from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, restore
+from polygraphy.adapters.onnx_common.inference import hide_crashing_nodes, restore_nodes
 from polygraphy.domain.errors import BackendError, ModelError, UsageError
 from polygraphy.logger import G_LOGGER
 
@@ -61,6 +61,7 @@ class ConvertOpset(BaseLoader):
         return edit_model(lambda: own_model(self._model), self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Return the model in the other opset."""
         latest = defs.onnx_opset_version()
         if not 1 <= self._opset <= latest:
             raise UsageError(
@@ -87,6 +88,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     weights: dict[str, TensorProto] = {}
 
     def place(tensor: TensorProto) -> tuple[str, int, int] | None:
+        """Return where a large weight is stored instead of in the model; None if it stays."""
         if byte_size(tensor) <= _LARGE or tensor.name in weights:
             return None
         weights[tensor.name] = tensor
@@ -100,7 +102,7 @@ def _convert(model: ModelProto, opset: int) -> None:
     failed = f"The onnx package cannot convert the model to opset {opset}"
     with onnx_errors(failed, BackendError):
         made = version_converter.convert_version(hide_crashing_nodes(bare), opset)
-    restore(made)
+    restore_nodes(made)
     for graph in all_graphs(made.graph):
         for tensor in graph.initializer:
             # Below onnx 1.19, the converter also forgets where elements are.

@@ -13,7 +13,7 @@ from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import TypeInference
 from polygraphy.adapters.onnx.graph.graph import clean, delete_where
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, untyped_value
-from polygraphy.adapters.onnx.graph.shapes import input_metadata, restate, value_info, value_infos
+from polygraphy.adapters.onnx.graph.shapes import input_metadata, set_known, value_info, value_infos
 from polygraphy.adapters.onnx.storage.weights import (
     all_graphs,
     load_stored,
@@ -101,9 +101,11 @@ class ModifyOutputs(BaseLoader):
 
     @property
     def _marks_all(self) -> bool:
+        """Whether all tensors become outputs."""
         return self._outputs == constants.MARK_ALL
 
     def _selected_outputs(self, tensors: GraphTensors) -> set[str]:
+        """Return the names of the tensors that become outputs."""
         if self._outputs is None and self._types is None:
             return set(tensors.outputs)
         by_type = tensors.outputs_by_type(self._types or ())
@@ -181,7 +183,7 @@ def set_outputs(model: ModelProto, names: Sequence[str]) -> None:
 
 
 def _types_of(model: ModelProto, names: Iterable[str]) -> dict[str, ValueInfoProto]:
-    """Return the declarations of tensors of a model, inferred where it does not state them."""
+    """Return the declarations of tensors, inferred if the model does not state them."""
     opened = OpenModel(model)
     return opened.stated if opened.stated.keys() >= set(names) else opened.types
 
@@ -309,7 +311,7 @@ def feeds_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, A
 
 
 def _prepare_feeds(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[dict[str, Any]]]:
-    """Return the data loader and its iterations, of which there is at least one."""
+    """Return the data loader and its iterations; raise if there are none."""
     loader = DataLoader() if data_loader is None else evaluate(data_loader)
     asked = input_metadata(model)
     describe_model(loader, asked, partial(find_facts, model))
@@ -366,6 +368,7 @@ class ObserveShapes(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Set the shapes that a run of the model shows, and return the model."""
         graph = model.graph
         feed_dict = one_feed(model, self._data_loader)
         types = TypeInference(model).infer_graph(graph)
@@ -377,7 +380,7 @@ class ObserveShapes(BaseLoader):
         for value in (*graph.input, *graph.output, *graph.value_info):
             described.add(value.name)
             if value.name in metadata:
-                restate(value, metadata[value.name])
+                set_known(value, metadata[value.name])
         graph.value_info.extend(
             value_info(name, metadata[name]) for name in tensors if name not in described
         )

@@ -120,7 +120,7 @@ class QuantizedModel:
     def add_switches(self, *, requantizes: bool = False) -> ModelProto:
         """Return the model with one more input, which switches each site on or off."""
         copy, graph = self._copy_graph()
-        between = self._between if requantizes else {}
+        between = self._weights_between if requantizes else {}
         graph.input.append(
             onnx.helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.BOOL, [len(self.sites)])
         )
@@ -140,13 +140,15 @@ class QuantizedModel:
         """Weights that a backend may quantize again, each with the site that its node reads and
         those behind its node.
         """
-        return {weight: (one, tuple(behind)) for weight, (one, behind) in self._between.items()}
+        return {
+            weight: (one, tuple(behind)) for weight, (one, behind) in self._weights_between.items()
+        }
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
         """Return the name of a weight that is quantized again if the tensors around its
         node are.
         """
-        before, behind = self._between[number]
+        before, behind = self._weights_between[number]
         array = self.sites[number].exact
         assert array is not None
         like = Scheme("int8", numpy.float64(1), numpy.float64(0))
@@ -166,8 +168,9 @@ class QuantizedModel:
         return f"{again}/chosen"
 
     @cached_property
-    def _between(self) -> dict[int, tuple[int, list[int]]]:
-        """Weights between activations that are quantized, by what is before and behind their node.
+    def _weights_between(self) -> dict[int, tuple[int, list[int]]]:
+        """Return the weights between quantized activations, by the sites before and after their
+        node.
 
         Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
         QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
@@ -472,20 +475,21 @@ class QuantizedModel:
 
     def _find_pairs(self) -> None:
         """Find all sites of QuantizeLinear and DequantizeLinear."""
-        constant = self._constant_reader()
+        constant_value = self._constant_reader()
         readers: dict[str, list[NodeProto]] = {}
         for node in self._graph.node:
             if node.op_type == DEQUANTISE:
                 readers.setdefault(node.input[0], []).append(node)
         for node in self._graph.node:
             if node.op_type == QUANTISE and node.output[0] in readers:
-                self._add_activation(node, readers[node.output[0]], constant)
+                self._add_activation(node, readers[node.output[0]], constant_value)
         for name, nodes in readers.items():
-            codes = constant(name)
+            codes = constant_value(name)
             for node in nodes if codes is not None else ():
-                self._add_weight(node, codes, constant)
+                self._add_weight(node, codes, constant_value)
 
     def _add_activation(self, node: NodeProto, readers: list[NodeProto], constant: Any) -> None:
+        """Add the site of a quantized activation."""
         scheme, read = scheme_of_node(node, constant), scheme_of_node(readers[0], constant)
         if scheme is None or read is None:
             return
@@ -516,6 +520,7 @@ class QuantizedModel:
         self._dequantized |= dict.fromkeys(outputs, name)
 
     def _add_weight(self, node: NodeProto, codes: Array | None, constant: Any) -> None:
+        """Add the site of a quantized weight."""
         scheme = scheme_of_node(node, constant, codes)
         if scheme is None or codes is None:
             return
@@ -585,6 +590,7 @@ class QuantizedModel:
             sort(self._graph)
 
     def _add_correction(self, name: str, own: Array, exact: Array) -> None:
+        """Add the site of a corrected bias or weight, which differs from the original."""
         output, number = f"{name}{CORRECTED}", len(self.sites)
         for node in self._graph.node:
             node.input[:] = [output if one == name else one for one in node.input]
@@ -596,7 +602,9 @@ class QuantizedModel:
         self._dequantized[output] = output
 
     def _find_operators(self) -> None:
-        """Find operators that compute in few bits, whose tensors the reference has as well."""
+        """Add the sites of operators that compute in few bits, if the reference has their
+        tensors.
+        """
         if not self._references:
             return
         reference = self._references[0]
@@ -626,6 +634,7 @@ class QuantizedModel:
         weights: dict[str, Any],
         constant: Callable[[str], Array | None],
     ) -> None:
+        """Add the site of an operator that computes with quantized values."""
         number = len(self.sites)
         given = {one: array for one, array in weights.items() if array is not None}
         array = next((given[one] for one in twin.input[:2] if one in given), None)

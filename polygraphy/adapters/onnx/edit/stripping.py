@@ -24,7 +24,7 @@ from polygraphy.adapters.onnx.storage.elements import (
     elements,
     is_stripped,
     plain_dtype,
-    put,
+    replace_elements,
 )
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
@@ -74,25 +74,23 @@ def prunable_axes(model: ModelProto) -> dict[str, int]:
 def strippable(model: ModelProto) -> set[str]:
     """Return the names of the weights that an engine can be refitted with."""
     versions = versions_of(model.opset_import)
-    return set(_in_graph(model.graph, versions, {}, {}))
+    return set(_used_weights(model.graph, versions, {}, {}))
 
 
-def _in_graph(
+def _used_weights(
     graph: GraphProto,
     versions: dict[str, int],
     outer_weights: Mapping[str, TensorProto],
     outer_makers: Mapping[str, NodeProto],
 ) -> Iterator[str]:
-    """Yield the weights that the nodes of a graph use, and those of the graphs inside it: they see
-    what is around them.
-    """
+    """Yield the weights that the nodes of a graph and its subgraphs use."""
     weights = {**outer_weights, **graph_weights(graph)}
     makers = {**outer_makers, **{name: node for node in graph.node for name in node.output}}
     for node in graph.node:
         for inner in graphs_of(node):
-            yield from _in_graph(inner, versions, weights, makers)
+            yield from _used_weights(inner, versions, weights, makers)
         for operand in _weight_operands(node, versions):
-            name = _origin(operand, makers)
+            name = _weight_origin(operand, makers)
             tensor = weights.get(name)
             if tensor is None or tensor.data_type == _UINT8:
                 continue
@@ -100,8 +98,8 @@ def _in_graph(
                 yield name
 
 
-def _origin(name: str, makers: Mapping[str, NodeProto]) -> str:
-    """Follow an operand back to what is only reordered or cast on the way."""
+def _weight_origin(name: str, makers: Mapping[str, NodeProto]) -> str:
+    """Return the tensor that an operand comes from, before nodes that only reorder or cast it."""
     for _ in makers:  # There may be a circle.
         node = makers.get(name)
         if node is None or node.op_type not in _PASSED_THROUGH or not node.input:
@@ -111,6 +109,7 @@ def _origin(name: str, makers: Mapping[str, NodeProto]) -> str:
 
 
 def _weight_operands(node: NodeProto, versions: dict[str, int]) -> list[str]:
+    """Return the names of the inputs of a node that can be weights."""
     domain = domain_of(node.domain)
     if not domain and node.op_type in _OPERANDS:
         return [node.input[i] for i in _OPERANDS[node.op_type] if i < len(node.input)]
@@ -173,8 +172,8 @@ class StripWeights(BaseLoader):
         self._exclude_list = exclude_list
 
     def call_impl(self) -> ModelProto:
-        """Return the model; weights without elements are initialisers, also where they were in
-        Constant nodes, and say so in their documentation, and whether they were sparse.
+        """Return the model without the elements of its weights. They become initializers, whose
+        documentation marks them and whether they were sparse.
 
         Raises:
             UnknownNameError: no weight has a name that is excluded.
@@ -183,6 +182,7 @@ class StripWeights(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Remove the data of weights, and return the model."""
         names = {name for graph in all_graphs(model.graph) for name in graph_weights(graph)}
         exclude = self._exclude | _read_names(self._exclude_list)
         for name in sorted(exclude):
@@ -196,7 +196,7 @@ class StripWeights(BaseLoader):
             for tensor in graph.initializer:
                 if tensor.name in chosen and not is_stripped(tensor):
                     count, size = count + 1, size + byte_size(tensor)
-                    _strip(tensor, axes.get(tensor.name))
+                    _strip_tensor(tensor, axes.get(tensor.name))
         if count and STRIPPED not in model.doc_string:
             model.doc_string = "-".join(filter(None, [model.doc_string, STRIPPED]))
         G_LOGGER.info(f"Removed {count} weights of {size} bytes.")
@@ -217,7 +217,8 @@ def _read_names(path: str | None) -> frozenset[str]:
     return frozenset(filter(None, map(str.strip, lines)))
 
 
-def _strip(tensor: TensorProto, axis: int | None) -> None:
+def _strip_tensor(tensor: TensorProto, axis: int | None) -> None:
+    """Remove the data of a weight, and mark it as stripped; note whether it was sparse."""
     is_float = tensor.data_type in _FLOATS
     is_sparse = axis is not None and is_float and not dense_groups(elements(tensor), axis)
     for field in DATA_FIELDS:
@@ -233,8 +234,8 @@ class RestoreWeights(BaseLoader):
     """Puts the weights that were taken out of an ONNX model back, from a model that has them."""
 
     def __init__(self, model: Deferred[ModelProto], original: Deferred[ModelProto]) -> None:
-        """Take the model without weights, which stays as it is, and the model with them; or loaders
-        that make these.
+        """Create a loader that fills a model without weights from one with them; both may be
+        loaders.
         """
         self._model = model
         self._original = original
@@ -257,7 +258,7 @@ class RestoreWeights(BaseLoader):
                         raise UnknownNameError("Weight", name, sorted(known))
                     tensor.CopyFrom(known[name])
                     tensor.name = name
-        _unmark(restored)
+        _remove_mark(restored)
         return restored
 
 
@@ -266,7 +267,8 @@ class ReconstructWeights(BaseLoader):
     """Puts random numbers in place of weights that were taken out of an ONNX model."""
 
     def __init__(self, model: Deferred[ModelProto], map_weights: bool | None = None) -> None:
-        """Set which weights are made up, and where they are kept.
+        """Create a loader that replaces stripped weights by random ones, in memory or in a mapped
+        file.
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
@@ -277,8 +279,8 @@ class ReconstructWeights(BaseLoader):
         self._map_weights = bool(map_weights)
 
     def call_impl(self) -> ModelProto:
-        """Return the model; the same model gets the same numbers each time, sparse ones where the
-        weight was sparse. A model that has all its weights stays as it is, with a warning.
+        """Return the model with random weights, which are the same each time, and sparse if the
+        weight was sparse. A model with all its weights stays unchanged, with a warning.
 
         Raises:
             FileError: there is no room in the temporary folder.
@@ -286,12 +288,13 @@ class ReconstructWeights(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Replace stripped weights by random numbers, and return the model."""
         axes = prunable_axes(model)
         count = 0
         for graph in all_graphs(model.graph):
             for tensor in graph.initializer:
                 if is_stripped(tensor):
-                    _fill(tensor, axes.get(tensor.name), in_file=self._map_weights)
+                    _fill_tensor(tensor, axes.get(tensor.name), in_file=self._map_weights)
                     count += 1
         if not count:
             G_LOGGER.warning(
@@ -299,18 +302,19 @@ class ReconstructWeights(BaseLoader):
                 " removed are reconstructed."
             )
             return model
-        _unmark(model)
+        _remove_mark(model)
         G_LOGGER.info(f"Replaced {count} weights by random numbers.")
         return model
 
 
-def _unmark(model: ModelProto) -> None:
-    """Let a model no longer say that it lacks weights."""
+def _remove_mark(model: ModelProto) -> None:
+    """Remove the mark that weights are missing from a model."""
     parts = [part for part in model.doc_string.split("-") if part != STRIPPED]
     model.doc_string = "-".join(parts)
 
 
-def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
+def _fill_tensor(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
+    """Give a stripped weight random numbers; sparse ones if it was sparse."""
     dtype = OnnxDataTypes().from_native(tensor.data_type)
     if dtype is None:
         raise ModelError(f"Weight {tensor.name!r} has the unknown type {tensor.data_type}.")
@@ -329,7 +333,7 @@ def _fill(tensor: TensorProto, axis: int | None, *, in_file: bool) -> None:
             tensor.doc_string = entry.value
     delete_where(tensor.metadata_props, lambda entry: entry.key == _DOCUMENTATION)
     if in_file and byte_size(tensor) > SMALL and plain_dtype(tensor) is not None:
-        put(tensor, made, in_file=True)
+        replace_elements(tensor, made, in_file=True)
     else:
         tensor.raw_data = numpy_helper.from_array(made, tensor.name).raw_data
 
@@ -344,7 +348,7 @@ class PruneWeights(BaseLoader):
     """
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, which is changed in place, or a loader that makes it."""
+        """Create a loader that changes a model, or the model from a loader, in place."""
         self._model = model
 
     def call_impl(self) -> ModelProto:
@@ -352,12 +356,13 @@ class PruneWeights(BaseLoader):
         return edit_model(self._model, self._edit)
 
     def _edit(self, model: ModelProto) -> ModelProto:
+        """Make weights sparse, and return the model."""
         axes = prunable_axes(model)
         threads = cores()
         for graph in all_graphs(model.graph):
             for name, tensor in graph_weights(graph, axes).items():
                 made = prune_array(elements(tensor), axes[name], threads=threads)
-                put(tensor, made, in_file=is_stored(tensor))
+                replace_elements(tensor, made, in_file=is_stored(tensor))
         if axes:
             G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
         else:

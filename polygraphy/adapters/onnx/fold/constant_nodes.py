@@ -18,7 +18,7 @@ from polygraphy.adapters.onnx.graph.graph import (
 from polygraphy.adapters.onnx.graph.open_model import assemble, untyped_value
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.weights import byte_size, load_stored
-from polygraphy.adapters.onnx_common.messages import copy_of, used_by
+from polygraphy.adapters.onnx_common.messages import copy_of, tensors_read
 from polygraphy.domain.errors import BackendError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ConstantNodes:
     """
 
     def __init__(self, model: ModelProto, graph: GraphProto, outer: ConstantNodes | None) -> None:
-        """Look at a graph.
+        """Create the list of constant nodes of a graph.
 
         Args:
             model: the model that it is part of.
@@ -143,7 +143,7 @@ class ConstantNodes:
                     found += reversed(names)
                     continue
                 self._kept.add(index)
-            used.update(used_by(node))
+            used.update(tensors_read(node))
         return found[::-1]
 
     def nbytes(self, name: str, shape: Sequence[int] | None, kind: str | None) -> float | None:

@@ -206,29 +206,29 @@ class FoldConstants(BaseLoadOnnxCopy):
     def _fold(self, model: ModelProto) -> None:
         """Fold constants in passes, until one changes nothing."""
         if self._num_passes is None:
-            self._walk(model, self._shapes(model), along=self._infers)
+            self._fold_once(model, self._shapes(model), along=self._infers)
             if self._symbolic and self._infers and self._folds_shapes:
                 shapes = self._shapes(model)
                 if _has_unknown_shapes(model.graph, shapes):
-                    self._walk(model, self._shapes(model, symbolic=True), along=True)
+                    self._fold_once(model, self._shapes(model, symbolic=True), along=True)
             return
         for index in range(self._num_passes):
             G_LOGGER.verbose(f"Folding Constants | Pass {index + 1}")
-            if not self._walk(model, self._shapes(model), along=False):
+            if not self._fold_once(model, self._shapes(model), along=False):
                 return
 
     def _fold_body(self, body: ModelProto, room: Room) -> None:
         """Fold the body of a function; all of them share the room."""
         along = self._infers and self._num_passes is None
         for _ in range(self._num_passes or 1):
-            if not self._walk(body, {}, room, along=along):
+            if not self._fold_once(body, {}, room, along=along):
                 return
 
     def _room(self, model: ModelProto) -> Room:
         """Return the bytes by which a model may grow."""
         return Room(limit_bytes(model_bytes(model)), self._said)
 
-    def _walk(
+    def _fold_once(
         self, model: ModelProto, shapes: Shapes, room: Room | None = None, *, along: bool
     ) -> bool:
         """Fold the constants that one walk over the model finds, and return whether there were any.
@@ -404,7 +404,7 @@ class _Simplification:
         rule = _RULES.get(node.op_type)
         if rule is not None and len(node.output) == 1 and node.input and rule(node, self._walk):
             return [(node.output[0], self._source(node.input[0]))]
-        key = self._key(node)
+        key = self._result_key(node)
         if key is None:
             return []
         pairs = []
@@ -419,7 +419,7 @@ class _Simplification:
         """Return the tensor that replaces a tensor; itself if none does."""
         return self._same.get(name, name)
 
-    def _key(self, node: NodeProto) -> tuple[Any, ...] | None:
+    def _result_key(self, node: NodeProto) -> tuple[Any, ...] | None:
         """Return a key that is equal for nodes with equal results; None if other things
         matter too.
         """
@@ -453,7 +453,7 @@ def _identity(_: NodeProto, __: GraphWalk) -> bool:
     return True
 
 
-def _reshape(node: NodeProto, walk: GraphWalk) -> bool:
+def _is_idle_reshape(node: NodeProto, walk: GraphWalk) -> bool:
     """Return whether a Reshape changes nothing: elements keep their order, so equal shapes suffice.
     One dimension may be unknown if all others and the number of elements are equal.
     """
@@ -541,7 +541,7 @@ _RULES: dict[str, Callable[[NodeProto, GraphWalk], bool]] = {
     "Concat": _single,
     "Expand": _expand,
     "Identity": _identity,
-    "Reshape": _reshape,
+    "Reshape": _is_idle_reshape,
     "Slice": _slice,
     "Transpose": _transpose,
 }

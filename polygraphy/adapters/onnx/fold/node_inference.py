@@ -61,7 +61,7 @@ class NodeInference:
     """
 
     def __init__(self, model: ModelProto) -> None:
-        """Prepare for the nodes of a model.
+        """Prepare inference for the nodes of a model.
 
         Raises:
             ModelError: the model has too many nodes when its functions are inlined.

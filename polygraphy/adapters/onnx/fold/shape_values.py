@@ -134,7 +134,7 @@ class Elements:
 
     @staticmethod
     def of(array: Any) -> Elements | None:
-        """Return a constant as elements; None if it cannot be a shape."""
+        """Return the elements of a constant; None if it cannot be a shape."""
         elem_type = _TYPES.get(array.dtype.str[1:])
         if elem_type is None or array.ndim > 1 or array.size > LONGEST:
             return None
@@ -211,7 +211,8 @@ class _Call:
         return None
 
 
-def _shape(call: _Call) -> Elements | None:
+def _fold_shape(call: _Call) -> Elements | None:
+    """Return the elements of the output of Shape; None if the shape is unknown."""
     shape = call.shape(0)
     if shape is None:
         return None
@@ -219,7 +220,8 @@ def _shape(call: _Call) -> Elements | None:
     return Elements(tuple(shape[start : len(shape) if end is None else end]))
 
 
-def _size(call: _Call) -> Elements | None:
+def _fold_size(call: _Call) -> Elements | None:
+    """Return the output of Size; None if the shape is unknown."""
     shape = call.shape(0)
     if shape is None:
         return None
@@ -231,11 +233,13 @@ def _size(call: _Call) -> Elements | None:
     return Elements((size,), is_scalar=True)
 
 
-def _identity(call: _Call) -> Elements | None:
+def _fold_identity(call: _Call) -> Elements | None:
+    """Return the elements of the input."""
     return call.operand(0)
 
 
-def _cast(call: _Call) -> Elements | None:
+def _fold_cast(call: _Call) -> Elements | None:
+    """Return the elements of the output of Cast; None if they are unknown."""
     made, target = call.operand(0), call.attribute("to")
     if made is None or target not in _BOUNDS:
         return None
@@ -245,7 +249,8 @@ def _cast(call: _Call) -> Elements | None:
     return Elements(values, made.is_scalar, target)
 
 
-def _gather(call: _Call) -> Elements | None:
+def _fold_gather(call: _Call) -> Elements | None:
+    """Return the elements of the output of Gather; None if they are unknown."""
     made, chosen = call.operand(0), call.operand(1)
     indices = call.known_elements(1)
     if made is None or made.is_scalar or chosen is None or indices is None:
@@ -256,7 +261,8 @@ def _gather(call: _Call) -> Elements | None:
     return Elements(values, chosen.is_scalar, made.elem_type)
 
 
-def _slice(call: _Call) -> Elements | None:
+def _fold_slice(call: _Call) -> Elements | None:
+    """Return the elements of the output of Slice; None if they are unknown."""
     made = call.operand(0)
     if made is None or made.is_scalar:
         return None
@@ -276,7 +282,8 @@ def _slice(call: _Call) -> Elements | None:
     return Elements(made.values[start:end:step], False, made.elem_type)
 
 
-def _concat(call: _Call) -> Elements | None:
+def _fold_concat(call: _Call) -> Elements | None:
+    """Return the elements of the output of Concat; None if they are unknown."""
     values: list[Element] = []
     types = set()
     for index in range(len(call.inputs)):
@@ -293,7 +300,10 @@ def _concat(call: _Call) -> Elements | None:
     return Elements(tuple(values), False, types.pop()) if len(types) == 1 else None
 
 
-def _unsqueeze(call: _Call) -> Elements | None:
+def _fold_unsqueeze(call: _Call) -> Elements | None:
+    """Return the elements of the output of Unsqueeze; None if it does not turn a scalar into a
+    vector.
+    """
     made = call.operand(0)
     axes = call.attribute("axes") if len(call.inputs) == 1 else call.known_elements(1)
     if made is None or not made.is_scalar or axes is None or list(axes) not in ([0], [-1]):
@@ -301,14 +311,18 @@ def _unsqueeze(call: _Call) -> Elements | None:
     return Elements(made.values, False, made.elem_type)
 
 
-def _squeeze(call: _Call) -> Elements | None:
+def _fold_squeeze(call: _Call) -> Elements | None:
+    """Return the element of the output of Squeeze; None if there are several."""
     made = call.operand(0)
     if made is None or made.is_scalar or len(made.values) != 1:
         return None
     return Elements(made.values, True, made.elem_type)
 
 
-def _reshape(call: _Call) -> Elements | None:
+def _fold_reshape(call: _Call) -> Elements | None:
+    """Return the elements of the output of Reshape; None if they are unknown or have more than
+    one axis.
+    """
     made, target = call.operand(0), call.known_elements(1)
     if made is None or target is None or len(target) > 1:
         return None
@@ -323,6 +337,7 @@ def _elementwise(
     """Return the rule of an elementwise operator with two operands."""
 
     def rule(call: _Call) -> Elements | None:
+        """Return the elements of the output of the operator; None if an input is unknown."""
         left, right = call.operand(0), call.operand(1)
         if left is None or right is None or len(call.inputs) != 2:
             return None
@@ -346,14 +361,16 @@ def _broadcast(
     return Elements(values, all(each.is_scalar for each in operands), elem_type)
 
 
-def _where(call: _Call) -> Elements | None:
+def _fold_where(call: _Call) -> Elements | None:
+    """Return the elements of the output of Where; None if an input is unknown."""
     condition, left, right = (call.operand(index) for index in range(3))
     if condition is None or left is None or right is None or left.elem_type != right.elem_type:
         return None
     return _broadcast(choose_element, [condition, left, right], left.elem_type)
 
 
-def _not(call: _Call) -> Elements | None:
+def _fold_not(call: _Call) -> Elements | None:
+    """Return the elements of the output of Not; None if the input is unknown."""
     made = call.operand(0)
     if made is None:
         return None
@@ -361,7 +378,10 @@ def _not(call: _Call) -> Elements | None:
     return Elements(values, made.is_scalar, BOOL)
 
 
-def _constant_of_shape(call: _Call) -> Elements | None:
+def _fold_constant_of_shape(call: _Call) -> Elements | None:
+    """Return the elements of the output of ConstantOfShape; None if they are unknown or too
+    many.
+    """
     lengths = call.known_elements(0)
     if lengths is None or len(lengths) > 1 or (lengths and not 0 <= lengths[0] <= LONGEST):
         return None
@@ -372,7 +392,8 @@ def _constant_of_shape(call: _Call) -> Elements | None:
     return Elements((filler,) * (lengths[0] if lengths else 1), not lengths, value.data_type)
 
 
-def _range(call: _Call) -> Elements | None:
+def _fold_range(call: _Call) -> Elements | None:
+    """Return the elements of the output of Range; None if they are unknown or too many."""
     limits = [call.known_elements(index) for index in range(3)]
     first = call.operand(0)
     if first is None or any(limit is None or len(limit) != 1 for limit in limits):
@@ -383,7 +404,10 @@ def _range(call: _Call) -> Elements | None:
     return Elements(tuple(range(start, end, step)), False, first.elem_type)
 
 
-def _product(call: _Call) -> Elements | None:
+def _fold_product(call: _Call) -> Elements | None:
+    """Return the product that ReduceProd computes; None if the input is unknown or has several
+    axes.
+    """
     made = call.operand(0)
     if made is None or made.is_scalar:
         return None
@@ -399,29 +423,29 @@ def _product(call: _Call) -> Elements | None:
 
 _RULES: dict[str, Callable[[_Call], Elements | None]] = {
     "Add": _elementwise(plus),
-    "Cast": _cast,
-    "Concat": _concat,
-    "ConstantOfShape": _constant_of_shape,
+    "Cast": _fold_cast,
+    "Concat": _fold_concat,
+    "ConstantOfShape": _fold_constant_of_shape,
     "Div": _elementwise(divide_elements),
     "Equal": _elementwise(equal, BOOL),
-    "Gather": _gather,
+    "Gather": _fold_gather,
     "Greater": _elementwise(on_numbers(operator.gt), BOOL),
-    "Identity": _identity,
+    "Identity": _fold_identity,
     "Less": _elementwise(on_numbers(operator.lt), BOOL),
     "Max": _elementwise(on_numbers(max)),
     "Min": _elementwise(on_numbers(min)),
     "Mul": _elementwise(times),
-    "Not": _not,
-    "Range": _range,
-    "ReduceProd": _product,
-    "Reshape": _reshape,
-    "Shape": _shape,
-    "Size": _size,
-    "Slice": _slice,
-    "Squeeze": _squeeze,
+    "Not": _fold_not,
+    "Range": _fold_range,
+    "ReduceProd": _fold_product,
+    "Reshape": _fold_reshape,
+    "Shape": _fold_shape,
+    "Size": _fold_size,
+    "Slice": _fold_slice,
+    "Squeeze": _fold_squeeze,
     "Sub": _elementwise(minus),
-    "Unsqueeze": _unsqueeze,
-    "Where": _where,
+    "Unsqueeze": _fold_unsqueeze,
+    "Where": _fold_where,
 }
 
 
@@ -448,7 +472,9 @@ class Room:
         self._said = said
 
     def take(self, node: NodeProto, nbytes: float) -> bool:
-        """Use up room for the result of a node; return whether there is enough, and log if not."""
+        """Reserve memory for the result of a node; return whether there is enough, and log
+        if not.
+        """
         if self._taken + nbytes <= self._limit:
             self._taken += nbytes
             return True
@@ -472,7 +498,7 @@ class Sizes:
         small: Callable[[str], Any],
         compute: Callable[[str], Any],
     ) -> None:
-        """Set what is known.
+        """Set the known types, shapes and small constants.
 
         Args:
             kind: returns the type of a tensor.

@@ -120,7 +120,7 @@ def stated_shapes(graph: GraphProto) -> dict[str, Shape | None]:
     return found
 
 
-def common(left: Shape | None, right: Shape | None) -> Shape | None:
+def common_shape(left: Shape | None, right: Shape | None) -> Shape | None:
     """Return the dimensions that two shapes share, None for the others; None if their ranks differ
     or one is unknown.
     """
@@ -129,7 +129,7 @@ def common(left: Shape | None, right: Shape | None) -> Shape | None:
     return [one if one == other else None for one, other in zip(left, right)]
 
 
-def both(stated: Shape | None, found: Shape | None) -> Shape | None:
+def merge_shapes(stated: Shape | None, found: Shape | None) -> Shape | None:
     """Return a declared and an inferred shape merged into one; None if they contradict each
     other.
     """
@@ -165,12 +165,12 @@ def shapes_from_bodies(
     """
     made: list[Shape | None] = []
     if node.op_type == "If" and len(results) == 2:
-        made = [common(*pair) for pair in zip(*results)]
+        made = [common_shape(*pair) for pair in zip(*results)]
     elif node.op_type == "Loop":
         carried = node.input[_INNER_LOOP_ARGUMENTS:]
         inside = results[0][1:]  # Behind the condition.
         # There may be no iteration at all.
-        made = [common(shape(name), one) for name, one in zip(carried, inside)]
+        made = [common_shape(shape(name), one) for name, one in zip(carried, inside)]
         made += [
             None if one is None else [None, *(dim if isinstance(dim, int) else None for dim in one)]
             for one in inside[len(carried) :]
@@ -221,7 +221,8 @@ class Walk:
         }
 
     def run(self, types: GraphTypes, shapes: Mapping[str, Shape | None]) -> None:
-        """Walk over all graphs; nothing is changed except opened branches.
+        """Infer types and shapes in all graphs, and mark nodes for folding; only opened branches
+        change the model.
 
         Args:
             types: the types of the tensors of the main graph.
@@ -263,10 +264,10 @@ class GraphWalk:
         )
         self._sizes = Sizes(self.kind, self.shape, self.nodes.small, self._compute_value)
         for value in graph.input:
-            self._note(value.name, None)
+            self._note_shape(value.name, None)
 
     def run(self) -> None:
-        """Walk over the nodes and their subgraphs."""
+        """Infer the shapes of the nodes of the graph and its subgraphs."""
         walk = self._walk
         walk.graphs.append(self)
         has_scopes = walk.model.ir_version >= 4  # Graphs inside cannot have weights before.
@@ -392,7 +393,7 @@ class GraphWalk:
             if node.op_type in SHAPED_BY_VALUES and self._has_computed(node, found, outputs):
                 found = inference.infer(node, self)
         for name in outputs:
-            self._note(name, found.get(name))
+            self._note_shape(name, found.get(name))
 
     def _has_computed(
         self, node: NodeProto, found: Mapping[str, Shape], outputs: Sequence[str]
@@ -411,11 +412,11 @@ class GraphWalk:
         ]
         return bool(names) and self._compute(names)
 
-    def _note(self, name: str, found: Shape | None) -> None:
+    def _note_shape(self, name: str, found: Shape | None) -> None:
         """Record the shape of a tensor, merged with the known one; unknown dimensions get a
         name.
         """
-        shape = both(self._shapes.get(name), found)
+        shape = merge_shapes(self._shapes.get(name), found)
         if shape is not None:
             shape = [self._walk.new_name() if dim is None else dim for dim in shape]
         self._shapes[name] = shape

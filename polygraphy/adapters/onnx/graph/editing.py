@@ -51,7 +51,7 @@ class CheckModel(BaseLoader):
         return makes_new_model(self._model)
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, or a loader that makes it."""
+        """Create a loader that checks a model, or the model from a loader."""
         self._model = model
 
     def call_impl(self) -> ModelProto:
@@ -65,9 +65,9 @@ class CheckModel(BaseLoader):
             ModelError: the model is against the standard.
         """
         model = evaluate(self._model)
-        problem = complaint(model)
+        problem = checker_error(model)
         if problem and _tidy_model(model):
-            problem = complaint(model)
+            problem = checker_error(model)
         if problem and is_tolerated(problem):
             # The checker stops there, and has not seen the nodes behind.
             _check_order(model.graph, ChainMap())
@@ -146,7 +146,7 @@ def _without_discouraged(model: ModelProto) -> ModelProto:
     return model
 
 
-def complaint(model: ModelProto) -> str:
+def checker_error(model: ModelProto) -> str:
     """Return the error of the checker about a model in one line; empty if there is none."""
     problem = _checker_message(_checkable(model))
     if is_only_discouraged(problem):
@@ -204,21 +204,21 @@ def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelPr
         ModelError: the model is against the standard, so that it cannot be edited.
     """
     made = evaluate(model)
-    with faults_of(made):
+    with model_faults(made):
         return edit(made)
 
 
 @contextmanager
-def faults_of(model: ModelProto) -> Iterator[None]:
-    """Turn an error inside the block into a ModelError if the model is invalid: for instance, a
-    node may lack a required operand, which not every edit checks.
+def model_faults(model: ModelProto) -> Iterator[None]:
+    """Turn an error inside the block into a ModelError if the model is invalid, such as a node
+    without a required operand.
     """
     try:
         yield
     except PolygraphyException:
         raise
     except _SYMPTOMS as error:
-        problem = complaint(model)
+        problem = checker_error(model)
         if not problem:
             raise
         raise ModelError(f"The model violates the ONNX specification: {problem}") from error

@@ -68,7 +68,7 @@ class Signature(NamedTuple):
     is_deterministic: bool
 
     def of(self, inputs: int, outputs: int) -> tuple[list[Parameter], list[Parameter]] | None:
-        """Return the parameters of a node with that many inputs and outputs; None if they are too
+        """Return the parameters of a node with that many inputs and outputs; None if there are too
         many.
         """
         if (inputs and not self.inputs) or (outputs and not self.outputs):
@@ -199,7 +199,7 @@ class TypeInference:
 
     def infer_graph(self, graph: GraphProto, parent: GraphTypes | None = None) -> GraphTypes:
         """Return the types in a graph and in all its subgraphs."""
-        return self._graph(graph, parent, self._versions, ())
+        return self._infer_types(graph, parent, self._versions, ())
 
     def infer_function(self, function: FunctionProto, inputs: Sequence[str | None]) -> GraphTypes:
         """Return the types in a function that is called with inputs of given types."""
@@ -212,7 +212,7 @@ class TypeInference:
         self._nodes(function.node, types, versions)
         return types
 
-    def _graph(
+    def _infer_types(
         self,
         graph: GraphProto,
         parent: GraphTypes | None,
@@ -240,7 +240,7 @@ class TypeInference:
         for index, node in enumerate(nodes):
             given = [types[name] for name in node.input[:]]
             inner = [
-                self._graph(graph, types, versions, _body_inputs(node, given))
+                self._infer_types(graph, types, versions, _body_inputs(node, given))
                 for graph in graphs_of(node)
             ]
             if inner:

@@ -21,8 +21,8 @@ from polygraphy.adapters.onnx_common.messages import (
     captured_names,
     copy_of,
     graphs_of,
-    names_in,
-    used_by,
+    tensor_names,
+    tensors_read,
     weight_names,
 )
 from polygraphy.domain.errors import ModelError
@@ -140,7 +140,7 @@ def behind(
         index = made_by.get(pending.pop())
         if index is not None and index not in found:
             found.add(index)
-            taken = set(used_by(nodes[index])) - used
+            taken = set(tensors_read(nodes[index])) - used
             used |= taken
             pending += [name for name in taken if name not in ends]
     return found, used
@@ -171,8 +171,8 @@ def drop_unused(graph: GraphProto, used: set[str]) -> None:
 
 
 def sort(graph: GraphProto) -> bool:
-    """Put nodes behind those that they depend on, and otherwise leave them in their order; in
-    sub-graphs, too.
+    """Sort nodes after those that they depend on, also in subgraphs; otherwise the order is kept.
+    Return whether it changed.
 
     Returns:
         Whether the order has changed.
@@ -186,7 +186,7 @@ def sort(graph: GraphProto) -> bool:
     consumers: list[list[int]] = [[] for _ in nodes]
     missing = [0] * len(nodes)
     for index, node in enumerate(nodes):
-        for producer in {made_by[name] for name in used_by(node) if name in made_by}:
+        for producer in {made_by[name] for name in tensors_read(node) if name in made_by}:
             consumers[producer].append(index)
             missing[index] += 1
     ready = [index for index, count in enumerate(missing) if count == 0]
@@ -229,9 +229,9 @@ def is_in_order(graph: GraphProto) -> bool:
     return True
 
 
-def in_order(model: ModelProto) -> ModelProto:
-    """Return a model whose nodes are in execution order: converters append nodes, which some
-    backends accept. It is a copy if the order changed; raises as `sort` does.
+def sorted_model(model: ModelProto) -> ModelProto:
+    """Return a model whose nodes are in execution order: a copy if the order changed. Converters
+    append nodes, which some backends accept.
     """
     if is_in_order(model.graph):
         return model
@@ -242,7 +242,7 @@ def in_order(model: ModelProto) -> ModelProto:
 
 def taken_names(graph: GraphProto) -> set[str]:
     """Return the names of all tensors and nodes of a graph and its subgraphs."""
-    names = names_in(graph)
+    names = tensor_names(graph)
     for node in graph.node:
         names.add(node.name)
         for inner in graphs_of(node):
@@ -266,7 +266,7 @@ def rename_uses(graph: GraphProto, names: Mapping[str, str]) -> None:
             if name in names:
                 node.input[position] = names[name]
         for inner in graphs_of(node):
-            own = names_in(inner)
+            own = tensor_names(inner)
             seen = {name: after for name, after in names.items() if name not in own}
             rename_uses(inner, seen)
             for value in inner.output:
@@ -381,9 +381,8 @@ def add_weight(
 
 
 def declare_weights(model: ModelProto, graph: GraphProto | None = None) -> bool:
-    """List all weights of a graph (default: that of the model) as inputs where the version of the
-    format wants that, and return whether some were missing; ONNX Runtime does not mind those that
-    are read, but refuses others.
+    """List all weights of a graph (default: that of the model) as inputs if the version of the
+    format requires it; return whether some were missing.
     """
     graph = model.graph if graph is None else graph
     if model.ir_version >= IR_WITHOUT_WEIGHTS_AS_INPUTS:
@@ -398,8 +397,8 @@ def declare_weights(model: ModelProto, graph: GraphProto | None = None) -> bool:
 
 
 def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]) -> None:
-    """Make initialisers of the Constant nodes that hold some weights of a graph, so that they can
-    be kept in files and be without elements.
+    """Turn the Constant nodes of some weights into initializers, which can be kept in files and be
+    without elements.
 
     Before version 4 of the format, graphs inside others can have none: their Constants stay.
     """

@@ -32,7 +32,7 @@ class GsFromOnnx(BaseLoader):
     """Makes an onnx-graphsurgeon graph of an ONNX model."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, or a loader that makes it."""
+        """Create a loader of an onnx-graphsurgeon graph from a model or a loader."""
         self._model = model
 
     def call_impl(self) -> Any:

@@ -20,7 +20,7 @@ from polygraphy.adapters.onnx_common.messages import (
     copy_of,
     graphs_of,
     identity_of,
-    names_in,
+    tensor_names,
 )
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
         model: a model.
         conditions: by tensor what is known of it.
     """
-    if not any(_branch(node, conditions) for node in model.graph.node):
+    if not any(_taken_branch(node, conditions) for node in model.graph.node):
         return model
     made: ModelProto = copy_of(model)
     made.ir_version = max(made.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
     del made.graph.node[:]
-    taken = names_in(model.graph)
+    taken = tensor_names(model.graph)
     for node in model.graph.node:
-        branch = _branch(node, conditions)
+        branch = _taken_branch(node, conditions)
         if branch is None:
             made.graph.node.append(node)
         else:
@@ -70,7 +70,7 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
     return made
 
 
-def _branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | None:
+def _taken_branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | None:
     """Return the branch that a node takes; None if it is not an If, or the branch is unknown."""
     if _key(node)[:2] != ("", "If") or node.input[0] not in conditions:
         return None
@@ -82,7 +82,7 @@ def _branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | Non
 def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: set[str]) -> None:
     """Append the nodes of a branch to a graph; they compute the outputs of its If node."""
     names = {name: name for name in ("", *taken_names(branch), *captured_names(branch))}
-    own = names_in(branch) - {""}
+    own = tensor_names(branch) - {""}
     prefix = identity_of(node)
     names.update({name: unused_name(f"{prefix}/{name}", taken) for name in own & taken})
     taken |= own
@@ -138,15 +138,15 @@ class _Inlining:
 
     def run(self) -> None:
         """Inline all calls, and drop the functions."""
-        self._inline(self._model.graph)
+        self._inline_calls(self._model.graph)
         if len(self._functions) == len(self._model.functions):
             del self._model.functions[:]
 
-    def _inline(self, graph: GraphProto) -> None:
+    def _inline_calls(self, graph: GraphProto) -> None:
         """Inline the calls in a graph and its subgraphs."""
         for node in graph.node:
             for inner in graphs_of(node):
-                self._inline(inner)
+                self._inline_calls(inner)
         if any(_key(node) in self._functions for node in graph.node):
             nodes = [copy_of(node) for node in self._bodies(graph.node)]
             del graph.node[:]
@@ -162,7 +162,7 @@ class _Inlining:
             body = self._body(node, function)
             for inner in body:
                 for graph in graphs_of(inner):
-                    self._inline(graph)
+                    self._inline_calls(graph)
             yield from self._bodies(body)
 
     def _body(self, call: NodeProto, function: FunctionProto) -> list[NodeProto]:
@@ -200,10 +200,10 @@ class _Renaming:
         """Return a copy of a node with the names of the calling graph."""
         made: NodeProto = copy_of(node)
         made.name = node.name if self._prefix else identity_of(node)
-        self._rename(made)
+        self._rename_node(made)
         return made
 
-    def _rename(self, node: NodeProto) -> None:
+    def _rename_node(self, node: NodeProto) -> None:
         """Rename a node and everything in its subgraphs."""
         node.name = f"{self._prefix}/{node.name}" if self._prefix and node.name else node.name
         node.input[:] = [self._name(name) for name in node.input]
@@ -218,7 +218,7 @@ class _Renaming:
             for sparse in graph.sparse_initializer:
                 sparse.values.name = self._name(sparse.values.name)
             for inner in graph.node:
-                self._rename(inner)
+                self._rename_node(inner)
 
     def _name(self, name: str) -> str:
         """Return the new name of a tensor."""

@@ -33,7 +33,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     weights_size,
     without_large_weights,
 )
-from polygraphy.adapters.onnx_common.messages import copy_of, names_in, used_by
+from polygraphy.adapters.onnx_common.messages import copy_of, tensor_names, tensors_read
 from polygraphy.domain.search.layers import Layer
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.shapes import fits
@@ -71,7 +71,7 @@ class OpenGraph:
     """
 
     def __init__(self, graph: GraphProto, *, source: GraphProto | None = None) -> None:
-        """Take a graph, and one of the same nodes that has its weights (default: the same)."""
+        """Open a graph; `source` is a graph of the same nodes with weights (default: the same)."""
         self.graph = graph
         self._source = graph if source is None else source
 
@@ -82,8 +82,8 @@ class OpenGraph:
 
     @cached_property
     def reads(self) -> list[tuple[str, ...]]:
-        """Return the tensors that each node reads, including those in its subgraphs."""
-        return [tuple(dict.fromkeys(used_by(node))) for node in self.protos]
+        """The tensors that each node reads, including those in its subgraphs."""
+        return [tuple(dict.fromkeys(tensors_read(node))) for node in self.protos]
 
     @cached_property
     def makers(self) -> dict[str, int]:
@@ -133,6 +133,7 @@ class OpenGraph:
 
     @cached_property
     def outputs(self) -> list[str]:
+        """The names of the outputs."""
         return [value.name for value in self.graph.output]
 
     @cached_property
@@ -177,7 +178,7 @@ class OpenModel(OpenGraph):
         source: GraphProto | None = None,
         load_weights: Callable[[ModelProto], None] | None = None,
     ) -> None:
-        """Take a model, and a graph of the same nodes that has its weights (default: its own)."""
+        """Open a model; `source` is a graph of the same nodes with weights (default: its own)."""
         super().__init__(proto.graph, source=source)
         self.proto = proto
         self.load_weights = load_weights
@@ -194,8 +195,8 @@ class OpenModel(OpenGraph):
 
     @cached_property
     def types(self) -> dict[str, ValueInfoProto]:
-        """Return the known types of tensors: declared ones, and inferred ones if the declared data
-        type or rank is missing.
+        """The known types of tensors: declared ones, and inferred ones if the declared data type or
+        rank is missing.
         """
         ranked = {name: value for name, value in self.stated.items() if has_rank(value)}
         return {**self.stated, **self.inferred, **ranked}
@@ -221,7 +222,7 @@ class OpenModel(OpenGraph):
         return is_tensor(value) and (number in _HANDED_OVER if number else if_unknown)
 
     def fixed(self) -> set[str]:
-        """Return the results of nodes that are not known to be of such a type."""
+        """Return the results of nodes whose types not every backend is known to accept."""
         made = {name for node in self.protos for name in node.output if name}
         return {name for name in made if not self.is_handed_over(name, if_unknown=False)}
 
@@ -339,7 +340,9 @@ class OpenModel(OpenGraph):
     def apart(
         self, values: Mapping[str, Any], *, checked: bool = False
     ) -> tuple[ModelProto, dict[str, str]]:
-        """Return a model whose nodes compute from given values alone; see the port."""
+        """Return a model whose nodes each compute from given values, and the names of its
+        outputs.
+        """
         read = {name for names in self.reads for name in names}
         made = assemble(
             self.proto,
@@ -351,7 +354,7 @@ class OpenModel(OpenGraph):
         names: dict[str, str] = {}
         for node in graph.node:
             for position, name in enumerate(node.output):
-                if name in values and self._takes(name, values[name], checked):
+                if name in values and self._accepts(name, values[name], checked):
                     names[name] = f"{name}{_MADE}"
                     node.output[position] = names[name]
         asked = [name for name in self.inputs if name in read]
@@ -360,7 +363,7 @@ class OpenModel(OpenGraph):
         graph.output.extend(map(untyped_value, names.values()))
         return made, names
 
-    def _takes(self, name: str, array: Any, checked: bool) -> bool:
+    def _accepts(self, name: str, array: Any, checked: bool) -> bool:
         """Return whether an array fits a tensor: other graphs keep the names of tensors whose data
         type or layout they changed.
         """
@@ -399,8 +402,8 @@ class OpenModel(OpenGraph):
         """Return a body as a model and its data; tensors from outer graphs become inputs, except
         weights.
         """
-        own = names_in(body)
-        reads = dict.fromkeys(name for node in body.node for name in used_by(node))
+        own = tensor_names(body)
+        reads = dict.fromkeys(name for node in body.node for name in tensors_read(node))
         captured = [name for name in reads if name not in own]
         feed = {**feed, **values([name for name in captured if name not in self.constants])}
         types = TensorMetadata.from_feed_dict(feed)

@@ -89,7 +89,7 @@ def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
     return value
 
 
-def restate(value: ValueInfoProto, meta: MetadataTuple) -> None:
+def set_known(value: ValueInfoProto, meta: MetadataTuple) -> None:
     """Set the known data type and shape of a tensor; everything else about it is kept."""
     given = value_info(value.name, meta)
     if meta.dtype is not None:
@@ -438,7 +438,7 @@ def _infer_symbolically(model: ModelProto) -> ModelProto:
     ordered: ModelProto = copy_of(model) if seen is model else seen
     sort(ordered.graph)
     inferred: ModelProto = infer_symbolic_shapes(ordered)
-    inference.restore(inferred)
+    inference.restore_nodes(inferred)
     return inferred
 
 
@@ -529,7 +529,7 @@ def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
     for value in (*target.value_info, *target.output):
         described.add(value.name)
         if value.name in found and value.type != found[value.name].type:
-            _refine(value.type, found[value.name].type)
+            _refine_type(value.type, found[value.name].type)
     described.update(value.name for value in target.input)
     target.value_info.extend(value for name, value in found.items() if name not in described)
 
@@ -547,7 +547,7 @@ def _proven(inferred: ModelProto) -> dict[str, ValueInfoProto]:
     return found
 
 
-def _refine(kind: TypeProto, found: TypeProto) -> None:
+def _refine_type(kind: TypeProto, found: TypeProto) -> None:
     """Add an inferred type to a declared one. An inferred number wins over a declared name, and a
     declared name over an inferred one.
     """

@@ -21,7 +21,7 @@ import numpy as np
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.describe.reading import describe_model
-from polygraphy.adapters.onnx.graph.editing import complaint, is_tolerated
+from polygraphy.adapters.onnx.graph.editing import checker_error, is_tolerated
 from polygraphy.adapters.onnx.graph.element_types import domain_of
 from polygraphy.adapters.onnx.graph.graph import graph_weights
 from polygraphy.adapters.onnx.graph.growth import (
@@ -46,7 +46,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_external,
     without_large_weights,
 )
-from polygraphy.adapters.onnx_common.messages import graphs_of, leaves_out_results, with_all_results
+from polygraphy.adapters.onnx_common.messages import graphs_of, omits_results, with_all_results
 from polygraphy.domain.checks.lint import (
     EXCEPTION,
     INFO,
@@ -84,7 +84,9 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     """
     weights = graph_weights(model.graph)
     shapes: dict[str, Any] = {name: tuple(tensor.dims) for name, tensor in weights.items()}
-    shapes.update((name, tuple(np.shape(value))) for name, value in feed.items())
+    shapes.update(
+        (name, tuple(np.shape(constant_elements))) for name, constant_elements in feed.items()
+    )
     shapes.update(shapes_of(inferred_value_infos(_bind_feed_shapes(model, feed))))
     external = sum(map(byte_size, filter(is_external, weights.values())))
     limit = _RUN * limit_bytes(model_bytes(model) + external)
@@ -92,7 +94,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     lost: set[str] = set()
     constant, folded = set(weights), 0
 
-    def value(name: str) -> Any:
+    def constant_elements(name: str) -> Any:
         """Return the elements of a small constant; None for other tensors."""
         tensor = weights.get(name)
         if name in feed:
@@ -102,7 +104,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
 
     found: dict[int, str] = {}
     for index, node in enumerate(model.graph.node):
-        if (rounds := _rounds(node, value)) > _MOST_ROUNDS:
+        if (rounds := _trip_count(node, constant_elements)) > _MOST_ROUNDS:
             found[index] = f"Not run: it has {rounds:,} loop iterations."
             continue
         if not lost.isdisjoint(node.input) or any(
@@ -111,7 +113,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
             lost.update(filter(None, node.output))
             found[index] = "Not run: it needs a list that is too long to be a shape."
             continue
-        grown = grown_elements(node, value, shapes.get)
+        grown = grown_elements(node, constant_elements, shapes.get)
         sizes = [shapes.get(name) for name in node.output if name]
         counts = [prod(s) for s in sizes if s and all(isinstance(dim, int) for dim in s)]
         nbytes = _ITEMSIZE * max([grown or 0, *counts])
@@ -127,7 +129,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     return found
 
 
-def _rounds(node: NodeProto, value: Callable[[str], Any]) -> int:
+def _trip_count(node: NodeProto, value: Callable[[str], Any]) -> int:
     """Return the number of iterations of a Loop if it does not depend on data; else 0."""
     if node.op_type != "Loop" or domain_of(node.domain) or not node.input:
         return 0
@@ -195,8 +197,8 @@ class NodeTrials:
         suspects: Collection[int] = (),
         large: Collection[int] = (),
     ) -> None:
-        """Take a model, what gives its weights, input data, who tries, and the indices of nodes
-        that may well fail, and of those that would make too much to be tried.
+        """Set the model, its weights and data, the backend that tries nodes, the indices of nodes
+        that may fail, and of those that are too large to try.
         """
         self._large = frozenset(large)
         self._suspects = frozenset(suspects)
@@ -219,7 +221,7 @@ class NodeTrials:
         self.skipped: dict[int, None] = {}  # In order, and quick to look into.
 
     def run(self) -> None:
-        """Try all nodes.
+        """Run all nodes in the backend, and record their values and errors.
 
         Raises:
             MissingDependencyError: the backend is not installed.
@@ -227,9 +229,9 @@ class NodeTrials:
         for start in range(0, len(self._nodes), _SEGMENT):
             segment = range(start, min(start + _SEGMENT, len(self._nodes)))
             for _, part in groupby(segment, lambda i: -i if i in self._suspects else 1):
-                self._segment(list(part))
+                self._try_segment(list(part))
 
-    def _segment(self, indices: Sequence[int]) -> None:
+    def _try_segment(self, indices: Sequence[int]) -> None:
         """Try nodes together; if they fail, try each half, down to single nodes."""
         runnable = [index for index in indices if self._is_runnable(index)]
         if not runnable:
@@ -243,8 +245,8 @@ class NodeTrials:
         else:
             # A node that was lost on the way takes its followers in the second half with it.
             middle = len(runnable) // 2
-            self._segment(runnable[:middle])
-            self._segment(runnable[middle:])
+            self._try_segment(runnable[:middle])
+            self._try_segment(runnable[middle:])
 
     def _is_runnable(self, index: int) -> bool:
         """Return whether the inputs of a node exist, or are computed by nodes that may exist."""
@@ -378,7 +380,7 @@ class OnnxLintedModel:
         graph = describe_model(self._model, source.path, Detail(layers=True)).graph
         self._labels = labels_of(graph)
         self._entries = list(NodeChecks(self._model).entries(self._labels))
-        self._entries += _about_the_whole(self._model, {each.message for each in self._entries})
+        self._entries += _model_errors(self._model, {each.message for each in self._entries})
 
     def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
         """Return the problems of the nodes, and those of running the model if there is a trial.
@@ -403,11 +405,11 @@ class OnnxLintedModel:
         )
 
 
-def _about_the_whole(model: ModelProto, known: Collection[str]) -> Iterator[LintEntry]:
+def _model_errors(model: ModelProto, known: Collection[str]) -> Iterator[LintEntry]:
     """Yield the checker's errors about a model as a whole, except those about known nodes, or with
     which it can still run.
     """
-    message = without_context(complaint(model))
+    message = without_context(checker_error(model))
     if message and message not in known and not is_tolerated(message):
         yield LintEntry(EXCEPTION, Source.CHECKER, message)
 
@@ -445,7 +447,7 @@ class _Trying:
             message = f"The file has {size} bytes. Other programs cannot load files above 2 GiB."
             hint = "Save its weights in an external file."
             yield LintEntry(EXCEPTION, Source.LOADER, f"{message} {hint}")
-        elif crashing := self._indices(leaves_out_results):
+        elif crashing := self._indices(omits_results):
             message = (
                 "Not run: it omits an output, which crashes ONNX Runtime. Give the output a name."
             )

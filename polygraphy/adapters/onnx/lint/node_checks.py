@@ -111,8 +111,8 @@ class NodeChecks:
     """Checks the nodes of one model."""
 
     def __init__(self, model: ModelProto, values: Mapping[str, Any] | None = None) -> None:
-        """Take a model, and the values of tensors of its main graph, as far as they are known;
-        large weights may be left out.
+        """Create the checks of a model, with the known values of tensors of its main graph; large
+        weights may be missing.
         """
         self._model = model
         self._opsets = _opsets(model.opset_import)
@@ -130,7 +130,7 @@ class NodeChecks:
         return (entry for entry, _ in self.findings(labels))
 
     def findings(self, labels: Sequence[str]) -> Iterator[tuple[LintEntry, Violation | None]]:
-        """Yield the problems, each with the rule that the node breaks, if it is one of ours."""
+        """Yield the findings, each with the violation if a rule of this package is broken."""
         context = _context(self._model.ir_version, self._opsets)
         yield from self._graph(self._model.graph, labels, ChainMap(), ChainMap(), context)
         for function in self._model.functions:

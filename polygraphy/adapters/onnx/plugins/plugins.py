@@ -71,7 +71,8 @@ class Plugin:
                         inputs=tuple(map(str, one["inputs"])),
                         outputs=tuple(map(str, one["outputs"])),
                         attributes={
-                            name: _plain(value) for name, value in one["attributes"].items()
+                            name: _plain_attribute(value)
+                            for name, value in one["attributes"].items()
                         },
                     )
                     for one in found or ()
@@ -166,16 +167,16 @@ def plugins_in(
     ]
 
 
-def _plain(value: Any) -> Any:
+def _plain_attribute(value: Any) -> Any:
     """Return an attribute as numbers, strings and lists of these; raise TypeError for other
     values.
     """
     if isinstance(value, _NUMBERS):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain_attribute(one) for one in value]
     if hasattr(value, "tolist"):  # Arrays and numbers of NumPy.
-        return _plain(value.tolist())
+        return _plain_attribute(value.tolist())
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
 
 
@@ -215,7 +216,7 @@ def match_plugins(
     if include is not None and exclude is not None:
         raise UsageError("include and exclude cannot be combined.", hint="Give one of them.")
     plugins = plugins_in(plugin_dir, include, exclude)
-    with _quiet_matching():
+    with _mute_matching():
         graph = import_graph(evaluate(model))
         matches = [plugin.match(graph) for plugin in plugins]
     matches = [match for match in matches if match.instances]
@@ -336,7 +337,7 @@ def _replace_by_script(
     """Let a script change the graph; everything else in the model is kept."""
     for tensor in all_tensors(model):  # It may look at any weight.
         load_stored(tensor)
-    with _quiet_matching():
+    with _mute_matching():
         graph = gs.import_onnx(model)
         if not plugin.replace(graph, op, instance):
             G_LOGGER.warning(
@@ -351,7 +352,7 @@ def _replace_by_script(
 
 
 @contextmanager
-def _quiet_matching() -> Iterator[None]:
+def _mute_matching() -> Iterator[None]:
     """Silence onnx-graphsurgeon's messages about nodes that do not match."""
     logger: Any = gs_logger.G_LOGGER
     before = logger.severity

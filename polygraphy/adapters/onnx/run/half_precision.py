@@ -33,9 +33,14 @@ from polygraphy.adapters.onnx.graph.element_types import (
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.graph.shapes import input_metadata
 from polygraphy.adapters.onnx.run.reference import translated
-from polygraphy.adapters.onnx.storage.elements import elements, put
+from polygraphy.adapters.onnx.storage.elements import elements, replace_elements
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.weights import all_graphs, all_tensors, in_memory, is_stored
+from polygraphy.adapters.onnx.storage.weights import (
+    all_graphs,
+    all_tensors,
+    is_stored,
+    load_weights,
+)
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32
@@ -167,16 +172,18 @@ class _Evaluated:
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
         def fast(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+            """Return the function that computes a node, with fast kernels where possible."""
             return watched(node, version, self._kernels.of(node, version, run))
 
         with translated("load"):
             evaluator = evaluator_of(
-                in_memory(self._model if model is None else model),
+                load_weights(self._model if model is None else model),
                 watched=fast,
                 missing=self._kernels.missing,
             )
 
         def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
+            """Return the outputs of the model for a feed."""
             given = {name: numpy.asarray(value) for name, value in feed.items()}
             with translated("run"), numpy.errstate(all="ignore"):
                 made = evaluator.run(None, given)
@@ -220,7 +227,7 @@ class OnnxNarrowModel:
         self._evaluated = _Evaluated(model)
         self._dtype = dtype
         self._range = Range.of(dtype)
-        _, self._forms = cast_copy(model, dtype, self._selection(), is_trial=True)
+        _, self._forms = cast_copy(model, dtype, self._cast_selection(), is_trial=True)
         self._nodes, self._weights = self._evaluated.nodes, self._evaluated.weights
         self.passes = list(
             dict.fromkeys(
@@ -229,7 +236,7 @@ class OnnxNarrowModel:
         )
         self.users = _users(self._nodes)
 
-    def _selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
+    def _cast_selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
         """Return which nodes to cast, without those in `kept`."""
         return CastSelection(keep_nodes=kept, only_nodes=self._only)
 
@@ -239,9 +246,9 @@ class OnnxNarrowModel:
     def load(self, *, plain: bool = False, without: Collection[str] = ()) -> Compute:
         """Return a function that computes the outputs in the narrow type; see the port."""
         if plain:
-            return self._evaluated.with_nodes(_as_it_is)
+            return self._evaluated.with_nodes(_unchanged)
         kept = frozenset(without)
-        made, _ = cast_copy(self._model, self._dtype, self._selection(kept), is_trial=True)
+        made, _ = cast_copy(self._model, self._dtype, self._cast_selection(kept), is_trial=True)
         watched = partial(_rounding, narrow=self._dtype.numpy())
         return self._evaluated.with_nodes(watched, made)
 
@@ -249,17 +256,18 @@ class OnnxNarrowModel:
         """Return the exact outputs, and the loss of each node alone; see the port."""
         losses: list[NodeLoss] = []
 
-        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+        def measure_node(
+            node: NodeProto, version: int, run: Callable[..., Any]
+        ) -> Callable[..., Any]:
+            """Return a function that computes a node, and records its loss if it is cast."""
             if not self._is_cast(node):
                 return run
             return self._measuring(node, run, losses.append)
 
-        return self._evaluated.with_nodes(watched)(feed), losses
+        return self._evaluated.with_nodes(measure_node)(feed), losses
 
     def roughly(self, feed: Mapping[str, Any]) -> list[dict[str, Array]]:
-        """Return the outputs with the digits of the narrow type, and the exact ones; empty if a
-        node amplifies rounding more than others.
-        """
+        """Return the outputs in narrow digits, and the exact ones; empty if unstable."""
         wide = {name: in_float(numpy.asarray(value)) for name, value in feed.items()}
         exact, losses = self.measure(wide)
         if any(loss.rounds(self._range) for loss in losses):
@@ -277,7 +285,8 @@ class OnnxNarrowModel:
         spacing = self._range.spacing
         held: dict[str, Array] = {}
 
-        def narrow(name: str, value: Any) -> Array:
+        def round_value(name: str, value: Any) -> Array:
+            """Return a tensor in narrow digits; weights are moved randomly."""
             if not step or name not in self._weights:
                 return with_digits(value, spacing)
             if name not in held:
@@ -285,16 +294,20 @@ class OnnxNarrowModel:
                 held[name] = move_by_epsilons(numpy.asarray(value), crc32(name.encode()), ratio)
             return held[name]
 
-        def watched(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+        def round_node(
+            node: NodeProto, version: int, run: Callable[..., Any]
+        ) -> Callable[..., Any]:
+            """Return a function that computes a node with rounded inputs and outputs."""
             if not self._is_cast(node):
                 return run
             takes, gives = self._forms[node.output[0]]
 
             def call(*inputs: Any, **options: Any) -> Any:
+                """Return the rounded outputs of the node for rounded inputs."""
                 operands = list(inputs)
                 for position, is_narrow in enumerate(takes[: len(inputs)]):
                     if is_narrow and inputs[position] is not None:
-                        operands[position] = narrow(node.input[position], inputs[position])
+                        operands[position] = round_value(node.input[position], inputs[position])
                 return tuple(
                     with_digits(value, spacing) if is_narrow else value
                     for value, is_narrow in zip(run(*operands, **options), gives)
@@ -302,7 +315,7 @@ class OnnxNarrowModel:
 
             return call
 
-        return self._evaluated.with_nodes(watched)(feed)
+        return self._evaluated.with_nodes(round_node)(feed)
 
     def _is_cast(self, node: NodeProto) -> bool:
         # What is in the graphs inside a node is computed node by node.
@@ -312,13 +325,12 @@ class OnnxNarrowModel:
     def _measuring(
         self, node: NodeProto, run: Callable[..., Any], note: Callable[[NodeLoss], None]
     ) -> Callable[..., Any]:
-        """Return a function that computes a node, exactly and on rounded operands, and passes its
-        loss to `note`.
-        """
+        """Return a function that computes a node, and passes its loss to `note`."""
         takes, gives = self._forms[node.output[0]]
         narrow = self._dtype.numpy()
 
         def call(*inputs: Any, **options: Any) -> Any:
+            """Return the exact outputs of the node, and record its loss in low precision."""
             exact = run(*inputs, **options)
             operands = list(inputs)
             weights = {}
@@ -354,7 +366,8 @@ class OnnxNarrowModel:
         return call
 
 
-def _as_it_is(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+def _unchanged(node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that computes a node, unchanged."""
     return run
 
 
@@ -388,6 +401,7 @@ def _moving(
         times = PRECISIONS[name].epsilon / PRECISIONS["float32"].epsilon
 
     def call(*inputs: Any, **options: Any) -> Any:
+        """Return the outputs of the node, moved by random shares of their rounding error."""
         made = run(*inputs, **options)
         return tuple(
             each if _is_whole(each) else move_by_epsilons(each, number + at, times * GROWTH / 2)
@@ -400,9 +414,7 @@ def _moving(
 def _rounding(
     node: NodeProto, version: int, run: Callable[..., Any], narrow: Any
 ) -> Callable[..., Any]:
-    """Return a function that computes a node of a model with narrow tensors: in float32, then
-    rounded.
-    """
+    """Return a function that computes a node in float32, then rounds."""
     signature = signature_of(node.op_type, domain_of(node.domain), version)
     parameters = signature.of(len(node.input), len(node.output)) if signature else None
     if parameters is None or graphs_of(node) or node.op_type in _CONVERTS:
@@ -414,6 +426,7 @@ def _rounding(
     ]
 
     def call(*inputs: Any, **options: Any) -> Any:
+        """Return the outputs of the node, computed in float32 and rounded to the narrow type."""
         are_narrow = [getattr(value, "dtype", None) == narrow for value in inputs]
         if not any(are_narrow):
             return run(*inputs, **options)
@@ -453,6 +466,7 @@ def _node_name(node: NodeProto) -> list[str]:
 
 
 def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
+    """Return the names of initializers and outputs of Constant nodes."""
     names = {tensor.name for graph in all_graphs(model.graph) for tensor in graph.initializer}
     return names | {made for node in nodes if node.op_type == "Constant" for made in node.output}
 
@@ -469,9 +483,7 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
 
 
 def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
-    """Return the narrow type in which most nodes of a model compute, of those that compute in one,
-    and the names of these nodes; None where no node does.
-    """
+    """Return the narrow type of most nodes, and the names of its nodes; None without one."""
     kinds = {f"tensor({dtype.name})": dtype for dtype in _NARROW}
     found: dict[str, list[str]] = {}
     for node, types in _nodes(model.graph, TypeInference(model).infer_graph(model.graph)):
@@ -500,7 +512,7 @@ def widen_model(model: ModelProto) -> ModelProto:
     narrow = {dtype.onnx() for dtype in _NARROW}
     for tensor in all_tensors(made):
         if tensor.data_type in narrow:
-            _widen(tensor)
+            _widen_tensor(tensor)
     for graph in all_graphs(made.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             _widen_type(value.type, narrow)
@@ -512,12 +524,14 @@ def widen_model(model: ModelProto) -> ModelProto:
     return made
 
 
-def _widen(tensor: TensorProto) -> None:
+def _widen_tensor(tensor: TensorProto) -> None:
+    """Change a tensor to float32."""
     wide = onnx.numpy_helper.from_array(elements(tensor).astype(numpy.float32), tensor.name)
     tensor.CopyFrom(wide)
 
 
 def _widen_type(kind: Any, narrow: set[int]) -> None:
+    """Change a type to float32, if it is narrow."""
     while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
         kind = getattr(kind, kind.WhichOneof("value")).elem_type
     if kind.tensor_type.elem_type in narrow:
@@ -525,6 +539,7 @@ def _widen_type(kind: Any, narrow: set[int]) -> None:
 
 
 def _widen_attributes(node: NodeProto, narrow: set[int]) -> None:
+    """Change the data type attribute of a node to float32, if it is narrow."""
     name, _ = TYPE_ATTRIBUTES.get(node.op_type, ("", None))
     for attribute in node.attribute:
         if attribute.name == name and attribute.i in narrow:
@@ -538,15 +553,16 @@ def _with_rounded_weights(
     created from it. They keep their magnitude; weights of nodes that are float32 in both are not
     changed.
     """
-    kept = _names(narrow) - set(lowered)
+    kept = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
     for tensor in _weights(model, kept):
         rounded = with_digits(elements(tensor), spacing)
-        put(tensor, rounded, in_file=is_stored(tensor))
+        replace_elements(tensor, rounded, in_file=is_stored(tensor))
     return model
 
 
-def _names(model: ModelProto) -> set[str]:
+def _node_names(model: ModelProto) -> set[str]:
+    """Return the names of all nodes, in subgraphs too."""
     nodes = (node for graph in all_graphs(model.graph) for node in graph.node)
     return {name for node in nodes for name in names_of(node)[:1]}
 
@@ -587,6 +603,7 @@ class _FastKernels:
             return run
 
         def call(*inputs: Any, **options: Any) -> Any:
+            """Return the outputs of the node, with ONNX Runtime if it is large."""
             given = [value for value in inputs if value is not None]
             if any(value.dtype != numpy.float32 for value in given) or _cost(*given) < _LARGE:
                 return run(*inputs, **options)
@@ -610,6 +627,7 @@ class _FastKernels:
         loaded: dict[tuple[Any, ...], Compute] = {}
 
         def call(*inputs: Any) -> list[Any]:
+            """Return the outputs of the node, computed by ONNX Runtime."""
             given = {
                 name: numpy.asarray(value)
                 for name, value in zip(node.input, inputs)
@@ -617,7 +635,7 @@ class _FastKernels:
             }
             kinds = tuple((value.dtype, value.ndim) for value in given.values())
             if kinds not in loaded:
-                model = _foreign(node, version, given, self._weights)
+                model = _node_model(node, version, given, self._weights)
                 loaded[kinds] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
             made = loaded[kinds](
                 {name: value for name, value in given.items() if name not in self._weights}
@@ -628,7 +646,7 @@ class _FastKernels:
 
     def _session(self, node: NodeProto, version: int, inputs: int) -> Compute | None:
         """Return a function that runs a node in ONNX Runtime; None if that is not possible."""
-        model = _alone(node, version, inputs)
+        model = _plain_node_model(node, version, inputs)
         key = model.SerializeToString(deterministic=True)
         if key not in self._loaded:
             try:
@@ -638,7 +656,7 @@ class _FastKernels:
         return self._loaded[key]
 
 
-def _foreign(
+def _node_model(
     node: NodeProto, version: int, given: Mapping[str, Any], weights: Collection[str]
 ) -> ModelProto:
     """Return a model of one node, with its weights."""
@@ -667,7 +685,7 @@ def _cost(x: Any, weight: Any, *_: Any) -> int:
     return int(x.size * weight.shape[0] * prod(weight.shape[2:]))
 
 
-def _alone(node: NodeProto, version: int, inputs: int) -> ModelProto:
+def _plain_node_model(node: NodeProto, version: int, inputs: int) -> ModelProto:
     """Return a model of one node, without its name and its weights."""
     alone: NodeProto = onnx.NodeProto(op_type=node.op_type, output=["y"])
     alone.input.extend(f"x{index}" for index in range(inputs))

@@ -24,7 +24,7 @@ from polygraphy.adapters.onnx.edit.outputs import (
     one_feed,
 )
 from polygraphy.adapters.onnx.graph.element_types import versions_of
-from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, in_order
+from polygraphy.adapters.onnx.graph.graph import constants_of, graph_weights, sorted_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions, with_branches
 from polygraphy.adapters.onnx.graph.open_model import OpenModel, assemble, is_tensor, untyped_value
 from polygraphy.adapters.onnx.graph.shapes import (
@@ -70,7 +70,7 @@ def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
     given = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
     if as_it_is:
         return OnnxOpenModel(given)
-    ordered = in_order(given)
+    ordered = sorted_model(given)
     return OnnxOpenModel(inline_functions(ordered), given=ordered)
 
 
@@ -79,14 +79,14 @@ def model_nodes(model: Any) -> ModelNodes:
     path = str(model) if isinstance(model, (str, Path)) else ""
     opened = open_model(load_structure(path) if path else without_large_weights(evaluate(model)))
     nodes = [
-        evolve(node, reads=_operands(proto, node.reads), settings=_digest(node.settings))
+        evolve(node, reads=_node_inputs(proto, node.reads), settings=_digest(node.settings))
         for node, proto in zip(opened.nodes, opened.protos)
         if node.op != "Constant"
     ]
     return ModelNodes(nodes, list(opened.inputs), list(opened.outputs), path)
 
 
-def _operands(node: NodeProto, reads: Sequence[str]) -> list[str]:
+def _node_inputs(node: NodeProto, reads: Sequence[str]) -> list[str]:
     """Return the inputs of a node in order, with an empty name for an omitted one, and the tensors
     that its bodies read.
     """
@@ -140,7 +140,7 @@ def save_to_file(
     size_threshold: int | None = None,
     all_tensors_to_one_file: bool | None = None,
 ) -> None:
-    """Write a model; one of 2 GB or more has its weights in a file beside it."""
+    """Write a model; the weights of one of 2 GB or more go to a file beside it."""
     options = (external_data_path, size_threshold, all_tensors_to_one_file)
     if options != (None, None, None) or has_to_be_split(model):
         SaveOnnx(model, path, *options).call_impl()
@@ -153,7 +153,7 @@ class OnnxOpenModel(OpenModel):
     """An ONNX model that is open; see the port `OpenModel`."""
 
     def __init__(self, proto: ModelProto, given: ModelProto | None = None, **weights: Any) -> None:
-        """Take a model, and that of which it was made if it is another; see `OpenModel`."""
+        """Open a model; `given` is the original if `proto` was derived from it."""
         super().__init__(proto, **weights)
         self.given = proto if given is None else given
 
@@ -230,7 +230,7 @@ class LayeredOnnxModel(OnnxOpenModel):
         return _mark_outputs(self._load(), self._exclude)
 
     def unmarked(self) -> ModelProto:
-        """Return the model with its own outputs alone, independent of the one that `whole`
+        """Return the model with only its own outputs, independent of the one that `whole`
         returns.
         """
         model = self._load()
@@ -279,7 +279,7 @@ class ReducibleOnnxModel:
     """
 
     def __init__(self, model: ModelProto, data_loader: Any) -> None:
-        self._opened = opened = OpenModel(in_order(model))
+        self._opened = opened = OpenModel(sorted_model(model))
         self._nodes = [i for i, node in enumerate(opened.protos) if node.op_type != "Constant"]
         place = {index: number for number, index in enumerate(self._nodes)}
         makers = opened.makers
@@ -311,9 +311,11 @@ class ReducibleOnnxModel:
         reads = dict.fromkeys(name for index in chosen for name in opened.reads[index])
         cut = [name for name in reads if name not in made and name not in opened.constants]
         computed = [name for name in cut if name not in opened.inputs]
-        frozen = self._frozen(computed, len(computed) < len(cut), starts)
+        frozen = self._frozen_tensors(computed, len(computed) < len(cut), starts)
         if frozen:
-            self._observe(computed)  # All at once: what becomes an input may be asked for, too.
+            self._observe_tensors(
+                computed
+            )  # All at once: what becomes an input may be asked for, too.
         outputs = opened.needed_of(chosen)
         if ends is not None:
             ending = [opened.protos[index] for index in self._places(ends)]
@@ -332,7 +334,7 @@ class ReducibleOnnxModel:
 
     def feed(self, part: ModelProto) -> dict[str, Any]:
         names = list(input_metadata(part))
-        self._observe(names)
+        self._observe_tensors(names)
         return {name: self._seen[name] for name in names}
 
     def inside(self, node: int) -> tuple[ModelProto, dict[str, Any]] | None:
@@ -340,15 +342,17 @@ class ReducibleOnnxModel:
 
         def values(names: Sequence[str]) -> dict[str, Any]:
             """Return the values of tensors in a run of the whole model."""
-            self._observe(names)
+            self._observe_tensors(names)
             return {name: self._seen[name] for name in names}
 
         return self._opened.inside(self._nodes[node], values)
 
-    def _frozen(self, cut: Sequence[str], is_fed: bool, starts: Collection[int] | None) -> set[str]:
-        """Return the tensors that become constants: those of other branches; and those that are not
-        floating-point, if there are other inputs, because they mostly are shapes and indices, which
-        random data cannot replace.
+    def _frozen_tensors(
+        self, cut: Sequence[str], is_fed: bool, starts: Collection[int] | None
+    ) -> set[str]:
+        """Return the tensors that become constants: those of other branches, and integer ones if
+        there are other inputs, because they mostly are shapes and indices, which random data cannot
+        replace.
         """
         frozen: set[str] = set()
         if starts is not None:
@@ -368,7 +372,7 @@ class ReducibleOnnxModel:
 
     def _constant(self, name: str) -> Any:
         """Return a tensor as a weight, with its value from a run of the whole model."""
-        self._observe([name])
+        self._observe_tensors([name])
         return numpy_helper.from_array(numpy.asarray(self._seen[name], order="C"), name)
 
     def _as_input(self, name: str) -> ValueInfoProto:
@@ -379,7 +383,7 @@ class ReducibleOnnxModel:
         named = {dim for given in self._opened.inputs.values() for dim in given.shape or ()}
         dims = meta.shape
         if dims is None or any(not isinstance(dim, int) and dim not in named for dim in dims):
-            self._observe([name])
+            self._observe_tensors([name])
             meta = MetadataTuple(meta.dtype, list(self._seen[name].shape))
         return value_info(name, meta)
 
@@ -406,12 +410,12 @@ class ReducibleOnnxModel:
             raise ModelError(f"{name!r} is not a tensor, so the model cannot be cut there.")
         meta = describe_value(value)
         if meta.dtype is None:
-            self._observe([name])
+            self._observe_tensors([name])
             meta = TensorMetadata.from_feed_dict({name: self._seen[name]})[name]
         return meta
 
-    def _observe(self, names: Iterable[str]) -> None:
-        """Store the values of tensors in a run of the whole model."""
+    def _observe_tensors(self, names: Iterable[str]) -> None:
+        """Record the values of tensors in a run of the whole model."""
         missing = [name for name in names if name not in self._seen]
         if not missing:
             return
@@ -437,7 +441,7 @@ class Recomputer:
         self._weights = {**opened.weights, **constants_of(opened.protos)}
 
     def recompute(self, name: str, runs: Sequence[Feed], epsilon: float) -> Recomputed | None:
-        found = self._nodes(name, runs)
+        found = self._nodes_from_known(name, runs)
         if found is None:
             return None
         positions, known = found
@@ -470,7 +474,9 @@ class Recomputer:
             self._opened.load_weights(found)
         return {tensor.name: elements(tensor) for tensor in found.graph.initializer}
 
-    def _nodes(self, name: str, runs: Sequence[Feed]) -> tuple[list[int], set[str]] | None:
+    def _nodes_from_known(
+        self, name: str, runs: Sequence[Feed]
+    ) -> tuple[list[int], set[str]] | None:
         """Return the nodes that compute a tensor from tensors with values in all runs, and these
         tensors; None if there are none.
         """
@@ -499,6 +505,7 @@ class Recomputer:
         evaluator = evaluator_of(part)
 
         def evaluate(feed: Feed) -> Array:
+            """Return the tensor for a feed."""
             made: Any = evaluator.run([name], dict(feed))
             value: Array = numpy.asarray(made[0])
             return value

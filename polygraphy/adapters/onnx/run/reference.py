@@ -14,12 +14,16 @@ import numpy as np
 from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred, evaluate
 from polygraphy.adapters.onnx.describe.facts import find_facts
-from polygraphy.adapters.onnx.graph.graph import in_order
+from polygraphy.adapters.onnx.graph.graph import sorted_model
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
 from polygraphy.adapters.onnx.storage.elements import elements, is_stripped
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
-from polygraphy.adapters.onnx.storage.weights import in_memory
-from polygraphy.adapters.onnx_common.evaluated import EvaluatedRunner, failure_of, translate_errors
+from polygraphy.adapters.onnx.storage.weights import load_weights
+from polygraphy.adapters.onnx_common.evaluated import (
+    EvaluatedRunner,
+    describe_failure,
+    translate_errors,
+)
 from polygraphy.domain.checks.lint import TrialValue
 from polygraphy.domain.data.loading import check_has_outputs
 from polygraphy.domain.errors import BackendError, DataTypeConversionException
@@ -49,7 +53,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
     rewrites_nothing = True
 
     def __init__(self, model: Deferred[ModelProto], name: str | None = None) -> None:
-        """Wrap a model, or a loader that makes one when the runner is activated."""
+        """Create a runner of a model, or of the model that a loader returns on activation."""
         super().__init__(name=name, prefix="onnx-runner")
         self._model = model
         self._facts: Facts = ModelFacts()
@@ -58,7 +62,7 @@ class OnnxReferenceRunner(EvaluatedRunner):
         """Load the model and look up the implementation of every node."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
-        model = in_memory(inline_functions(in_order(evaluate(self._model))))
+        model = load_weights(inline_functions(sorted_model(evaluate(self._model))))
         _check_weights(model)
         check_has_outputs(model.graph.output)
         with translated("load"):
@@ -199,7 +203,7 @@ class ReferenceTrial:
                 taken = {name: given[name] for name in loaded.input_names if name in given}
                 results = loaded.run(list(outputs), taken)
         except Exception as error:  # Implementations of operators are plain NumPy code.
-            raise BackendError(failure_of(error), backend="onnx") from error
+            raise BackendError(describe_failure(error), backend="onnx") from error
         return {name: _trial_value(raw) for name, raw in zip(outputs, results)}
 
 

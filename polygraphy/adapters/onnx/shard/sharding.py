@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.base.loader import BaseLoader, Deferred, evaluate
-from polygraphy.adapters.onnx.graph.editing import faults_of
+from polygraphy.adapters.onnx.graph.editing import model_faults
 from polygraphy.adapters.onnx.graph.graph import (
     clean,
     graph_weights,
@@ -23,14 +23,14 @@ from polygraphy.adapters.onnx.shard.tensor_parallel import (
     ALL_GATHER,
     REDUCE_SCATTER,
     Attention,
-    attentions,
+    attention_layers,
     collective,
     split_tensors,
     transpose,
 )
 from polygraphy.adapters.onnx.storage.elements import elements
 from polygraphy.adapters.onnx.storage.saving import SaveOnnx
-from polygraphy.adapters.onnx_common.messages import inputs_of, used_by
+from polygraphy.adapters.onnx_common.messages import inputs_of, tensors_read
 from polygraphy.domain.errors import ModelError, UnknownNameError
 from polygraphy.domain.sharding import (
     CONTEXT,
@@ -54,7 +54,9 @@ _RANK = 4
 _SWAPPED = (0, 1, 3, 2)
 
 
-def fuse(graph: GraphProto, attention: Attention, fused: FusedAttention, taken: set[str]) -> None:
+def fuse_attention(
+    graph: GraphProto, attention: Attention, fused: FusedAttention, taken: set[str]
+) -> None:
     """Replace an attention layer with four-axis tensors by one node; its old nodes lose their
     consumers.
 
@@ -84,7 +86,7 @@ def fuse(graph: GraphProto, attention: Attention, fused: FusedAttention, taken: 
     _set(node, fused)
     graph.node.append(node)
     if fused.q_shuffle:
-        _transpose(graph, made, output, _inverse(fused.q_shuffle), taken)
+        _append_transpose(graph, made, output, _inverse(fused.q_shuffle), taken)
 
 
 def _set(node: NodeProto, fused: FusedAttention) -> None:
@@ -103,13 +105,14 @@ def _add_transpose(
     if permutation is None:
         return name
     made = unused_name(f"{name}_shuffled", taken)
-    _transpose(graph, name, made, permutation, taken)
+    _append_transpose(graph, name, made, permutation, taken)
     return made
 
 
-def _transpose(
+def _append_transpose(
     graph: GraphProto, source: str, target: str, permutation: Sequence[int], taken: set[str]
 ) -> None:
+    """Add a Transpose node; raise ModelError for an invalid permutation."""
     if sorted(permutation) != list(range(_RANK)):
         raise ModelError(
             f"{list(permutation)} is not a permutation of the {_RANK} axes of tensor {source!r}."
@@ -130,7 +133,7 @@ def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str
     scale, mask = 1.0, ""
     for node, before in zip(attention.between, attention.scores):
         others = [name for name in node.input if name != before]
-        number = _number(weights.get(others[0])) if len(others) == 1 else None
+        number = _constant_number(weights.get(others[0])) if len(others) == 1 else None
         if node.op_type == "Identity":
             continue
         if node.op_type == "Mul" and number is not None and not mask:
@@ -148,7 +151,7 @@ def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str
     return scale, mask
 
 
-def _number(tensor: TensorProto | None) -> float | None:
+def _constant_number(tensor: TensorProto | None) -> float | None:
     """Return the value of a constant with one element; None for other tensors."""
     array = None if tensor is None else elements(tensor)
     return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
@@ -167,14 +170,14 @@ def split_context(model: ModelProto, hints: ShardHints) -> None:
     graph = model.graph
     splitting = _Splitting(graph, hints)
     layers = {layer.q: layer for layer in hints.attention_layers}
-    found = {one.q: one for one in attentions(graph, scale_is_computed=True)}
+    found = {one.q: one for one in attention_layers(graph, scale_is_computed=True)}
     for q, layer in layers.items():
         if q not in found:
             raise UnknownNameError("Attention layer with Q", q, list(found))
         if layer.replace is not None:
-            fuse(graph, found[q], layer.replace, splitting.taken)
+            fuse_attention(graph, found[q], layer.replace, splitting.taken)
         else:
-            splitting.gather(found[q], gathers_q=layer.gather_q, gathers_kv=layer.gather_kv)
+            splitting.gather_inputs(found[q], gathers_q=layer.gather_q, gathers_kv=layer.gather_kv)
     for tensor in hints.inputs:
         splitting.scatter_input(tensor)
     for tensor in hints.outputs:
@@ -193,7 +196,7 @@ class _Splitting:
         self._gathered: dict[tuple[str, int], str] = {}
         self.taken = taken_names(graph)
 
-    def gather(self, attention: Attention, *, gathers_q: bool, gathers_kv: bool) -> None:
+    def gather_inputs(self, attention: Attention, *, gathers_q: bool, gathers_kv: bool) -> None:
         """Gather the inputs of an attention layer, so that it sees all positions."""
         hints = self._hints
         first, last = attention.nodes[0], attention.nodes[-1]
@@ -211,7 +214,7 @@ class _Splitting:
         """Add nodes that gather a tensor once; return the name of the result."""
         if (name, axis) not in self._gathered:
             made = unused_name(f"{name}_gathered", self.taken)
-            self._add(
+            self._add_nodes(
                 collective(
                     ALL_GATHER,
                     name,
@@ -231,7 +234,7 @@ class _Splitting:
         part = unused_name(f"{tensor.name}_part", self.taken)
         rename_uses(self._graph, {tensor.name: part})
         collectives = self._hints.dist_collectives
-        self._add(
+        self._add_nodes(
             collective(
                 REDUCE_SCATTER,
                 tensor.name,
@@ -253,7 +256,7 @@ class _Splitting:
                 if name == tensor.name:
                     node.output[position] = part
         rename_uses(self._graph, {tensor.name: part})
-        self._add(
+        self._add_nodes(
             collective(
                 ALL_GATHER,
                 part,
@@ -265,7 +268,8 @@ class _Splitting:
             )
         )
 
-    def _add(self, nodes: Sequence[NodeProto]) -> None:
+    def _add_nodes(self, nodes: Sequence[NodeProto]) -> None:
+        """Append nodes to the graph."""
         self._graph.node.extend(nodes)
 
 
@@ -337,10 +341,10 @@ def find_shard_hints(
     _check("Type", cp_type, (_NATIVE, _FUSED))
     _check("Reduction", reduce_op, REDUCTIONS)
     given = evaluate(model)
-    with faults_of(given):
+    with model_faults(given):
         graph = given.graph
         infos = value_infos(given)
-        layers = list(attentions(graph, scale_is_computed=attention_pattern == 1))
+        layers = list(attention_layers(graph, scale_is_computed=attention_pattern == 1))
         for layer in layers:
             G_LOGGER.info(f"Found attention layer with Q tensor {layer.q}")
 
@@ -381,6 +385,7 @@ def _check(what: str, name: str, known: Sequence[str]) -> None:
 
 
 def _permutation(axes: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return axes as a tuple; None without axes."""
     return None if axes is None else tuple(axes)
 
 
@@ -396,7 +401,9 @@ def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
         if name not in made_by:
             continue
         node = graph.node[made_by[name]]
-        reads = [one for one in node.input if one in inside] if name in inside else used_by(node)
+        reads = (
+            [one for one in node.input if one in inside] if name in inside else tensors_read(node)
+        )
         for read in reads:
             if read and read not in seen:
                 seen.add(read)
@@ -408,7 +415,7 @@ def _outputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]
     """Return the outputs that depend on some layers, in graph order."""
     behind = {layer.output for layer in layers}
     for node in graph.node:
-        if not behind.isdisjoint(used_by(node)):
+        if not behind.isdisjoint(tensors_read(node)):
             behind.update(filter(None, node.output))
     return [value.name for value in graph.output if value.name in behind]
 
@@ -439,7 +446,7 @@ class ShardModel(BaseLoader):
             ModelError: it cannot be split like that.
         """
         model = evaluate(self._model)
-        with faults_of(model):
+        with model_faults(model):
             if self._hints.parallelism == TENSOR:
                 add_shapes(model, allow_onnxruntime=False)
                 return split_tensors(model, self._hints)

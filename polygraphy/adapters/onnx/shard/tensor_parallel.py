@@ -28,9 +28,9 @@ from polygraphy.adapters.onnx.graph.graph import (
     unused_name,
 )
 from polygraphy.adapters.onnx.graph.open_model import OpenGraph
-from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, put
+from polygraphy.adapters.onnx.storage.elements import elements, plain_dtype, replace_elements
 from polygraphy.adapters.onnx.storage.weights import all_tensors, byte_size, is_stored
-from polygraphy.adapters.onnx_common.messages import copy_of, used_by
+from polygraphy.adapters.onnx_common.messages import copy_of, tensors_read
 from polygraphy.domain.errors import ModelError
 from polygraphy.domain.sharding import Collectives, ShardHints
 from polygraphy.logger import G_LOGGER
@@ -88,8 +88,8 @@ class Attention:
         return str(self.nodes[-1].output[0])
 
 
-def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterator[Attention]:
-    """Yield the attention layers of a graph, in its order, without those in subgraphs.
+def attention_layers(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterator[Attention]:
+    """Yield the attention layers of a graph in order, without those in subgraphs.
 
     Args:
         graph: the graph.
@@ -103,14 +103,16 @@ def attentions(graph: GraphProto, *, scale_is_computed: bool = False) -> Iterato
         if node.op_type == "Attention" and len(node.input) >= 3:
             yield Attention((node,))
         elif node.op_type == "Softmax":
-            before = _before(node, opened, scale_is_computed=scale_is_computed)
-            after = _after(node, opened)
+            before = _nodes_before(node, opened, scale_is_computed=scale_is_computed)
+            after = _nodes_after(node, opened)
             if before and after:
                 scores = tuple(str(one.output[0]) for one in before)
                 yield Attention((*before, node, *after), scores, tuple(before[1:]))
 
 
-def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) -> list[NodeProto]:
+def _nodes_before(
+    softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool
+) -> list[NodeProto]:
     """Return the first product and the nodes between it and Softmax; empty if there is none."""
     chain: list[NodeProto] = []
     name = softmax.input[0]
@@ -130,10 +132,8 @@ def _before(softmax: NodeProto, graph: OpenGraph, *, scale_is_computed: bool) ->
     return []
 
 
-def _after(softmax: NodeProto, graph: OpenGraph) -> list[NodeProto]:
-    """Return the nodes from Softmax to the second product, including that; empty if there
-    is none.
-    """
+def _nodes_after(softmax: NodeProto, graph: OpenGraph) -> list[NodeProto]:
+    """Return the nodes from Softmax to the second product, including it; empty if there is none."""
     chain: list[NodeProto] = []
     name = softmax.output[0]
     while True:
@@ -181,7 +181,7 @@ def collective(
     Raises:
         ModelError: the number of axes is needed, and not known or too small.
     """
-    permutation = _to_front(axis, rank, source)
+    permutation = _swap_with_first(axis, rank, source)
     before, after = source, target
     nodes = []
     if permutation:
@@ -209,7 +209,7 @@ def collective(
     return nodes
 
 
-def _to_front(axis: int, rank: int | None, name: str) -> list[int]:
+def _swap_with_first(axis: int, rank: int | None, name: str) -> list[int]:
     """Return the permutation that swaps an axis with the first; it is its own inverse."""
     if rank is not None and not -rank <= axis < rank:
         raise ModelError(f"Tensor {name!r} has {rank} axes, so axis {axis} does not exist.")
@@ -336,7 +336,7 @@ class _Search:
             if node.input[2] not in self.graph.dense:
                 raise Cannot("its bias is computed")
             self._weights.setdefault((node.input[2], None), []).append((index, 2))
-        self._need(node.input[0], self._rank(node.input[0]) - 1)
+        self._require_split(node.input[0], self._rank(node.input[0]) - 1)
         if not any(axis is not None for _, axis in list(self._weights)[1:]):
             raise Cannot("nothing before it has weights")
 
@@ -359,6 +359,7 @@ class _Search:
             raise Cannot("a weight would be split in two ways")
 
     def _rank(self, name: str) -> int:
+        """Return the number of axes of a tensor."""
         return len(self._shape(name))
 
     def _shape(self, name: str) -> tuple[Any, ...]:
@@ -377,7 +378,7 @@ class _Search:
         if place not in places:
             places.append(place)
 
-    def _need(self, name: str, axis: int) -> None:
+    def _require_split(self, name: str, axis: int) -> None:
         """Require a tensor to be split along an axis."""
         if name in self._split:
             if self._split[name] != axis:
@@ -395,15 +396,18 @@ class _Search:
         if node.domain not in ("", "ai.onnx") or name != node.output[0]:
             raise Cannot(f"there is no rule for {node.op_type}")
         if node.op_type in _UNARY:
-            self._need(node.input[0], axis)
+            self._require_split(node.input[0], axis)
         elif node.op_type in _BINARY:
-            self._elementwise(index, node, axis)
+            self._split_elementwise(index, node, axis)
         elif node.op_type in _RULES:
             _RULES[node.op_type](self, index, node, axis)
         else:
             raise Cannot(f"there is no rule for {node.op_type}")
 
-    def _elementwise(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_elementwise(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split an elementwise node: slice its weights, and require its other inputs to be
+        split, along an axis.
+        """
         rank = self._rank(node.output[0])
         for operand, name in enumerate(node.input):
             shape = self._shape(name)
@@ -413,9 +417,10 @@ class _Search:
             if name in self.graph.dense:
                 self._slice(name, own, (index, operand))
             else:
-                self._need(name, own)
+                self._require_split(name, own)
 
-    def _matmul(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_matmul(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split a MatMul along an axis of its output; raise Cannot if that is impossible."""
         rank = self._rank(node.output[0])
         left, right = node.input[0], node.input[1]
         if right in self.graph.dense and self._rank(right) == 2:
@@ -429,9 +434,10 @@ class _Search:
                 continue  # It has no such axis: all of it is needed.
             if name in self.graph.dense:
                 raise Cannot(f"weight {name!r} has more than two axes")
-            self._need(name, own)
+            self._require_split(name, own)
 
-    def _gemm(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_gemm(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split a Gemm along its columns; raise Cannot if that is impossible."""
         attributes = _attributes(node)
         if axis != 1 or attributes.get("transA") or node.input[1] not in self.graph.dense:
             raise Cannot(f"{node.op_type} {node.name!r} would be split by rows of its input")
@@ -444,28 +450,35 @@ class _Search:
             if shape and shape[-1] != 1:
                 self._slice(bias, len(shape) - 1, (index, 2))
 
-    def _softmax(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_softmax(self, index: int, node: NodeProto, axis: int) -> None:
+        """Require the input of a Softmax to be split; raise Cannot for the axis of the sum."""
         rank = self._rank(node.output[0])
         if _attributes(node).get("axis", -1) % rank == axis:
             raise Cannot(f"{node.op_type} {node.name!r} sums along the axis")
-        self._need(node.input[0], axis)
+        self._require_split(node.input[0], axis)
 
-    def _concat(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_concat(self, index: int, node: NodeProto, axis: int) -> None:
+        """Split a Concat along an axis; raise Cannot for the axis that it joins."""
         if _attributes(node).get("axis", 0) % self._rank(node.output[0]) == axis:
             raise Cannot(f"{node.op_type} {node.name!r} joins along the axis")
         for operand, name in enumerate(node.input):
             if name in self.graph.dense:
                 self._slice(name, axis, (index, operand))
             else:
-                self._need(name, axis)
+                self._require_split(name, axis)
 
-    def _transpose(self, index: int, node: NodeProto, axis: int) -> None:
+    def _split_transpose(self, index: int, node: NodeProto, axis: int) -> None:
+        """Require the input of a Transpose to be split along the axis that becomes the given
+        one.
+        """
         rank = self._rank(node.input[0])
         permutation = _attributes(node).get("perm", list(range(rank))[::-1])
-        self._need(node.input[0], permutation[axis])
+        self._require_split(node.input[0], permutation[axis])
 
-    def _reshape(self, index: int, node: NodeProto, axis: int) -> None:
-        """Follow an axis through a reshape: the part of a device must be contiguous."""
+    def _split_reshape(self, index: int, node: NodeProto, axis: int) -> None:
+        """Require the input of a Reshape to be split along the axis that becomes the given one; the
+        part of a device must be contiguous.
+        """
         before, after = self._shape(node.input[0]), self._shape(node.output[0])
         own = _matching_axis(before, after, axis)
         if own is None:
@@ -480,16 +493,16 @@ class _Search:
             self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (place,))
         elif target[axis] == 0 and own != axis:
             raise Cannot(f"the shape that Reshape {node.name!r} makes is copied")
-        self._need(node.input[0], own)
+        self._require_split(node.input[0], own)
 
 
 _RULES: dict[str, Callable[[_Search, int, Any, int], None]] = {
-    "Concat": _Search._concat,
-    "Gemm": _Search._gemm,
-    "MatMul": _Search._matmul,
-    "Reshape": _Search._reshape,
-    "Softmax": _Search._softmax,
-    "Transpose": _Search._transpose,
+    "Concat": _Search._split_concat,
+    "Gemm": _Search._split_gemm,
+    "MatMul": _Search._split_matmul,
+    "Reshape": _Search._split_reshape,
+    "Softmax": _Search._split_softmax,
+    "Transpose": _Search._split_transpose,
 }
 
 
@@ -563,7 +576,7 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
     for rank in range(count):
         part = copy_of(model)
         for block in blocks:
-            _split(part.graph, block, rank, hints)
+            _split_block(part.graph, block, rank, hints)
         del part.graph.value_info[:]
         sort(part.graph)
         clean(part.graph)
@@ -604,7 +617,7 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
     return blocks
 
 
-def _split(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> None:
+def _split_block(graph: GraphProto, block: Block, rank: int, hints: ShardHints) -> None:
     """Reduce a block to the part of one device, and add up the sums of all devices after it."""
     count = hints.dist_collectives.nb_rank
     weights = graph_weights(graph)
@@ -631,13 +644,14 @@ def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorPr
         part: TensorProto = onnx.TensorProto(
             name=one.name, data_type=weight.data_type, dims=array.shape
         )
-        put(part, array, in_file=True)
+        replace_elements(part, array, in_file=True)
     else:
         part = numpy_helper.from_array(array, one.name)
     return part
 
 
 def _slice_weight(array: Any, one: Slice, rank: int, count: int) -> Any:
+    """Return the part of a weight for one device."""
     if one.axis is None:  # A bias that is to be added once, and not by every device.
         return array if rank == 0 else numpy.zeros_like(array)
     size = array.shape[one.axis] // count
@@ -650,7 +664,7 @@ def _uses(graph: GraphProto) -> dict[str, int]:
     """Return the number of nodes that read each tensor."""
     counts: dict[str, int] = {}
     for node in graph.node:
-        for name in used_by(node):
+        for name in tensors_read(node):
             counts[name] = counts.get(name, 0) + 1
     return counts
 
@@ -658,20 +672,21 @@ def _uses(graph: GraphProto) -> dict[str, int]:
 def _replace_weight(
     graph: GraphProto, one: Any, tensor: Any, uses: dict[str, int], taken: set[str]
 ) -> None:
-    """Give the operands of a block another weight; other readers keep the old one."""
+    """Make the operands of a block read another weight; other readers keep the old one."""
     if uses.get(one.name, 0) > len(one.places):
         tensor.name = unused_name(f"{one.name}_part", taken)
-        _point_to(graph, one.places, tensor.name)
+        _replace_operands(graph, one.places, tensor.name)
     else:
         old = next((each for each in graph.initializer if each.name == one.name), None)
         if old is not None:
             old.CopyFrom(tensor)
             return
         tensor.name = unused_name(f"{one.name}_part", taken)
-        _point_to(graph, one.places, tensor.name)
+        _replace_operands(graph, one.places, tensor.name)
     graph.initializer.append(tensor)
 
 
-def _point_to(graph: GraphProto, places: Sequence[tuple[int, int]], name: str) -> None:
+def _replace_operands(graph: GraphProto, places: Sequence[tuple[int, int]], name: str) -> None:
+    """Make some inputs of nodes read another tensor."""
     for node, operand in places:
         graph.node[node].input[operand] = name

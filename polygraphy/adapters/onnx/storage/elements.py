@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy import mod
-from polygraphy.adapters.onnx.storage.parsing import onnx_errors, text
+from polygraphy.adapters.onnx.storage.parsing import decode_text, onnx_errors
 from polygraphy.adapters.onnx.storage.weights import (
     DATA_FIELDS,
     OnnxDataTypes,
@@ -27,8 +27,8 @@ from polygraphy.adapters.onnx.storage.weights import (
     byte_size,
     is_external,
     is_stored,
-    keep,
     refer,
+    replace_weight,
     stored_bytes,
 )
 from polygraphy.adapters.os.paths import translate_os_errors
@@ -149,7 +149,7 @@ def _by_location(model: ModelProto) -> dict[str, list[TensorProto]]:
 
 def _entries(tensor: TensorProto) -> dict[str, str]:
     """Return the entries that locate the elements of a weight, by key."""
-    return {text(entry.key): text(entry.value) for entry in tensor.external_data}
+    return {decode_text(entry.key): decode_text(entry.value) for entry in tensor.external_data}
 
 
 def _resolve_location(location: str, folder: Path, trusted: Sequence[Path]) -> Path:
@@ -261,8 +261,8 @@ def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray
     return elements(made)
 
 
-def put(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> None:
-    """Replace the elements of a tensor, keeping its shape and type.
+def replace_elements(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> None:
+    """Replace the elements of a tensor; its shape and type stay.
 
     Args:
         tensor: the tensor.
@@ -276,7 +276,7 @@ def put(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> N
     for field in DATA_FIELDS:
         tensor.ClearField(field)
     if in_file:
-        keep(tensor, array)
+        replace_weight(tensor, array)
     else:
         tensor.raw_data = (array if sys.byteorder == "little" else array.byteswap()).tobytes()
 
@@ -307,7 +307,9 @@ class WeightArrays:
     """Gives the elements of a model's weights."""
 
     def __init__(self, path: str | Path, external_data_dir: str | None = None) -> None:
-        """Name the model, and the folder of the files with its weights, if not its own."""
+        """Set the path of the model, and the folder of the files with its weights, if it is
+        another.
+        """
         self._path = Path(path)
         self._folder = Path(external_data_dir or self._path.parent)
         # A model in a cache may be a link, as its weights are, to where both really lie.

@@ -32,7 +32,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     MalformedError,
     check_graph,
     field,
-    fields,
+    message_fields,
     translate_errors,
 )
 from polygraphy.adapters.os.paths import readable_file, translate_os_errors
@@ -95,7 +95,7 @@ class _Rewriting:
     def message(self, start: int, end: int, parts: Mapping[int, int], depth: int) -> bytes:
         """Return the bytes of a message without the large weights in its `parts`."""
         pieces, copied = [], start
-        for number, wire, begin, inner, after in fields(self._mapped, start, end):
+        for number, wire, begin, inner, after in message_fields(self._mapped, start, end):
             kind = parts.get(number)
             if kind is None or wire != BYTES or after - inner <= _SMALL or depth >= DEEPEST:
                 continue
@@ -111,7 +111,7 @@ class _Rewriting:
 
     def _tensor(self, start: int, end: int) -> bytes:
         """Return the bytes of a tensor, without its elements if it is large."""
-        for number, wire, begin, inner, after in fields(self._mapped, start, end):
+        for number, wire, begin, inner, after in message_fields(self._mapped, start, end):
             if number == RAW_DATA and wire == BYTES and after - inner > _SMALL:
                 place = {"location": self._name, "offset": inner, "length": after - inner}
                 entries = b"".join(
@@ -141,7 +141,7 @@ class OnnxFromPath(BaseLoader):
         ignore_external_data: bool | None = None,
         map_weights: bool | None = None,
     ) -> None:
-        """Name the file.
+        """Create a loader of the model in a file.
 
         Args:
             path: the model.
@@ -195,7 +195,7 @@ class OnnxFromBytes(BaseLoader):
     makes_new_model = True
 
     def __init__(self, serialized_onnx: Deferred[bytes]) -> None:
-        """Take the bytes, or a loader that makes them."""
+        """Create a loader of a serialized model, or of the bytes that a loader returns."""
         self._serialized = serialized_onnx
 
     def call_impl(self) -> ModelProto:
@@ -211,7 +211,7 @@ class BytesFromOnnx(BaseLoader):
     """Serialises an ONNX model."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
-        """Take the model, or a loader that makes it."""
+        """Create a loader that serializes a model, or the model from a loader."""
         self._model = model
 
     def call_impl(self) -> bytes:

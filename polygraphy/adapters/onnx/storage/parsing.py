@@ -108,7 +108,7 @@ def _collect_node_names(nodes: Any, names: list[str]) -> None:
                 _collect_names(inner, names)
 
 
-def text(value: str) -> str:
+def decode_text(value: str) -> str:
     """Return a string of a message; raise ModelError if it is invalid."""
     return value if isinstance(value, str) else texts((value,))[0]
 
@@ -164,7 +164,9 @@ class MalformedError(Exception):
     """The bytes are no message."""
 
 
-def fields(content: Content, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+def message_fields(
+    content: Content, start: int, end: int
+) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield for each field its number, wire type, and the positions of the field, its content and
     the next field.
     """
@@ -240,19 +242,19 @@ def operators(path: Path, named: Pattern[bytes]) -> Iterator[str]:
         OSError: the file cannot be read.
     """
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
-        for number, wire, _, start, end in fields(file, 0, len(file)):
+        for number, wire, _, start, end in message_fields(file, 0, len(file)):
             if wire == BYTES and PARTS[MODEL].get(number) == _GRAPH:
                 yield from _types(file, start, end, named)
 
 
 def _types(file: mmap.mmap, start: int, end: int, named: Pattern[bytes]) -> Iterator[str]:
     """Yield the operators in a part of a file."""
-    for number, wire, _, begin, after in fields(file, start, end):
+    for number, wire, _, begin, after in message_fields(file, start, end):
         if wire != BYTES or PARTS[_GRAPH].get(number) != NODE:
             continue
         if not named.search(file, begin, after):
             continue
-        for part, kind, _, inner, close in fields(file, begin, after):
+        for part, kind, _, inner, close in message_fields(file, begin, after):
             if part == _OP_TYPE and kind == BYTES:
                 yield file[inner:close].decode("utf-8", "replace")
 
@@ -297,7 +299,7 @@ def _parts(content: Content, start: int, end: int, number: int) -> list[tuple[in
     """Return the start and end of each field with a number."""
     return [
         (inner, after)
-        for found, wire, _, inner, after in fields(content, start, end)
+        for found, wire, _, inner, after in message_fields(content, start, end)
         if found == number and wire == BYTES
     ]
 

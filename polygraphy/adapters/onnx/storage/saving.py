@@ -38,7 +38,7 @@ from polygraphy.adapters.onnx.storage.parsing import (
     RAW_DATA,
     TENSOR,
     as_varint,
-    fields,
+    message_fields,
 )
 from polygraphy.adapters.onnx.storage.weights import (
     MARK,
@@ -118,7 +118,7 @@ class _Filling:
             return self._tensor(start, end)
         pieces: list[Piece] = []
         copied, size, parts = start, end - start, PARTS[kind]
-        for number, wire, begin, inner, after in fields(self._content, start, end):
+        for number, wire, begin, inner, after in message_fields(self._content, start, end):
             if number not in parts or wire != BYTES or not self._has_mark(inner, after):
                 continue
             made, length = self.message(inner, after, parts[number])
@@ -148,7 +148,7 @@ class _Filling:
         place = next(
             (
                 begin
-                for number, _, begin, _, _ in fields(content, 0, len(content))
+                for number, _, begin, _, _ in message_fields(content, 0, len(content))
                 if number > RAW_DATA
             ),
             len(content),
@@ -205,7 +205,7 @@ def replace_together(
     second: dict[str, Path] = {}
     try:
         for name, staged in replaced.items():
-            second[name] = _second_name(path.parent / name, staged)
+            second[name] = _stage_beside(path.parent / name, staged)
         with staged_file(path) as between:
             _write_naming(bare, {name: file.name for name, file in second.items()}, between)
             between.finish()
@@ -229,8 +229,8 @@ def replace_together(
         _sweep(staged.target)
 
 
-def _second_name(place: Path, staged: StagedFile) -> Path:
-    """Put a copy of weights beside their place.
+def _stage_beside(place: Path, staged: StagedFile) -> Path:
+    """Copy weights to a file beside their final path, and return its path.
 
     It is no link unless there is no room for a copy: readers refuse weights with several links. It
     is not synced, since it is needed for no longer than two renames take.
@@ -253,7 +253,7 @@ def _second_name(place: Path, staged: StagedFile) -> Path:
 
 
 def _clone_file(source: IO[bytes], copy: IO[bytes]) -> bool:
-    """Let a file share the content of another, if the file system can; return whether it did."""
+    """Make a file share the content of another; return False if the file system cannot."""
     try:
         import fcntl
 
@@ -373,7 +373,7 @@ class SaveOnnx(BaseLoader):
 
 
 def save_model(model: ModelProto, path: str) -> None:
-    """Write a model of any size, and its weights beside it if they need that."""
+    """Write a model of any size, with weights in a file beside it if necessary."""
     SaveOnnx(model, path, external_data_path="").call_impl()
 
 
@@ -433,8 +433,8 @@ def has_to_be_split(model: ModelProto) -> bool:
 
 
 def _saved_size(model: ModelProto) -> int:
-    """Return the number of bytes of the constants that are saved with the model: those in memory,
-    and those that remain in their files while it is edited.
+    """Return the bytes of the constants that are saved with the model: those in memory, and those
+    in files while it is edited.
     """
     return sum(
         byte_size(tensor)

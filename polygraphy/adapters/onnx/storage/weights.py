@@ -145,8 +145,8 @@ def _refer(tensor: TensorProto, number: int, offset: int, length: int) -> None:
         tensor.external_data.add(key=key, value=str(value))
 
 
-def keep(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
-    """Give a weight other elements, which are written to a temporary file; the old ones must have
+def replace_weight(tensor: TensorProto, array: np.ndarray[Any, Any]) -> None:
+    """Replace the elements of a weight, and write them to a temporary file; the old ones must have
     been cleared.
 
     Args:
@@ -359,9 +359,9 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
             yield from all_graphs(inner)
 
 
-def in_memory(model: ModelProto) -> ModelProto:
+def load_weights(model: ModelProto) -> ModelProto:
     """Return a model with all weights in memory: a copy if some are in a file while it is edited,
-    because backends that receive messages cannot read those.
+    because backends that receive messages cannot read them.
     """
     if not any(map(is_stored, all_tensors(model))):
         return model
@@ -381,6 +381,7 @@ def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Yield all weights of a graph, sparse ones and those in nodes included."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -388,6 +389,7 @@ def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def _node_tensors(nodes: Any) -> Iterator[TensorProto]:
+    """Yield the tensors in the attributes and subgraphs of nodes."""
     for node in nodes:
         for attribute in node.attribute[:]:
             if attribute.HasField("t"):

@@ -60,6 +60,7 @@ class ModelFile:
 
 
 def _as_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names as a tuple."""
     return tuple(names)  # JSON has lists.
 
 

@@ -90,6 +90,7 @@ def describe_engine(
 
 
 def _is_input(engine: Any, name: str) -> bool:
+    """Return whether a tensor is an input of an engine."""
     return bool(engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT)
 
 
@@ -251,7 +252,7 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
     for layer in layers_of(network):
         if layer.type.name == "CONSTANT":  # Weights are the same for everybody.
             continue
-        names = _names(layer.get_input(index) for index in range(layer.num_inputs))
+        names = _tensor_names(layer.get_input(index) for index in range(layer.num_inputs))
         before = [passed[name] for name in names if name in passed]
         for index in range(layer.num_outputs):
             tensor = layer.get_output(index)
@@ -261,12 +262,13 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
             found = coarsest([*before, own])
             if found is not None:
                 passed[tensor.name] = found.name
-    outputs = _names(network.get_output(index) for index in range(network.num_outputs))
+    outputs = _tensor_names(network.get_output(index) for index in range(network.num_outputs))
     found_of = {name: coarsest([passed.get(name, ""), *allowed]) for name in outputs}
     return {name: found.name for name, found in found_of.items() if found is not None}
 
 
-def _names(tensors: Iterable[Any]) -> list[str]:
+def _tensor_names(tensors: Iterable[Any]) -> list[str]:
+    """Return the names of tensors; None is skipped."""
     return [tensor.name for tensor in tensors if tensor is not None]
 
 

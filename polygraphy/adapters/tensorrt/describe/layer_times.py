@@ -62,6 +62,7 @@ def layer_nodes(layers: Iterable[Any], times: Mapping[str, Sequence[float]]) -> 
 
 
 def _layer_node(layer: Any) -> ExecutedNode:
+    """Return the executed node for a layer of an engine."""
     facts: Mapping[str, Any] = layer if isinstance(layer, Mapping) else {"Name": str(layer)}
     name = str(facts.get("Name", ""))
     is_reformat = name.startswith(_REFORMAT)
@@ -82,6 +83,7 @@ def _layer_node(layer: Any) -> ExecutedNode:
 
 
 def _tensor_names(tensors: Any) -> Iterator[str]:
+    """Yield the names of tensors in the JSON of a layer."""
     for entry in tensors if isinstance(tensors, list) else ():
         name = entry.get("Name") if isinstance(entry, Mapping) else entry
         if name:
@@ -143,7 +145,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         if not isinstance(row, Mapping):
             continue
         if "name" not in row:
-            count = _number(row.get("count"), count)
+            count = _as_float(row.get("count"), count)
             continue
         times.setdefault(str(row["name"]), [0.0])[0] += _time_of(row, count) * _MICROSECONDS
     if not times:
@@ -188,17 +190,19 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
 def _time_of(row: Mapping[str, Any], count: float) -> float:
     """Return the milliseconds of a layer in one run."""
     for name in _LEAST_TIMES:
-        if (time := _number(row.get(name), -1.0)) >= 0:
+        if (time := _as_float(row.get(name), -1.0)) >= 0:
             return time
-    return _number(row.get("timeMs"), 0.0) / (count or 1.0)
+    return _as_float(row.get("timeMs"), 0.0) / (count or 1.0)
 
 
-def _number(value: Any, otherwise: float) -> float:
+def _as_float(value: Any, otherwise: float) -> float:
+    """Return a number as a float; a default for what is not a number."""
     is_number = isinstance(value, (int, float)) and math.isfinite(value)
     return float(value) if is_number else otherwise
 
 
 def _read_json(path: str) -> Any:
+    """Return the JSON of a file; raise FileError if it is damaged or cannot be read."""
     try:
         check_size(path, _MOST_BYTES, "Use the files that trtexec wrote about one engine.")
         # Names of layers may contain control characters, which trtexec does not escape.

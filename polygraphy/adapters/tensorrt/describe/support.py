@@ -47,6 +47,7 @@ def tensorrt_sections() -> list[Section]:
 
 
 def _is_installed(name: str) -> bool:
+    """Return whether a package is installed."""
     try:
         return find_spec(name) is not None if name not in sys.modules else bool(sys.modules[name])
     except (ImportError, ValueError):
@@ -173,11 +174,13 @@ def _untyped_inputs(model: Any) -> list[str]:
 
 
 def _is_typed(type_: Any) -> bool:
+    """Return whether the type of a tensor is known."""
     kind = type_.WhichOneof("value")
     return kind is not None and (kind != "tensor_type" or bool(type_.tensor_type.elem_type))
 
 
 def _network_flags() -> int:
+    """Return the flags for a new network: explicit batch where TensorRT has an implicit one."""
     if not capabilities().has("implicit_batch"):
         return 0
     flag: int = 1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH)

@@ -231,6 +231,7 @@ def _monitor_class(key: ModuleKey) -> Any:
             """End that part."""
 
         def _tell_unless_stopping(self, part: str) -> None:
+            """Report a part of the build, unless it is to stop."""
             if not self._is_asked_to_stop():
                 self._tell(part)
 
@@ -298,6 +299,7 @@ class EngineBytesFromNetwork(BaseLoader):
             return self._build()
 
     def _build(self) -> Any:
+        """Build the engine, and return its plan; save the timing cache."""
         parts = network_with(self._network, request_of(self._config))
         builder, network = parts[0], parts[1]
         config = self._config(builder, network) if callable(self._config) else self._config

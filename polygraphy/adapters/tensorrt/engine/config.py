@@ -139,6 +139,7 @@ class CreateConfig(BaseLoader):
         return config
 
     def _set_precisions(self, config: Any) -> None:
+        """Set the flags of the requested precisions in a builder configuration."""
         config.clear_flag(trt.BuilderFlag.TF32)  # TensorRT's own default is on.
         request = self.request()
         if request:
@@ -148,6 +149,7 @@ class CreateConfig(BaseLoader):
                 set_flag(config, each.name, setting_of(each.name))
 
     def _set_dla(self, builder: Any, config: Any) -> None:
+        """Set DLA as the device; raise if there is none and the GPU may not replace it."""
         if builder.num_DLA_cores == 0:
             message = f"{setting_of('use_dla')}: this machine has no DLA"
             if not self._allow_gpu_fallback:
@@ -167,6 +169,7 @@ class CreateConfig(BaseLoader):
             set_flag(config, "DIRECT_IO", setting_of("use_dla"))
 
     def _set_calibrator(self, network: Any, config: Any, profiles: list[Any]) -> None:
+        """Set the calibrator and its profile, if int8 requires calibration."""
         calibrator = self._calibrator
         if calibrator is None or self.request():
             return
@@ -231,6 +234,7 @@ def _last_profile(settings: CommonSettings) -> Any:
 
 
 def _has_quantization(network: Any) -> bool:
+    """Return whether a network has layers that quantize or dequantize."""
     kinds = (network.get_layer(index).type.name for index in range(network.num_layers))
     return any(kind in _QUANTIZE_OPS for kind in kinds)
 

@@ -153,6 +153,7 @@ class CommonSettings:
         self._apply_objects(config)
 
     def _apply_constraints(self, config: Any) -> None:
+        """Set how strictly the precisions of layers are obeyed."""
         constraint = self.precision_constraints
         if constraint in (None, "none"):
             return
@@ -189,6 +190,7 @@ class CommonSettings:
             self._apply_quantization_flags(config, self.quantization_flags)
 
     def _apply_quantization_flags(self, config: Any, flags: Sequence[Any]) -> None:
+        """Set the given quantization flags, and clear the rest."""
         if not flags and not capabilities().has("quantization_flags"):
             return
         require("quantization_flags", setting_of("quantization_flags", _spell_all(flags)))
@@ -199,6 +201,7 @@ class CommonSettings:
             )
 
     def _apply_pools(self, config: Any) -> None:
+        """Set the limits of the memory pools; warn of those without effect."""
         for pool, size in (self.memory_pool_limits or {}).items():
             member = _member("MemoryPoolType", pool, "memory_pool_limits")
             with capture_log() as reasons, mute_log():
@@ -210,6 +213,7 @@ class CommonSettings:
                 )
 
     def _apply_objects(self, config: Any) -> None:
+        """Set the progress monitor, the algorithm selector and the timing cache."""
         if self.progress_monitor is not None:
             require("progress_monitor", "progress_monitor")
             config.progress_monitor = self.progress_monitor

@@ -112,6 +112,7 @@ class Profile(DomainProfile):
             self.add(tensor.name, smallest, ranged.opt, ranged.max)
 
     def _resolve_patterns(self, network: Any) -> None:
+        """Replace entries whose names are patterns by one entry for each input that matches."""
         names = [tensor.name for tensor in _inputs(network)]
         for key in [key for key in self if key not in names]:
             ranged, is_open = self.pop(key), key in self._open

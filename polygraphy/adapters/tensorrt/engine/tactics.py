@@ -161,6 +161,7 @@ def TacticRecorder(record: Replay, exclude: Exclusions = None) -> Any:
     replay = record if isinstance(record, TacticReplay) else TacticReplay()
 
     def finish(chosen: TacticReplay) -> None:
+        """Add the chosen tactics to the replay, and save it to its file."""
         replay.update(chosen)
         if not isinstance(record, TacticReplay):
             replay.save(record)

@@ -111,6 +111,7 @@ def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
 
 
 def _serialize_cache(cache: Any) -> memoryview:
+    """Return the bytes of a timing cache; raise BackendError if TensorRT cannot serialize it."""
     with mute_log(), capture_log() as reasons:
         content = cache.serialize()
         if content is None:
@@ -144,6 +145,7 @@ def _read_if_present(path: str | Path) -> bytes:
 
 
 def _write_stream(dest: IO[bytes], content: memoryview) -> None:
+    """Replace the content of an open file."""
     dest.seek(0)
     dest.write(content)
     dest.truncate()

@@ -385,9 +385,12 @@ def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., 
     all that follow.
     """
 
-    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+    def guard_method(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method that keeps an exception for later, because TensorRT cannot pass it on."""
+
         @wraps(method)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            """Return the answer of the method, or the fallback after an exception."""
             if getattr(self, _KEPT, None) is not None:
                 return answer
             try:
@@ -401,7 +404,7 @@ def guard_callback(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., 
 
         return call
 
-    return decorate
+    return guard_method
 
 
 def raise_kept_errors(config: Any) -> None:

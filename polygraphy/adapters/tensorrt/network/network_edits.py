@@ -83,6 +83,7 @@ class PostprocessNetwork(EditingLoader):
         shown = name or getattr(func, "__name__", repr(func))
 
         def edit(network: Any) -> None:
+            """Call the function with the network; raise UsageError if it does not accept it."""
             G_LOGGER.verbose(f"Applying network postprocessing: {shown}")
             try:
                 func(network=network)
@@ -133,6 +134,7 @@ class MarkDebug(EditingLoader):
         names = list(mark_debug)
 
         def edit(network: Any) -> None:
+            """Mark the tensors for debugging; raise UnknownNameError for an unknown one."""
             require("debug_tensors", "MarkDebug (--mark-debug)")
             tensors = tensors_of(network)
             for name in names:

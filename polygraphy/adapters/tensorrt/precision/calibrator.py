@@ -234,10 +234,12 @@ class _Feed:
         self._stream: DeviceStream | None = None
 
     def set_metadata(self, metadata: TensorMetadata | None) -> None:
+        """Set the metadata of the inputs, and describe them to the data loader."""
         self.metadata = None if metadata is None else _in_full_precision(metadata)
         self._describe(self.loader)
 
     def set_facts(self, facts: Facts) -> None:
+        """Set the facts of the model, and describe the inputs to the data loader."""
         self._facts = facts
         self._describe(self.loader)
 
@@ -249,6 +251,7 @@ class _Feed:
             loader.model_facts = self._facts
 
     def reset(self) -> None:
+        """Start with the first input set again."""
         self.rewind()
         self.fed = 0
 
@@ -257,6 +260,7 @@ class _Feed:
         self._data = None
 
     def free(self) -> None:
+        """Free the device memory and the stream."""
         while self._buffers:
             _, (address, _) = self._buffers.popitem()
             resolve(DeviceMemory).free(address)

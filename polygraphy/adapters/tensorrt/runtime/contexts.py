@@ -104,9 +104,10 @@ class BoundContext:
         """Forget all settings, so that the next run sets them again."""
         self._set_shapes: dict[str, Shape] = {}
         self._set_addresses: dict[str, int] = {}
-        self._know_nothing()
+        self._forget_shapes()
 
-    def _know_nothing(self) -> None:
+    def _forget_shapes(self) -> None:
+        """Forget the shapes and strides, which must be asked for again."""
         self._is_complete = False
         self._shapes: dict[str, Shape] = {}
         self._strides: dict[str, Shape] = {}
@@ -123,7 +124,7 @@ class BoundContext:
             return
         check_shape(tensor, shape, self._profile)
         self._set_shapes.pop(name, None)
-        self._know_nothing()
+        self._forget_shapes()
         with capture_log() as reasons:
             accepted = self.native.set_input_shape(name, shape)
         if not accepted:

@@ -120,9 +120,10 @@ class DeviceInput:
                 _copyto(staged, array)
                 return False
             return self._feed_host(array)
-        return self._feed_other(array)
+        return self._feed_unusual(array)
 
-    def _feed_other(self, array: Any) -> bool:
+    def _feed_unusual(self, array: Any) -> bool:
+        """Feed data that are not a NumPy array; return whether the shape or address changed."""
         if isinstance(array, int):
             return self._read_in_place(array, self._shape_of_address())
         if isinstance(array, FormattedArray):
@@ -145,12 +146,14 @@ class DeviceInput:
         return self._read_in_place(address, array.shape)
 
     def _read_in_place(self, address: int, shape: Shape) -> bool:
+        """Let TensorRT read data at an address; return whether the shape or address changed."""
         if address not in (self.address, self._block.address):
             self._device.check_readable(address, self._stream.device)
         self._staged = None
         return self._is_other(shape, address, is_staged=False)
 
     def _shape_of_address(self) -> Shape:
+        """Return the shape for data that are an address; raise InputError if it is unknown."""
         shape = self.shape or self.tensor.shape
         if is_shape_dynamic(shape):
             raise InputError(
@@ -160,6 +163,7 @@ class DeviceInput:
         return shape
 
     def _feed_host(self, array: Array) -> bool:
+        """Feed a NumPy array; return whether the shape or address changed."""
         if array.dtype != self._dtype:
             raise wrong_dtype(self.tensor, array.dtype)
         if array.nbytes > STAGING_LIMIT:
@@ -171,6 +175,9 @@ class DeviceInput:
         return changed
 
     def _copy_directly(self, array: Array) -> bool:
+        """Copy a large array to the device without staging; return whether the shape or address
+        changed.
+        """
         self._reused.notice(array)
         changed = self._is_other(array.shape, self._block.reserve(array.nbytes), is_staged=False)
         self._staged = None
@@ -201,6 +208,7 @@ class DeviceInput:
             stream.to_device(self.address, self._pinned.address, self._nbytes)
 
     def free(self) -> None:
+        """Free the device memory and the staging memory."""
         self._kept = self._staged = None
         self._block.free()
         self._pinned.free()
@@ -250,6 +258,7 @@ class HostInput:
         """Do nothing: the engine reads the values itself."""
 
     def free(self) -> None:
+        """Drop the values."""
         self._values = None
 
 

@@ -152,6 +152,7 @@ class DeviceBlock:
         return self.address
 
     def free(self) -> None:
+        """Free the memory; later calls do nothing."""
         address, self.address, self._capacity = self.address, 0, -1
         if address:
             self._device.free(address)
@@ -180,6 +181,7 @@ class PinnedMemory:
         return self._block.array[:nbytes].view(dtype).reshape(tuple(shape))
 
     def free(self) -> None:
+        """Free the memory; later calls do nothing."""
         block, self._block, self.address = self._block, None, 0
         if block is not None:
             block.free()

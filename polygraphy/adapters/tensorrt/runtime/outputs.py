@@ -146,6 +146,7 @@ class Allocator:
             return 0
 
     def free(self) -> None:
+        """Free the memory of the output."""
         self._block.free()
 
 
@@ -159,6 +160,8 @@ def _native_class() -> type:
 
 
 def _make_native_class(module: Any) -> type:
+    """Return a class of TensorRT that passes its calls to an `Allocator`."""
+
     class OutputAllocator(module.IOutputAllocator):  # type: ignore[misc]
         """Hands what TensorRT asks to an `Allocator`."""
 
@@ -281,6 +284,7 @@ class FixedOutput:
         return self._shape
 
     def free(self) -> None:
+        """Free the device memory and the staging memory."""
         self._staged = self._target = self.view = None
         self._block.free()
         self._pinned.free()
@@ -335,6 +339,7 @@ class DataDependentOutput:
     take_raw = take
 
     def free(self) -> None:
+        """Free the memory that TensorRT asked for."""
         self._target = None
         self._arrays.free()
         self.allocator.free()
@@ -388,4 +393,5 @@ class HostOutput:
     take_raw = take
 
     def free(self) -> None:
+        """Drop the values."""
         self._values = None

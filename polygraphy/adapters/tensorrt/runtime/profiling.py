@@ -93,6 +93,7 @@ def _recorder_class(key: ModuleKey) -> Any:
             self.times: dict[str, float] = {}
 
         def report_layer_time(self, layer_name: str, ms: float) -> None:
+            """Add the time of a layer, in milliseconds."""
             self.times[layer_name] = self.times.get(layer_name, 0.0) + ms
 
     return Recorder

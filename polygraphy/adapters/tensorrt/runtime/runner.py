@@ -204,12 +204,13 @@ class TrtRunner(BaseRunner):
         device.require()
         with device.use(self._gpu):
             try:
-                self._acquire(device)
+                self._acquire_resources(device)
             except BaseException:
-                self._release()
+                self._release_resources()
                 raise
 
-    def _acquire(self, device: Device) -> None:
+    def _acquire_resources(self, device: Device) -> None:
+        """Create the stream, the execution context and the session of the runner."""
         made = evaluate(self._engine_or_context)
         if made is None:
             raise BackendError("There is no engine to run: the loader returned none.")
@@ -268,6 +269,7 @@ class TrtRunner(BaseRunner):
             self._use_profile(self._profile)
 
     def _renew_session(self) -> None:
+        """Replace the session by one with a profiler, or without."""
         with resolve(Device).use(self._gpu):
             self._end_session()
             self._session = self._new_session()
@@ -275,9 +277,10 @@ class TrtRunner(BaseRunner):
     def deactivate_impl(self) -> None:
         """Release everything that was created by the runner."""
         with resolve(Device).use(self._gpu):
-            self._release()
+            self._release_resources()
 
-    def _release(self) -> None:
+    def _release_resources(self) -> None:
+        """Free the session, the context, the engine and the stream."""
         self._end_session()
         self.context = None  # Before the memory that it uses.
         self.engine = None
@@ -290,6 +293,7 @@ class TrtRunner(BaseRunner):
             stream.free()
 
     def _end_session(self) -> None:
+        """Free the session, if there is one."""
         session, self._session = self._session, None
         if session is not None:
             session.free()
@@ -310,9 +314,10 @@ class TrtRunner(BaseRunner):
         with resolve(Device).use(self._gpu):
             self._use_profile(index)
         self._changes_profile = False
-        self._forget()
+        self._forget_metadata()
 
     def _use_profile(self, index: int) -> None:
+        """Use an optimization profile; raise UsageError if it does not exist."""
         count = self.engine.num_optimization_profiles
         if not 0 <= index < max(count, 1):
             raise UsageError(
@@ -321,14 +326,15 @@ class TrtRunner(BaseRunner):
             )
         self._end_session()
         if self.context.active_optimization_profile != index:
-            self._switch(index)
+            self._switch_profile(index)
         self._profile = index
         if self._scratch is not None:
             self._scratch.profile_changed(self.context, index)
         self._tensors = read_tensors(self.engine, index)
         self._session = self._new_session()
 
-    def _switch(self, index: int) -> None:
+    def _switch_profile(self, index: int) -> None:
+        """Switch the context to an optimization profile; raise BackendError if it is in use."""
         stream: DeviceStream = self.stream
         with capture_log() as reasons:
             done = self.context.set_optimization_profile_async(index, stream.ptr)
@@ -342,6 +348,7 @@ class TrtRunner(BaseRunner):
             )
 
     def _new_session(self) -> Session:
+        """Return a session of the context."""
         session = Session(
             self.context,
             self._tensors,
@@ -456,7 +463,7 @@ class TrtRunner(BaseRunner):
                 raise
             with resolve(Device).use(self._gpu):
                 self._use_profile(index)
-                self._forget()
+                self._forget_metadata()
                 session = self._session
                 assert session is not None
                 outputs = session.run(feed_dict, to_host, raw)

@@ -89,16 +89,17 @@ class FormattedInput:
                 hint="Pass an array, or a FormattedArray that is already in this format.",
             )
         if isinstance(array, FormattedArray):
-            raw = np.ascontiguousarray(self._on_host(array.array)).reshape(-1).view(np.uint8)
+            raw = np.ascontiguousarray(self._host_array(array.array)).reshape(-1).view(np.uint8)
             self._data = FormattedArray(raw, array.shape)
         else:
-            self._data = self._on_host(array)
+            self._data = self._host_array(array)
             if self._data.dtype != self.tensor.dtype:
                 raise wrong_dtype(self.tensor, self._data.dtype)
         before, self.shape = self.shape, tuple(self._data.shape)
         return before != self.shape
 
-    def _on_host(self, array: Any) -> Array:
+    def _host_array(self, array: Any) -> Array:
+        """Return data as a host array, copied from the device if necessary."""
         where = device_buffer(array, self._stream)
         if where is None:
             return host_array(array)
@@ -145,6 +146,7 @@ class FormattedInput:
             stream.to_device(self.address, self._pinned.address, self._layout.nbytes)
 
     def free(self) -> None:
+        """Free the device memory and the staging memory."""
         self._data = self._staged = None
         self._block.free()
         self._pinned.free()
@@ -212,6 +214,8 @@ def listen(context: Any, listener: Any) -> bool:
 
 
 def _make_listener(module: Any, owner: DebugTensors) -> Any:
+    """Return an object of TensorRT that passes debug tensors to their owner."""
+
     class DebugListener(module.IDebugListener):  # type: ignore[misc]
         """Hands what TensorRT shows to a `DebugTensors`."""
 
@@ -286,7 +290,7 @@ class Session:
         )
         self._bound = self._contexts.main
         self._reused = ReusedArrays(device)
-        self._inputs = [self._input(tensor) for tensor in tensors if tensor.is_input]
+        self._inputs = [self._create_input(tensor) for tensor in tensors if tensor.is_input]
         self._feeds = [(item.tensor.name, item.feed) for item in self._inputs]
         self._formatted = [item for item in self._inputs if isinstance(item, FormattedInput)]
         self._has_shape_values = any(isinstance(item, HostInput) for item in self._inputs)
@@ -298,7 +302,8 @@ class Session:
         self._debug: DebugTensors | None = None
         self._stopwatch = Stopwatch(device) if options.is_timed else None
 
-    def _input(self, tensor: IoTensor) -> Input:
+    def _create_input(self, tensor: IoTensor) -> Input:
+        """Return the input for a tensor: on the host, formatted, or on the device."""
         if tensor.is_on_host:
             return HostInput(tensor)
         if not tensor.is_plain:
@@ -352,42 +357,45 @@ class Session:
         self._is_arranged = True
         for item in self._formatted:
             item.pack()
-        self._queue()
+        self._enqueue()
         self._stream.synchronize()
         outputs = self._collect(raw)
         self.seconds = _now() - start
         graphs = self._bound.graphs
         if graphs.graph is None:
-            graphs.was_done(self._work if self._stopwatch is None else self._execute)
+            graphs.was_done(self._enqueue_work if self._stopwatch is None else self._execute)
         return as_torch(outputs) if has_torch(feed_dict.values()) else outputs
 
-    def _queue(self) -> None:
+    def _enqueue(self) -> None:
+        """Enqueue an inference; if a context fails, enqueue it in the common one."""
         if self._bound.is_proven:
-            self._queue_all()
+            self._enqueue_all()
             return
         try:
             with self._contexts.trying(self._bound):
-                self._queue_all()
+                self._enqueue_all()
         except BackendError:
             if self._bound is self._contexts.main:
                 raise
             self._contexts.share_no_more()
             self._arrange(self._to_host)
-            self._queue()
+            self._enqueue()
         self._bound.is_proven = True
 
-    def _queue_all(self) -> None:
+    def _enqueue_all(self) -> None:
+        """Enqueue the copies and the execution, as a graph if there is one."""
         graph = self._bound.graphs.graph
         if self._stopwatch is not None:
-            self._queue_timed(self._stopwatch)
+            self._enqueue_timed(self._stopwatch)
         elif graph is not None:
             graph.launch()
         else:
-            self._work(self._stream)
+            self._enqueue_work(self._stream)
         for output in self._direct:
             output.begin(self._stream)
 
-    def _queue_timed(self, stopwatch: Stopwatch) -> None:
+    def _enqueue_timed(self, stopwatch: Stopwatch) -> None:
+        """Enqueue the copies and the execution with events between them."""
         stream, graph = self._stream, self._bound.graphs.graph
         stopwatch.mark(0, stream)
         for item in self._staged_inputs:
@@ -401,7 +409,8 @@ class Session:
         for output in self._staged_outputs:
             output.enqueue(stream)
 
-    def _work(self, stream: DeviceStream) -> None:
+    def _enqueue_work(self, stream: DeviceStream) -> None:
+        """Enqueue the input copies, the execution and the output copies on a stream."""
         for item in self._staged_inputs:
             item.enqueue(stream)
         self._execute(stream)
@@ -409,6 +418,7 @@ class Session:
             output.enqueue(stream)
 
     def _execute(self, stream: DeviceStream) -> None:
+        """Enqueue the execution; raise BackendError if TensorRT refuses."""
         with capture_log() as reasons:
             done = self._bound.native.execute_async_v3(stream.ptr)
         if not done:
@@ -435,7 +445,9 @@ class Session:
             self.device_times = self._stopwatch.times()
         outputs: dict[str, Any]
         if raw:
-            outputs = {name: _raw(output, self._to_host) for name, output in self._outputs.items()}
+            outputs = {
+                name: _raw_output(output, self._to_host) for name, output in self._outputs.items()
+            }
         elif self._to_host:
             outputs = {name: take() for name, take in self._takes}
         else:
@@ -478,10 +490,11 @@ class Session:
         return visitor, scratch, tuple(item.addresses for item in items)
 
     def _arrange_output(self, tensor: IoTensor) -> None:
+        """Give an output memory for its shape, and tell TensorRT the address."""
         shape = self._bound.shape_of(tensor.name)
         output = self._outputs.get(tensor.name)
         if output is None:
-            output = self._outputs[tensor.name] = self._output(tensor, shape)
+            output = self._outputs[tensor.name] = self._create_output(tensor, shape)
         if isinstance(output, DataDependentOutput):
             return  # It got its allocator when it was made.
         if any(dim < 0 for dim in shape):
@@ -500,7 +513,10 @@ class Session:
         """Return the address of an input; 0 for an empty name."""
         return next((item.address for item in self._inputs if item.tensor.name == name), 0)
 
-    def _output(self, tensor: IoTensor, shape: tuple[int, ...]) -> Output:
+    def _create_output(self, tensor: IoTensor, shape: tuple[int, ...]) -> Output:
+        """Return the output for a tensor: on the host, of a known shape, or of a shape that
+        depends on data.
+        """
         if tensor.is_on_host:
             return HostOutput(tensor)
         if all(dim >= 0 for dim in shape):
@@ -519,6 +535,7 @@ class Session:
         return output
 
     def _layout(self, tensor: IoTensor, shape: tuple[int, ...]) -> Layout:
+        """Return the memory layout of a tensor."""
         if tensor.is_linear:
             strides = contiguous_strides(shape)
         else:
@@ -557,7 +574,8 @@ class Session:
             self._stopwatch.free()
 
 
-def _raw(output: Output, to_host: bool) -> FormattedArray:
+def _raw_output(output: Output, to_host: bool) -> FormattedArray:
+    """Return an output in its format, from the host or the device."""
     stored = output.take_raw() if to_host else output.view
     return stored if isinstance(stored, FormattedArray) else FormattedArray(stored, output.shape)
 
@@ -589,5 +607,6 @@ class Stopwatch:
         )
 
     def free(self) -> None:
+        """Free the events."""
         for event in self._events:
             event.free()

@@ -177,11 +177,11 @@ class _Search:
         made = self._compute_with(fewest or ())
         if not fewest or made is None:
             return None
-        return Partings(fewest, made, self._theirs, self._same(made, fewest))
+        return Partings(fewest, made, self._theirs, self._pair_equal_tensors(made, fewest))
 
     def _next(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the tensors to replace next."""
-        same = self._same(made, places.values())
+        same = self._pair_equal_tensors(made, places.values())
         right = self._borders.makers_of(same)
         # What has the name, or the shape, may be something else: it is not if more becomes the same
         # behind it.
@@ -224,6 +224,9 @@ class _Search:
     def _candidates(
         self, made: Values, same: Mapping[str, str], right: Collection[int]
     ) -> Iterator[Candidate]:
+        """Return the places where the model may start to differ from the reference, given the
+        tensors that are equal.
+        """
         kinds = {self._classes.get(name, name) for name in same.values()}
         taken = {name for name, kind in self._classes.items() if kind in kinds}
         taken |= {*same.values()}
@@ -246,6 +249,9 @@ class _Search:
     def _parting(
         self, one: Border, made: Values, same: Mapping[str, str], right: Collection[int]
     ) -> Parting:
+        """Return the border with the nodes behind it and the values that the reference computes
+        there.
+        """
         unproven = tuple(index for index in one.nodes if index not in right)
         others, nodes = self._reference.nodes, self._case.model.nodes
         place = region_before(others, one.twin, set(same.values()))
@@ -258,7 +264,7 @@ class _Search:
 
     def _whole(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the outputs themselves as differences, if nothing narrower is known."""
-        nodes, same = self._case.model.nodes, self._same(made, places.values())
+        nodes, same = self._case.model.nodes, self._pair_equal_tensors(made, places.values())
         right, taken = self._borders.makers_of(same), set(same.values())
         instead = [name for node in self._reference.nodes for name in node.makes]
         instead = [name for name in instead if name not in taken]
@@ -284,13 +290,15 @@ class _Search:
             return 0
         if self._matches(made):
             return sum(len(node.makes) for node in self._case.model.nodes)
-        return max(len(self._same(made, held)) - len(same) - len(chosen), 0)
+        return max(len(self._pair_equal_tensors(made, held)) - len(same) - len(chosen), 0)
 
     def _test(self, chosen: Sequence[Parting]) -> Outcome:
+        """Return GOOD if the model matches with the reference values at some borders, else BAD."""
         made = self._compute_with(chosen)
         return Outcome.GOOD if made is not None and self._matches(made) else Outcome.BAD
 
     def _matches(self, made: Values) -> bool:
+        """Return whether the outputs are as close to the reference as the search requires."""
         found = self._case.differing(made, self._goal)
         return all(each.relative <= self._left for each in found.values())
 
@@ -301,10 +309,13 @@ class _Search:
         key = [(one.border.tensor, one.border.twin) for one in chosen]
         if self._last is None or self._last[0] != key:
             self._budget.tried += 1
-            self._last = key, self._compute(chosen)
+            self._last = key, self._compute_tensors(chosen)
         return self._last[1]
 
-    def _compute(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
+    def _compute_tensors(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
+        """Return the tensors of the model with reference values at some borders; None if it
+        cannot run.
+        """
         taken = {one.border.tensor: one.expected for one in chosen}
         held = {**self._feed, **taken}
         try:
@@ -337,7 +348,8 @@ class _Search:
             self._loaded[key] = compute, asked, set(names.values())
         return self._loaded[key]
 
-    def _same(self, made: Values, places: Iterable[Parting]) -> dict[str, str]:
+    def _pair_equal_tensors(self, made: Values, places: Iterable[Parting]) -> dict[str, str]:
+        """Return the reference tensor for each tensor of the model that is equal, by name."""
         same = {**self._inputs, **{one.border.tensor: one.border.twin for one in places}}
         taken = set(same.values())
         for node in self._case.model.nodes:

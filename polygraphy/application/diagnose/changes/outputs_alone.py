@@ -267,6 +267,7 @@ class _Guesses:
     def _compute_variant(
         self, output: str, variant: Variant, party: SuspectedParty, *, plain: bool = False
     ) -> tuple[Compute, Values] | None:
+        """Return the loaded variant and its outputs; None if the backend rejects it."""
         try:
             part = Part(self._case.model.proto, self._feed).change(output, variant)
             compute = part.load(party, plain=plain)
@@ -330,13 +331,15 @@ class _Guesses:
         coarse = max(epsilon_of(self._saved[one].dtype) for one in outputs)
         left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
 
-        def apart_of(values: Values) -> Any:
+        def difference_from_saved(values: Values) -> Any:
+            """Return the differences from the saved outputs as one array."""
             made = [np.asarray(values[one], np.float64).reshape(-1) for one in outputs]
             return np.concatenate(made) - goal
 
         def explains(values: Values) -> bool:
+            """Return whether the values match the saved outputs."""
             found = self._case.differing(values, self._saved)
-            is_near = bool(np.linalg.norm(apart_of(values)) <= left_over)
+            is_near = bool(np.linalg.norm(difference_from_saved(values)) <= left_over)
             return is_near and all(one.relative <= _MATCHES + coarse for one in found.values())
 
         before, after = (1.0, -1.0), 1.1
@@ -350,7 +353,7 @@ class _Guesses:
                     return None
                 whole = self._compute_variant(output, variant, self._party)
                 return after if whole is not None and explains(whole[1]) else None
-            apart = apart_of(made[1])
+            apart = difference_from_saved(made[1])
             left = float(np.dot(apart, way) / np.dot(way, way))
             slope = (left - before[1]) / (after - before[0]) if after != before[0] else 0.0
             if not np.isfinite(left) or not slope:

@@ -83,6 +83,7 @@ def prove_differences(
         return Differences()
 
     def test(chosen: Sequence[Suspect]) -> Outcome:
+        """Return GOOD if the model matches with some differences restored, else BAD."""
         is_right = pair.matches(case, model, pairing, chosen, feed, expected)
         return Outcome.GOOD if is_right else Outcome.BAD
 

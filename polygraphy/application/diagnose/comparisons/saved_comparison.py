@@ -107,6 +107,9 @@ def compare_saved(
     errors: dict[int, Mapping[str, TensorError]] = {}
 
     def compare_inner(number: int) -> dict[str, Deviation]:
+        """Return the deviations of saved intermediate tensors that are beyond accumulated
+        rounding, for one input set.
+        """
         saved = fitted.sets[number]
         inner = fitted.inner & saved.keys()
         if not inner:

@@ -51,6 +51,7 @@ class Party:
         feeds: the inputs of each step, without states but for the first.
         facts: what the outputs are.
         first: another model that runs the first step; None for none.
+        has_weights: whether variants of its model can be run.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Party:
     feeds: Sequence[StepFeed]
     facts: Facts
     first: OpenModel | None = None
+    has_weights = True
 
     def load(self, proto: Any = None) -> Compute:
         """Return a function that computes one step of the model, or of a variant."""
@@ -87,6 +89,7 @@ class Party:
         names = {**names, **self.feeds[0].names}
 
         def compute_step(feed: Feed) -> dict[str, Any]:
+            """Return the outputs of one step; the model without states computes the first."""
             if all(name in feed for name in needed):
                 return compute(feed)
             values = compute_first(feed)
@@ -169,6 +172,9 @@ class Drift:
         return max(seen.get(name, 0.0) for seen in self._seen[: at + 1])
 
     def _next(self) -> dict[str, float]:
+        """Run one more step of each model, and return the RMS by which small changes move each
+        output; empty if a run fails.
+        """
         try:
             if self._runs is None:
                 protos = [None, *(self._move_weights(seed) for seed in _SEEDS)]
@@ -196,9 +202,11 @@ class Drift:
         }  # fmt: skip
 
     def _move_weights(self, seed: int) -> Any:
+        """Return the model with slightly changed weights, chosen by a seed."""
         return move_weights(self._who.model.proto, self._weights, seed)
 
     def _move_states(self, run: Run, seed: int) -> None:
+        """Change the states of a run slightly, by random factors."""
         draw = np.random.default_rng([seed, run.at])
         for name, value in run.memory.states.items():
             if is_float(value) and value.size:
@@ -265,7 +273,8 @@ class Judge:
         if any(4 in level for level in levels):
             epsilons.append(_LEVEL_4)
         kept = max((precision_of(dtype).epsilon for dtype in states), default=0.0)  # type: ignore[union-attr]
-        drift = Drift(right, max([*epsilons, 2.0**-23]), kept)
+        moved = right if right.has_weights else own
+        drift = Drift(moved, max([*epsilons, 2.0**-23]), kept)
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
         known = coarsest(types)
         coarse = [

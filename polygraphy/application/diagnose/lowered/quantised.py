@@ -220,11 +220,14 @@ class Quantised:
         held = trace_tensors(self._case.of(self._reference), self._party, feed).held
         weights = {weight.name: weight for weight in self._graph.all_weights}
 
-        def read(name: str) -> Any:
+        def reference_value(name: str) -> Any:
+            """Return the value of a tensor in the original model: a weight, or a recorded
+            tensor; None if unknown.
+            """
             theirs = self._read.get(name, "")
             return weights[theirs].values if theirs in weights else held.get(theirs)
 
-        found = losses(self._operands, read)
+        found = losses(self._operands, reference_value)
         release_memory()
         return found
 

@@ -76,6 +76,7 @@ def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
     refused_on: dict[int, int] = {}
 
     def runs(index: int) -> bool:
+        """Return whether a backend runs all input sets; keep its outputs, or its refusal."""
         values: list[Values] = []
         try:
             compute = case.loaded(case.parties[index])

@@ -11,6 +11,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed
+from polygraphy.application.diagnose.comparisons.program_steps import program_party
 from polygraphy.application.diagnose.comparisons.state_steps import (
     ModelWithStates,
     StepComparison,
@@ -51,6 +52,7 @@ from polygraphy.domain.diagnosis.words import (
     titles,
 )
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.rounding import deviation
 from polygraphy.domain.states.aligning import padding
 from polygraphy.domain.states.loading import StatePlan, StepLoader
 from polygraphy.domain.states.pairs import Conflict, describe_pairs
@@ -71,13 +73,13 @@ def over_steps(case: Case, request: Request) -> StepOutcome:
     """Find out which step of a model with states is wrong, and why, if several are asked for.
 
     Raises:
-        UsageError: they are to be compared with saved results or a program, or reach a goal.
+        UsageError: they are to be compared with saved results, or reach a goal.
         BackendError: a step fails in all backends.
     """
     loader = request.data_loader
     if not isinstance(loader, StepLoader):
         return Skip("the data are no steps")
-    if request.golden or request.program is not None:
+    if request.golden:
         raise errors.steps_with_saved_results()
     if request.goal is not None:
         raise errors.goal_over_steps()
@@ -93,6 +95,9 @@ def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithS
     own = Party(first.name, first, case.model, plan, feeds, case.model.facts(), other)
     with case.attempt("states") as notes:
         notes.append(describe_pairs(plan.pairs))
+    if request.program is not None:
+        right: Party = program_party(own, request.program)
+        return ModelWithStates(request, loader, own, plan, right, plan.conflicts)
     if request.reference is None:
         return ModelWithStates(request, loader, own, plan, None, plan.conflicts)
     right = reference_party(case, own, loader, open_model(request.reference))
@@ -155,7 +160,21 @@ def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
     return Found(DiagnosisResult(AGREE), case)
 
 
+def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:
+    """Return that a program cannot say what is right if two runs of a step differ."""
+    right = states.right
+    if states.request.program is None or right is None:
+        return Skip("there is no program")
+    compute, feed = right.load(), right.feeds[0]
+    values, again = compute(feed), compute(feed)
+    if any(deviation(value, again[name]) for name, value in values.items()):
+        unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
+        return Found(unsteady, case)
+    return Skip("the program computes the same again")
+
+
 STEPS: Sequence[Step[ModelWithStates]] = (
+    refuse_unsteady_program,
     explain_by_wiring,
     compare_side_by_side,
     explain_by_self_check,
@@ -169,7 +188,9 @@ def _compare(case: Case, states: ModelWithStates, right: Party) -> StepCompariso
     own, is_reference = states.own, states.right is not None
     try:
         judge = Judge.between(case, own, right)
-        case.record_comparison(titles.REFERENCE_MODEL if is_reference else titles.ANOTHER_BACKEND)
+        oracle = titles.REFERENCE_MODEL if is_reference else titles.ANOTHER_BACKEND
+        program = states.request.program
+        case.record_comparison(oracle if program is None else program.name)
         with case.attempt(titles.OWN_STATES) as notes:
             beside = run_side_by_side(judge)
             notes.append(_describe_steps(own, beside))

@@ -424,6 +424,7 @@ class _File:
         party: str = MODEL_FILE,
         origin: str = "",
     ) -> Culprit:
+        """Return the culprit for some nodes of the file."""
         names = [*dict.fromkeys(node.label for node in nodes)]
         tensor = next((name for node in nodes for name in node.outputs if name), None)
         op = nodes[-1].op if nodes else "Model"

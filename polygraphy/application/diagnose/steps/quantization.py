@@ -31,6 +31,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
     def rename(values: object) -> dict[str, object]:
+        """Return values by the names of the outputs of the model."""
         return pair.rename_outputs(case, values)  # type: ignore[arg-type]
 
     quantized = Quantised(case, pair.reference, pair.party, rename)

@@ -50,6 +50,7 @@ def _compare_codes(
     parties: Sequence[SuspectedParty],
     notes: list[str],
 ) -> StepOutcome:
+    """Return the outcome of a comparison of the integer codes of the backends."""
     number = runs.compared.number
     first, *others = parties
     search = _CodeSearch(case, codes, first, runs.request.feeds[number])

@@ -170,6 +170,9 @@ class _GoalSearch:
         return pair.diagnose(plain, besides, self._feeds)
 
     def _result(self, model: QuantizedModel, before: float) -> StepOutcome:
+        """Search for the fewest sites to keep in float, and return the outcome with its culprits
+        and the saved model.
+        """
         case, goal = self._case, self._goal
         losses = self._losses(model)
         repair = self._repair(model, losses, before)
@@ -296,6 +299,7 @@ class _GoalSearch:
         return value
 
     def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
+        """Return the outputs of a model for each input set; measure how long that takes."""
         compute = self._party.load(model, plain=plain)
         start = time.perf_counter()
         values: list[Values] = [compute(feed) for feed in self._feeds]
@@ -366,7 +370,8 @@ class _GoalSearch:
             whole = RmsRatio()
             by_metric, first, target = True, before, self._goal.within
 
-            def left(numbers: Sequence[int]) -> float:
+            def remaining_loss(numbers: Sequence[int]) -> float:
+                """Return the loss that remains after better parameters at some sites."""
                 key = tuple(sorted(numbers))
                 if key not in tried:
                     schemes = {number: losses[number].best for number in key}
@@ -376,24 +381,24 @@ class _GoalSearch:
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
-            every = left(suspects)
+            every = remaining_loss(suspects)
             if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
                 first = self._judge(self._comparison.values, whole)
-                every = left(suspects)
+                every = remaining_loss(suspects)
             if every > max(_halve(first), target):
                 notes.append(words.repair_does_not_help(len(suspects), every))
                 return None
             enough = max(_ALMOST * every, min(target, _halve(first)))
             chosen, size = list(suspects), 1
             while size < len(suspects) and self._can_try(tried):  # The worst ones may be enough.
-                if left(suspects[:size]) <= enough:
+                if remaining_loss(suspects[:size]) <= enough:
                     chosen = suspects[:size]
                     break
                 size *= 2
             for number in reversed(chosen):
                 rest = [one for one in chosen if one != number]
-                if rest and self._can_try(tried) and left(rest) <= enough:
+                if rest and self._can_try(tried) and remaining_loss(rest) <= enough:
                     chosen = rest
             fixed, after, _ = tried[tuple(sorted(chosen))]
             notes.append(words.repaired(len(chosen), len(suspects), after))
@@ -404,6 +409,9 @@ class _GoalSearch:
         return len(tried) < _REPAIRS and self._time_left() > (1 - _REPAIRING) * self._allowed
 
     def _wrong_parameters(self, model: QuantizedModel, repair: _Repair) -> list[Culprit]:
+        """Return culprits for the sites with wrong scales or zero points, or one culprit for a
+        rule that covers many.
+        """
         causes = {
             number: cause_of(model.sites[number], loss) for number, loss in repair.sites.items()
         }
@@ -446,6 +454,7 @@ class _GoalSearch:
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
+            """Return the metric with some sites in quantized form."""
             nonlocal checked
             value = self._judge(switches.run(on))
             # The backend has the last word on what is enough, or nearly so.

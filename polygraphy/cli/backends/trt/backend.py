@@ -30,6 +30,7 @@ _ENGINE, _SCRIPT = "engine", "trt-network-script"
 
 
 def _groups() -> Groups:
+    """Return the groups of options of `run`."""
     from polygraphy.cli.backends.trt.checks import BUILD_GROUPS, LOAD_GROUPS
     from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
     from polygraphy.cli.backends.trt.network_options import TrtPluginOptions
@@ -38,24 +39,28 @@ def _groups() -> Groups:
 
 
 def _party_groups() -> Groups:
+    """Return the groups of options of `diagnose`."""
     from polygraphy.cli.backends.trt.engine_options import TrtPartyOptions
 
     return (TrtPartyOptions,)
 
 
 def _conversion() -> Conversion:
+    """Return how `convert` uses TensorRT."""
     from polygraphy.cli.backends.trt.conversion import CONVERSION
 
     return CONVERSION
 
 
 def _inspection() -> Inspection:
+    """Return how `inspect model` uses TensorRT."""
     from polygraphy.cli.backends.trt.inspection import INSPECTION
 
     return INSPECTION
 
 
 def _choose(values: Values, kind: str) -> Chosen:
+    """Return how a program uses TensorRT: with a saved engine, or with one that it builds."""
     from polygraphy.cli.backends.trt.context import build_of, load_engine_model, running_of
 
     runs = running_of(values)
@@ -89,11 +94,13 @@ def _warn(values: Values, chosen: Collection[str], kind: str) -> None:
         warn_about_groups(values, builds=builds or tftrt, loads=loads or tftrt, because=because)
 
 
-def _party(values: Values) -> Call:
+def _party_call(values: Values) -> Call:
+    """Return the call that creates the TensorRT party of a diagnosis."""
     return call_of("TrtParty", values)
 
 
 def _engine_path(values: Values) -> str | None:
+    """Return the path of --save-engine; None if it is not given."""
     from polygraphy.cli.backends.trt.engine_options import TrtSaveOptions
 
     return values[TrtSaveOptions].save_engine
@@ -103,12 +110,14 @@ def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) ->
     """Return how a program uses an engine that it builds."""
 
     def steps(model: RunnerModel) -> list[Step]:
+        """Return the statements that build the engine; empty if one expression does."""
         if engine.is_brief:
             return []
         made = engine.unmarked_steps if is_unmarked else engine.steps
         return made(model.source, is_path=model.is_path)
 
     def runner(model: RunnerModel) -> Call:
+        """Return the call that creates the runner."""
         if engine.is_brief:
             return runs.of(engine.brief(model.source, is_path=model.is_path))
         return runs.of(Source("build_unmarked") if is_unmarked else engine.made)
@@ -137,7 +146,7 @@ BACKENDS = (
         runs_parts=True,
         modules=("polygraphy.backend.trt",),
         choose=_choose,
-        party=_party,
+        party=_party_call,
         party_groups=_party_groups,
         warn=_warn,
         conversion=_conversion,

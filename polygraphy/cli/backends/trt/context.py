@@ -73,11 +73,12 @@ def config_of(values: Values) -> TrtConfig:
     if script is not None:
         make, calibration = Call("InvokeFromScript", script[:1], {"name": script[1]}), None
     else:
-        make, calibration = _config(values), _calibration(values)
+        make, calibration = _config_call(values), _calibration(values)
     return TrtConfig(make, postprocess if postprocess.kwargs else None, calibration)
 
 
-def _config(values: Values) -> Call:
+def _config_call(values: Values) -> Call:
+    """Return the call that creates the builder configuration."""
     plan, precision = values[TrtPlanOptions], values[TrtPrecisionOptions]
     if plan.exclude_lean_runtime and not plan.version_compatible:
         raise CommandLineError(
@@ -87,7 +88,7 @@ def _config(values: Values) -> Call:
     shapes = values[ModelOptions].input_shapes
     over_steps = values[StepOptions].steps is not None
     ranges = profiles_of(values[TrtProfileOptions], None if over_steps else shapes)
-    profiles: object = [_profile(each) for each in ranges] or None
+    profiles: object = [_profile_call(each) for each in ranges] or None
     if profiles is None and over_steps:
         profiles = DATA_PROFILES
     rtx = call_of("CreateConfigRTX", values).kwargs
@@ -100,7 +101,7 @@ def _config(values: Values) -> Call:
         profiles=profiles,
         algorithm_selector=_tactics(values[TrtTacticOptions]),
         precision_constraints=_constraints(precision),
-        memory_pool_limits=_pools(values[TrtConfigOptions]),
+        memory_pool_limits=_pool_limits(values[TrtConfigOptions]),
         calibrator=Source("calibrator") if quantizes else None,
         **layers,
     )
@@ -115,19 +116,22 @@ def _precisions_of_layers(options: TrtPrecisionOptions) -> dict[str, bool]:
 
 
 def _constraints(options: TrtPrecisionOptions) -> str | None:
+    """Return the precision constraints: "obey" if there are some per layer, None without any."""
     if isinstance(options.precision_constraints, Mapping):
         return "obey"
     return None if options.precision_constraints == "none" else options.precision_constraints
 
 
-def _pools(options: TrtConfigOptions) -> dict[str, int] | None:
+def _pool_limits(options: TrtConfigOptions) -> dict[str, int] | None:
+    """Return the memory pool limits in bytes, by name; None without any."""
     pools = dict(options.pool_limit or {})
     if options.workspace is not None:
         pools.setdefault("workspace", options.workspace)
     return pools or None
 
 
-def _profile(shapes: Profile) -> Call:
+def _profile_call(shapes: Profile) -> Call:
+    """Return the call that creates an optimization profile."""
     made = Call("Profile")
     for name, by_end in shapes.items():
         made = Call("Profile.add", (name,), by_end, on=made)
@@ -223,6 +227,7 @@ def _outputs(values: Values, *, is_script: bool) -> Call:
 
 
 def _network_function(values: Values) -> str:
+    """Return the name of the function that defines the network in a script."""
     model = values[ModelOptions].model_file or ""
     symbol = split_symbol(model)[1]
     named = values[TrtNetworkOptions].trt_network_func_name

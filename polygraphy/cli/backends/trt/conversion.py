@@ -26,9 +26,9 @@ def _make(
     values: Values, onnx: OnnxModel | None, data: Call, target: str, output: str
 ) -> tuple[list[Step], Call | Source]:
     """Return the statements that build an engine or draw its network, and their result."""
-    from polygraphy.cli.backends.trt.model import save_engine_step  # See `_trt`.
+    from polygraphy.cli.backends.trt.model import save_engine_step  # See `_trt_model`.
 
-    trt = _trt(values, target, is_script=onnx is None)
+    trt = _trt_model(values, target, is_script=onnx is None)
     is_path, path = onnx is None or onnx.is_as_saved, RunnerModel.path
     model = path if is_path else Source("load_model")
     before = [
@@ -43,8 +43,9 @@ def _make(
     return [*before, network], Call("save_onnx", [Source("model")], {"path": output})
 
 
-def _trt(values: Values, target: str, *, is_script: bool) -> TrtModel:
+def _trt_model(values: Values, target: str, *, is_script: bool) -> TrtModel:
     # Few models become engines, and what turns the options into calls is large.
+    """Return the network or the engine that a conversion starts from."""
     from polygraphy.cli.backends.trt.context import build_of, network_of
     from polygraphy.cli.backends.trt.model import TrtModel
 

@@ -55,14 +55,18 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
 
 
 def _warn_about(values: Values, groups: Iterable[type[Options]], because: str) -> None:
+    """Warn of options of some groups that have no effect, with the reason."""
     unused = flags_given(values, groups, besides=[_NAME_OF_FUNCTION])
     warn_idle(unused, f", because {because}")
 
 
-def _warn(values: Values, paths: Sequence[str]) -> None:
+def _warn_without_script(values: Values, paths: Sequence[str]) -> None:
+    """Warn that --trt-network-func has no effect if no model is a network script."""
     named = values[TrtNetworkOptions].trt_network_func_name
     if named is not None and not any(split_symbol(path)[0].endswith(".py") for path in paths):
         warn("--trt-network-func: has no effect, because no model is a network script.")
 
 
-INSPECTION = Inspection(groups=_GROUPS, besides=(_NAME_OF_FUNCTION,), make=_make, warn=_warn)
+INSPECTION = Inspection(
+    groups=_GROUPS, besides=(_NAME_OF_FUNCTION,), make=_make, warn=_warn_without_script
+)

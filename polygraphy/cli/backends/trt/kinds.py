@@ -91,6 +91,7 @@ class PerNameOnly(Kind):
         return values
 
     def _value(self, text: str) -> Any:
+        """Return the parsed value for one name."""
         return self.value.parse(split_list(text) if self.value.nargs else [text])
 
     def argument(self, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,6 +185,7 @@ class ComputeCapabilities(Texts):
         return tuple(dict.fromkeys(map(self._pair, words)))
 
     def _pair(self, word: str) -> tuple[int, int]:
+        """Return the major and minor number of a compute capability, such as 8.9."""
         major, dot, minor = word.partition(".")
         if not dot:
             major, minor = word[:-1], word[-1:]

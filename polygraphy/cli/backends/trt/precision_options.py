@@ -25,7 +25,8 @@ _LAYER_PRECISIONS: Any = option(
 )
 
 
-def _strongly_typed(effect: str) -> Any:
+def _strongly_typed_option(effect: str) -> Any:
+    """Return the row of --strongly-typed; its help begins with the effect."""
     return option(
         "--strongly-typed",
         feeds=("NetworkFromOnnxPath.strongly_typed", "CreateNetwork.strongly_typed"),
@@ -71,7 +72,7 @@ class TrtPrecisionOptions(Options):
         " LAYER:DTYPE ... sets data types, like --layer-precisions, and obeys them.",
     )
     layer_precisions: Mapping[str, str] | None = _LAYER_PRECISIONS
-    strongly_typed: bool = _strongly_typed("Compute in")
+    strongly_typed: bool = _strongly_typed_option("Compute in")
 
 
 @option_group
@@ -79,7 +80,7 @@ class TrtTypingOptions(Options):
     """TensorRT Precision: data types of a network that is shown."""
 
     layer_precisions: Mapping[str, str] | None = _LAYER_PRECISIONS
-    strongly_typed: bool = _strongly_typed("Show the network that computes in")
+    strongly_typed: bool = _strongly_typed_option("Show the network that computes in")
 
 
 @option_group

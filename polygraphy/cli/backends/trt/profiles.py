@@ -133,6 +133,7 @@ def _check_order(name: str, shapes: Mapping[str, Sequence[int]], number: int) ->
 
 
 def _is_within(low: Sequence[int], high: Sequence[int]) -> bool:
+    """Return whether a shape has the rank of a largest shape, and no dimension is larger."""
     return len(low) == len(high) and all(a <= b for a, b in zip(low, high))
 
 

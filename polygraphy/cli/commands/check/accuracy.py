@@ -13,6 +13,7 @@ from polygraphy.cli.shared.saved import RejudgeOptions
 
 
 def _thresholds(values: Values) -> Mapping[str, Any]:
+    """Return the thresholds that the command line sets, as the argument of `check_accuracy`."""
     thresholds = {
         row.name: threshold
         for row in options_of(FunctionOptions)

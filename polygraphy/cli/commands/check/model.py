@@ -166,6 +166,7 @@ class CheckCompatibilityCommand(Command):
 
 
 def _backend_titles(backends: Sequence[str]) -> str:
+    """Return the titles of some backends as words of a sentence."""
     titles = built_in()
     return join_words([titles[backend].title for backend in backends])
 

@@ -131,7 +131,8 @@ class ArtifactOptions(Options):
     )
 
 
-def _artifact(name: str) -> Any:
+def _artifact_option(name: str) -> Any:
+    """Return the row of --iter-artifact with a default name."""
     return option(
         "--iter-artifact",
         "--intermediate-artifact",
@@ -170,7 +171,7 @@ class IterationInfoOptions(Options):
 class EngineIterationOptions(Options):
     """Iterations: files of each iteration."""
 
-    iter_artifact: str = _artifact("polygraphy_debug.engine")
+    iter_artifact: str = _artifact_option("polygraphy_debug.engine")
     no_remove_intermediate: bool = _KEPT
     iter_info: str | None = _INFO
 
@@ -179,7 +180,7 @@ class EngineIterationOptions(Options):
 class ModelIterationOptions(Options):
     """Iterations: files of each iteration."""
 
-    iter_artifact: str = _artifact("polygraphy_debug.onnx")
+    iter_artifact: str = _artifact_option("polygraphy_debug.onnx")
     no_remove_intermediate: bool = _KEPT
     iter_info: str | None = _INFO
 

@@ -80,7 +80,8 @@ class ReferenceOptions(Options):
     )
 
 
-def _with_items(values: Values) -> Mapping[str, Any]:
+def _check_item_count(values: Values) -> Mapping[str, Any]:
+    """Raise CommandLineError for --num-items 0; add no argument."""
     if values[DetailOptions].num_items == 0:
         raise CommandLineError(
             "argument -n/--num-items: 0 would show nothing. Remove -s/--show-values instead."
@@ -95,5 +96,5 @@ INSPECT_DATA = OneCall(
     (InspectedOptions, DetailOptions),
     says="Show the contents of {}.",
     call="inspect_data",
-    besides=_with_items,
+    besides=_check_item_count,
 )

@@ -560,6 +560,7 @@ class RunCommand(Command):
         }
 
         def groups_of(name: str) -> Groups:
+            """Return the groups of options that a named runner has for itself."""
             if name not in built_in():
                 return own.get(name, ())
             backend = built_in()[name]

@@ -136,12 +136,14 @@ class SurgeonSanitizeCommand(Command):
 
 
 def _fold_step(values: Values) -> Call:
+    """Return the call that folds constants."""
     infers = not values[FoldOptions].no_per_pass_shape_inference
     without = {} if infers else {"allow_onnxruntime_shape_inference": None}
     return call_of("fold_constants", values, **without)
 
 
 def _output_steps(values: Values) -> list[Call]:
+    """Return the call that changes the outputs, in a list; empty if no option changes them."""
     options = values[SanitizeOutputOptions]
     if not (options.outputs or options.exclude_outputs or options.outputs_by_type):
         return []

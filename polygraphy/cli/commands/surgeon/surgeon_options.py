@@ -88,10 +88,12 @@ def _spec(word: str) -> TensorSpec:
 
 
 def _is_shape(text: str) -> bool:
+    """Return whether a text looks like a shape, such as [1,3] or 1x3."""
     return is_by_x(text) or (text.startswith("[") and text.endswith("]"))
 
 
 def _is_dtype(text: str) -> bool:
+    """Return whether a text is the name of a data type."""
     from polygraphy.domain.tensors.datatype import DataType
 
     return text.lower() == _UNKNOWN or text.upper() in DataType.__members__
@@ -110,6 +112,7 @@ def _dim(text: str) -> int | str | None:
 
 
 def _shape_text(shape: Sequence[int | str | None] | None) -> str:
+    """Return the text of a shape for the command line, with -1 for unknown dimensions."""
     if shape is None:
         return _UNKNOWN
     return f"[{','.join('-1' if dim is None else str(dim) for dim in shape)}]"
@@ -153,7 +156,7 @@ class Attributes(Kind):
                 raise BadValue(f"{word!r} does not set an attribute, as in axis=1")
             if name in attributes:
                 raise BadValue(f"{name!r} has two values")
-            attributes[name] = _attribute(text)
+            attributes[name] = _parse_attribute(text)
         return attributes
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
@@ -161,23 +164,24 @@ class Attributes(Kind):
 
 
 def _attribute_text(value: Any) -> str:
-    """Return what `_attribute` reads as this value: a string without quotes if it can."""
+    """Return what `_parse_attribute` reads as this value: a string without quotes if it can."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(map(repr, value))}]"
     if not isinstance(value, str):
         return repr(value)
     try:
-        return value if _attribute(value) == value else repr(value)
+        return value if _parse_attribute(value) == value else repr(value)
     except BadValue:
         return repr(value)
 
 
-def _attribute(text: str) -> Any:
+def _parse_attribute(text: str) -> Any:
+    """Return the value of an attribute from its text."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         if text.startswith("["):
-            value = [_attribute(part) for part in split_list(text)]
+            value = [_parse_attribute(part) for part in split_list(text)]
         else:
             return text
     if isinstance(value, tuple):

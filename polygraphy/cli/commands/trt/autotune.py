@@ -223,6 +223,7 @@ def _compare_func(options: TuningOptions) -> Call | None:
 
 
 def _warn_about_unused(values: Values) -> None:
+    """Warn of options that have no effect."""
     unused: dict[str, list[str]] = {}
     if values[TuningConfigOptions].skip_autotuning:
         groups = [TuningOptions, TuningPluginOptions, *_BUILD_GROUPS, EditSaveOptions, DataOptions]

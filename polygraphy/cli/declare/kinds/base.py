@@ -166,9 +166,12 @@ class Ordered(Kind):
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the flags that were there; a flag's text stands behind ``=``."""
-        return tuple(map(self._name, words))
+        return tuple(map(self._resolve_name, words))
 
-    def _name(self, word: str) -> str:
+    def _resolve_name(self, word: str) -> str:
+        """Return the value for a word: the name of a flag, with its text after a colon if it has
+        one.
+        """
         flag, _, text = word.partition("=")
         if flag not in self.texts:
             return self.names[flag]

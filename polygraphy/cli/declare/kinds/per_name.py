@@ -103,7 +103,7 @@ class Preprocessing(Kind):
                 known = ", ".join(f"{each}=..." for each in _KNOWN)
                 raise BadValue(f"{word!r} is not one of {known}")
             try:
-                found[step] = _value(step, text)
+                found[step] = _parse_step_value(step, text)
             except (ValueError, ZeroDivisionError):
                 raise BadValue(
                     f"{text!r} is not a valid value of {step}, as in {_EXAMPLES[step]}"
@@ -133,7 +133,8 @@ _EXAMPLES = {
 _LAYOUTS = ("nchw", "nhwc", "chw", "hwc")
 
 
-def _value(step: str, text: str) -> Any:
+def _parse_step_value(step: str, text: str) -> Any:
+    """Return the value of a step for images: a layout, a size, or numbers."""
     if step == "layout":
         if text.lower() not in _LAYOUTS:
             raise ValueError(text)
@@ -144,13 +145,14 @@ def _value(step: str, text: str) -> Any:
         if min(size) < 1:
             raise ValueError(text)
         return size
-    numbers = [_number(part) for part in text.split(":")]
+    numbers = [_parse_number(part) for part in text.split(":")]
     if (step == "std" and 0 in numbers) or (step == "scale" and len(numbers) > 1):
         raise ValueError(text)
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
+    """Return a number from its text, which may be a fraction."""
     numerator, slash, denominator = text.partition("/")
     return float(numerator) / float(denominator) if slash else float(numerator)
 
@@ -173,10 +175,11 @@ class Providers(Texts):
         return tuple(map(_parse_provider, words))
 
     def unparse(self, value: Iterable[Provider]) -> list[str]:
-        return [each if isinstance(each, str) else _word(*each) for each in value]
+        return [each if isinstance(each, str) else _provider_word(*each) for each in value]
 
 
 def _parse_provider(word: str) -> Provider:
+    """Return an execution provider: its name, or its name and options."""
     match = _WITH_OPTIONS.fullmatch(word)
     if match is None:
         return word
@@ -189,7 +192,8 @@ def _parse_provider(word: str) -> Provider:
     return match[1], options
 
 
-def _word(name: str, options: dict[str, str]) -> str:
+def _provider_word(name: str, options: dict[str, str]) -> str:
+    """Return the word for an execution provider with options."""
     return f"{name}:" + ",".join(f"{key}={value}" for key, value in options.items())
 
 
@@ -212,7 +216,7 @@ class Shapes(Kind):
         """Return a dictionary from names to the shapes given for each, in order."""
         shapes: dict[str, list[tuple[int, ...]]] = {}
         for name, dims in shapes_in(words):
-            shapes.setdefault(name, []).append(tuple(map(_dim, dims)))
+            shapes.setdefault(name, []).append(tuple(map(_parse_dim, dims)))
         return {name: tuple(listed) for name, listed in shapes.items()}
 
     def unparse(self, value: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
@@ -295,7 +299,8 @@ def _entries(word: str) -> list[str]:
     return entries if is_list and entries else [word]
 
 
-def _dim(text: str) -> int:
+def _parse_dim(text: str) -> int:
+    """Return a dimension from its text."""
     try:
         dim = int(text)
     except ValueError:

@@ -83,6 +83,7 @@ def kind_of(dtype: np.dtype[Any]) -> Kind:
 def _extension_kind(name: str) -> Kind:
     # The kind letters of extension types differ between releases of ml_dtypes (float8_e5m2 is
     # "f", its siblings are "V"); the names have not changed.
+    """Return the kind of a data type of ml_dtypes, from its name."""
     if name.startswith(("int", "uint")):
         return Kind.NARROW
     return Kind.COMPLEX if "complex" in name else Kind.REAL
@@ -145,6 +146,7 @@ class Flat:
 
 @functools.lru_cache(maxsize=256)
 def _real_type(dtype: np.dtype[Any]) -> np.dtype[np.floating[Any]]:
+    """Return the float type in which a data type is compared."""
     size = {Kind.NARROW: 2, Kind.REAL: 4}.get(kind_of(dtype), 0)
     return _FLOAT32 if dtype.itemsize <= size else _FLOAT64
 
@@ -175,6 +177,7 @@ def unravel(position: int, shape: tuple[int, ...]) -> Index:
 
 
 def _copy_range(array: Array, start: int, stop: int, kind: Kind) -> Array:
+    """Return a copy of the elements between two positions, in the order of the array."""
     if kind is Kind.OTHER:
         elements: Array = array.flat[start:stop]
         return elements
@@ -287,12 +290,14 @@ def scan(size: int, make_worker: MakeWorker[Result], threads: int = 1) -> list[R
 def _scan_in_threads(
     size: int, count: int, make_worker: MakeWorker[Result], threads: int
 ) -> list[Result]:
+    """Return the result of a worker for each block, in order; threads share the blocks."""
     starts = iter(range(0, count, SPAN))
     lock = threading.Lock()
     found: dict[int, Result] = {}
 
-    def work() -> None:
+    def scan_blocks() -> None:
         # The floating-point error state belongs to a thread, so each one sets its own.
+        """Scan blocks until none is left."""
         with np.errstate(all="ignore"), borrowed(BLOCK) as scratch:
             worker = make_worker(scratch)
             for first in _share_iterator(starts, lock):
@@ -300,7 +305,7 @@ def _scan_in_threads(
                     found[i] = worker(i * BLOCK, min((i + 1) * BLOCK, size))
 
     with ThreadPoolExecutor(min(threads, -(-count // SPAN))) as pool:
-        for future in [pool.submit(work) for _ in range(threads)]:
+        for future in [pool.submit(scan_blocks) for _ in range(threads)]:
             future.result()
     return [found[i] for i in range(count)]
 

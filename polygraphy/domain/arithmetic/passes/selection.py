@@ -156,7 +156,7 @@ class Search:
         self.valid = 0
         """Elements that are not NaN, known when `settle` was called."""
         sample.sort()
-        self._start(sample[: int(sample.searchsorted(np.nan))])
+        self._divide_by_sample(sample[: int(sample.searchsorted(np.nan))])
 
     def element(self, rank: int) -> float:
         """The element of that rank (from 0) among those that are not NaN."""
@@ -188,16 +188,18 @@ class Search:
         if kept is not None:
             self._values |= _select(kept, offsets)
         if pending:
-            self._narrow(sorted(pending), below)
+            self._narrow_intervals(sorted(pending), below)
         return not pending
 
-    def _start(self, sample: Floats) -> None:
+    def _divide_by_sample(self, sample: Floats) -> None:
+        """Divide the range of values by the quantiles of a sample."""
         brackets = [_bracket(probability, sample) for probability in self._probabilities]
         edges = {edge for bracket in brackets for edge in bracket}
         ranges = [(min(bracket), max(bracket)) for bracket in brackets]
         self._divide(edges, lambda low, high: any(a <= low and high <= b for a, b in ranges))
 
-    def _narrow(self, pending: Sequence[int], below: Sequence[int]) -> None:
+    def _narrow_intervals(self, pending: Sequence[int], below: Sequence[int]) -> None:
+        """Divide the intervals that contain quantiles and have too many elements."""
         edges: set[int] = set()
         whole = []
         room = KEPT
@@ -308,6 +310,7 @@ def _bracket(probability: float, sample: Floats) -> set[int]:
 
 
 def _occurrences(ordered: Floats, value: float) -> int:
+    """Return how often a value occurs in sorted values."""
     return int(ordered.searchsorted(value, "right") - ordered.searchsorted(value, "left"))
 
 

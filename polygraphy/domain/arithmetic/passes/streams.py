@@ -93,7 +93,7 @@ class Kernel:
         """Form the differences of the elements `start` to `stop` (exclusive)."""
         self.start, self.stop = start, stop
         self._relative = None
-        self._form(start, stop)
+        self._compute_block(start, stop)
         self.peak = float(np.maximum.reduce(self.absolute))
         if not math.isfinite(self.peak):
             self._repair()
@@ -112,7 +112,7 @@ class Kernel:
                 self._divide_halves(quotient)
             peak = float(np.maximum.reduce(quotient))
             if math.isnan(peak):
-                self._resolve(quotient)
+                self._resolve_nan(quotient)
                 peak = float(np.maximum.reduce(quotient))
             self._relative, self.relative_peak = quotient, peak
         return self._relative
@@ -124,10 +124,12 @@ class Kernel:
     # What the children replace.
 
     def _allocate(self, scratch: Scratch) -> None:
+        """Reserve the two buffers of the kernel."""
         self._a = scratch.floats()
         self._b = scratch.floats()
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
+        """Compute the absolute differences and the magnitudes of a block."""
         size = stop - start
         a = self._value.floats(start, stop, self._a)
         b = self._reference.floats(start, stop, self._b)
@@ -150,6 +152,7 @@ class Kernel:
         )
 
     def _divide(self, out: Floats) -> None:
+        """Write the relative differences of the block."""
         np.divide(self.absolute, self.scale, out=out)
 
     def _divide_halves(self, quotient: Floats) -> None:
@@ -160,7 +163,10 @@ class Kernel:
             half = b[far] / 2
             quotient[far] = np.abs(a[far] / 2 - half) / np.abs(half)
 
-    def _resolve(self, quotient: Floats) -> None:
+    def _resolve_nan(self, quotient: Floats) -> None:
+        """Replace NaN among relative differences: 0 for 0/0, infinity for an infinite
+        difference.
+        """
         if math.isfinite(self.peak):
             # Only 0 / 0 can have made a NaN; `fmax` prefers the other operand.
             np.fmax(quotient, 0.0, out=quotient)
@@ -190,7 +196,7 @@ class _WideKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale = scratch.floats()
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         size = stop - start
         a, b = self._reload()
         self._carry: Mask | None = None
@@ -250,7 +256,7 @@ class _LongKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale = scratch.floats()
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         a, b = self._widen_block(self._long)
         self._distance: Array = np.abs(np.subtract(a, b, out=a), out=a)
         self._size: Array = np.abs(b, out=b)
@@ -271,6 +277,7 @@ class _LongKernel(Kernel):
         return self._widen_block([np.empty_like(out) for out in self._long])
 
     def _widen_block(self, into: Sequence[Array]) -> tuple[Array, Array]:
+        """Return the block of both arrays in the wide type."""
         a, b = (
             convert(flat.block(self.start, self.stop), out)
             for flat, out in zip((self._value, self._reference), into, strict=True)
@@ -294,7 +301,7 @@ class _ComplexKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale = scratch.floats()
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         a, b = self._reload()
         self.absolute = convert(np.abs(a - b), self._absolute)
         self.scale = convert(modulus(b), self._scale)
@@ -321,7 +328,7 @@ class _EqualityKernel(Kernel):
         self._absolute = scratch.floats()
         self._scale: Floats = np.ones(scratch.room)
 
-    def _form(self, start: int, stop: int) -> None:
+    def _compute_block(self, start: int, stop: int) -> None:
         a, b = self._value.block(start, stop), self._reference.block(start, stop)
         self.absolute = convert(_unequal(a, b), self._absolute)
         self.scale = self._scale[: stop - start]
@@ -331,6 +338,7 @@ class _EqualityKernel(Kernel):
 
 
 def _unequal(a: Array, b: Array) -> Array:
+    """Return where two arrays of any type differ."""
     try:
         unequal = np.not_equal(a, b)
     except TypeError:
@@ -413,6 +421,7 @@ class RealReader:
         self._channels: Sequence[Reals] = ()
 
     def describe(self, channel: int, extremes: tuple[float, float] | None = None) -> Row:
+        """Return the statistics of a channel in the current block."""
         low, high = extremes or self.extremes(channel)
         return describe(self._channels[channel], low, high, self._room, self._spare)
 
@@ -422,6 +431,7 @@ class RealReader:
         return float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
 
     def find(self, channel: int, value: float) -> int:
+        """Return the position of a value in a channel of the current block."""
         return int(np.equal(self._channels[channel], value).argmax())
 
 
@@ -534,6 +544,7 @@ class Pair:
         kernel = self.kernel(scratch)
 
         def load(start: int, stop: int) -> Kernel:
+            """Load a block, and return the kernel."""
             kernel.load(start, stop)
             return kernel
 
@@ -591,7 +602,7 @@ class DifferenceReader(RealReader):
 
     def load(self, start: int, stop: int) -> Sequence[Reals]:
         self.kernel = self._load(start, stop)
-        vectors = _vectors(self.kernel, self._names)
+        vectors = _channel_vectors(self.kernel, self._names)
         self._channels = vectors
         return vectors
 
@@ -619,8 +630,9 @@ class DifferenceStream(Stream[DifferenceReader]):
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
         kernel = self._pair.take(positions).kernel(Scratch(positions.size))
         kernel.load(0, positions.size)
-        return _vectors(kernel, self._names)
+        return _channel_vectors(kernel, self._names)
 
 
-def _vectors(kernel: Kernel, names: Sequence[Channel]) -> tuple[Floats, ...]:
+def _channel_vectors(kernel: Kernel, names: Sequence[Channel]) -> tuple[Floats, ...]:
+    """Return the differences of a block, by channel."""
     return tuple(kernel.absolute if name == "absolute" else kernel.relative() for name in names)

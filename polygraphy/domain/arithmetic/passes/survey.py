@@ -104,6 +104,7 @@ class MismatchFinder:
         return self._find_worst(kernel, close, count)
 
     def _find_worst(self, kernel: Kernel, close: Mask, count: int) -> MismatchRow:
+        """Return the mismatches of a block, with the first and the worst."""
         first = kernel.start + int(close.argmin())
         # No tolerance is below `atol`, so few blocks can hold a new worst element.
         if self._worst == math.inf or kernel.peak - self._atol <= self._worst:
@@ -187,24 +188,30 @@ def survey(
     if whole is not None and limit is None:  # Preparing a pass would take longer than it does.
         with np.errstate(all="ignore"):
             spare = np.empty(pair.size)
-            return Survey({channel: _measure(whole, channel, spare) for channel in channels}, [])
+            return Survey(
+                {channel: _measure_channel(whole, channel, spare) for channel in channels}, []
+            )
 
-    def make(scratch: Scratch) -> Callable[[int, int], tuple[list[Extent], MismatchRow | None]]:
+    def make_worker(
+        scratch: Scratch,
+    ) -> Callable[[int, int], tuple[list[Extent], MismatchRow | None]]:
+        """Return a function that measures a block."""
         load = pair.loader(scratch)
         spare = scratch.floats()
         finder = MismatchFinder(limit, scratch) if limit else None
 
         def visit(start: int, stop: int) -> tuple[list[Extent], MismatchRow | None]:
+            """Return the extents of each channel and the mismatches of a block."""
             kernel = load(start, stop)
-            extents = [_measure(kernel, channel, spare) for channel in channels]
+            extents = [_measure_channel(kernel, channel, spare) for channel in channels]
             return extents, finder(kernel) if finder else None
 
         return visit
 
-    visited = blocks.scan(pair.size, make, threads) if pair.size else []
+    visited = blocks.scan(pair.size, make_worker, threads) if pair.size else []
     return Survey(
         {
-            channel: _merge(extents[i] for extents, _ in visited)
+            channel: _merge_extents(extents[i] for extents, _ in visited)
             for i, channel in enumerate(channels)
         },
         [row for _, row in visited if row is not None],
@@ -215,17 +222,20 @@ def watch_mismatches(limit: Limit, rows: dict[int, MismatchRow]) -> Watch[Differ
     """Look for mismatches in another pass over differences; `rows` is filled by block start."""
 
     def watch(reader: DifferenceReader, scratch: Scratch) -> Callable[[int], None]:
+        """Return a function that finds the mismatches of the block that a reader loaded."""
         find = MismatchFinder(limit, scratch)
 
-        def look(start: int) -> None:
+        def find_in_block(start: int) -> None:
+            """Find the mismatches of the loaded block."""
             rows[start] = find(reader.kernel)
 
-        return look
+        return find_in_block
 
     return watch
 
 
-def _measure(kernel: Kernel, channel: Channel, spare: Floats) -> Extent:
+def _measure_channel(kernel: Kernel, channel: Channel, spare: Floats) -> Extent:
+    """Return the extent of a channel in a block."""
     spare = spare[: kernel.absolute.size]
     if channel == "absolute":
         return _extent(kernel.absolute, kernel.peak, spare)
@@ -239,6 +249,9 @@ def extent_of(vector: Floats) -> Extent:
 
 
 def _extent(block: Floats, peak: float, spare: Floats) -> Extent:
+    """Return the extent of differences: the number of NaN and infinite ones, the largest and the
+    mean.
+    """
     if math.isfinite(peak):
         return Extent(0, 0, peak, block.size, block_mean(block, spare))
     nan = int(np.count_nonzero(np.isnan(block))) if math.isnan(peak) else 0
@@ -249,7 +262,8 @@ def _extent(block: Floats, peak: float, spare: Floats) -> Extent:
     return Extent(nan, infinite, largest, finite.size, mean)
 
 
-def _merge(extents: Iterable[Extent]) -> Extent:
+def _merge_extents(extents: Iterable[Extent]) -> Extent:
+    """Return the extent of several blocks together."""
     listed = list(extents)
     if len(listed) == 1:
         return listed[0]

@@ -15,11 +15,13 @@ _LONGEST = 60
 
 @fact
 def swapped_inputs(op: str) -> str:
+    """Return the fact that the inputs of an operator are swapped."""
     return f"the inputs of {op} are swapped"
 
 
 @fact
 def swapped_outputs(op: str) -> str:
+    """Return the fact that the outputs of an operator are swapped."""
     return f"the outputs of {op} are swapped"
 
 
@@ -49,6 +51,7 @@ def other_operator(op: str, expected: str) -> str:
 
 @fact
 def other_trip_count(name: str, value: int, expected: int) -> str:
+    """Return the fact that the trip count of a Loop differs."""
     return f"the trip count {name!r} of Loop is {value} instead of {expected}"
 
 
@@ -137,16 +140,19 @@ def other_subgraph(op: str) -> str:
 
 @fact
 def other_quantization(node: str) -> str:
+    """Return the fact that the scale or zero point of a node differs."""
     return f"the scale or zero point of {node!r} differs"
 
 
 @fact
 def other_output_shape(op: str, shape: Sequence[int], expected: Sequence[int]) -> str:
+    """Return the fact that the output shape of an operator differs."""
     return f"the output shape of {op} is {list(shape)} instead of {list(expected)}"
 
 
 @fact
 def other_bias(name: str) -> str:
+    """Return the fact that a bias differs."""
     return f"the bias {name!r} differs"
 
 
@@ -189,6 +195,7 @@ def extra_input(op: str) -> str:
 
 @fact
 def other_inputs(op: str, names: Sequence[str]) -> str:
+    """Return the fact that an operator reads different inputs."""
     return f"{op} reads different inputs: {', '.join(map(repr, names))}"
 
 
@@ -206,6 +213,7 @@ def lost_node(op: str, beside: Sequence[str]) -> str:
 
 @fact
 def other_folded_epsilon(op: str, expected: float) -> str:
+    """Return the fact that the epsilon of an operator differs from that of the reference."""
     return f"the epsilon of {op} differs from {expected:.3g}, which the reference uses"
 
 

@@ -11,14 +11,17 @@ _OTHER_PROGRAM = "Pass the program from which the model was exported."
 
 
 def no_data() -> UsageError:
+    """Return the error that there are no input data."""
     return UsageError("There are no input data: the data loader is empty.")
 
 
 def no_backend() -> UsageError:
+    """Return the error that no backend runs the model."""
     return UsageError("No backend runs the model.", hint="Add one, such as --onnxrt.")
 
 
 def environments_without_backend() -> UsageError:
+    """Return the error that --environments has no backend to compare."""
     return UsageError(
         "--environments has no backend whose versions it could compare.",
         hint="Add one, such as --onnxrt.",
@@ -26,26 +29,31 @@ def environments_without_backend() -> UsageError:
 
 
 def several_references() -> UsageError:
+    """Return the error that only one of a reference, saved results and a program can be used."""
     return UsageError(
         "A reference, saved results and a program cannot be combined.", hint="Choose one."
     )
 
 
 def goal_over_steps() -> UsageError:
+    """Return the error that --within cannot be combined with --steps."""
     return UsageError("--within compares whole runs, not steps.", hint="Remove --steps.")
 
 
 def no_goal() -> UsageError:
+    """Return the error that options of a target have no target."""
     return UsageError("--metric, --save and --budget need a target.", hint="Add --within.")
 
 
 def no_float_model() -> UsageError:
+    """Return the error that --within has no float model."""
     return UsageError(
         "--within needs the model in floating point.", hint="Pass it with --reference."
     )
 
 
 def unknown_metric(name: Any, known: Iterable[str]) -> UsageError:
+    """Return the error that a metric does not exist."""
     return UsageError(
         f"{name!r} is not a metric.",
         hint=f"Choose one of rms, {', '.join(known)}, or a function: metric.py:NAME.",
@@ -53,6 +61,7 @@ def unknown_metric(name: Any, known: Iterable[str]) -> UsageError:
 
 
 def goal_without_quantization() -> UsageError:
+    """Return the error that --within has no quantized model."""
     return UsageError(
         "--within needs a quantized model and a reference in floating point.",
         hint="Pass the quantized model first, and the original as --reference.",
@@ -60,6 +69,7 @@ def goal_without_quantization() -> UsageError:
 
 
 def metric_raises(name: str, error: BaseException) -> InputError:
+    """Return the error that a metric raises an exception."""
     said = " ".join(str(error).split()).rstrip(".")
     return InputError(
         f"--metric: {name} raises {type(error).__name__}{f': {said}' if said else ''}.",
@@ -69,6 +79,7 @@ def metric_raises(name: str, error: BaseException) -> InputError:
 
 
 def reference_with_other_inputs(path: str, name: str, own: Any, shape: Any) -> UsageError:
+    """Return the error that an input of the reference has another shape."""
     return UsageError(
         f"{path}: input {name!r} has shape {own}, but {shape} in the quantized model.",
         hint="Pass the float model that it was made from as --reference.",
@@ -76,6 +87,7 @@ def reference_with_other_inputs(path: str, name: str, own: Any, shape: Any) -> U
 
 
 def reference_without_input(path: str, name: str) -> UsageError:
+    """Return the error that the reference has no such input."""
     return UsageError(
         f"{path}: the model has no input that corresponds to {name!r} of the quantized model.",
         hint="Pass the float model that it was made from as --reference.",
@@ -83,6 +95,7 @@ def reference_without_input(path: str, name: str) -> UsageError:
 
 
 def search_needs_memory(needed: int, limit: int) -> UsageError:
+    """Return the error that a search needs more memory than allowed."""
     return UsageError(
         f"The search needs about {needed / 1e9:.1f} GB of memory for the weights, and"
         f" {limit / 1e9:.1f} GB are allowed.",
@@ -91,22 +104,26 @@ def search_needs_memory(needed: int, limit: int) -> UsageError:
 
 
 def metric_returns_nan(name: str) -> InputError:
+    """Return the error that a metric returns NaN."""
     return InputError(
         f"--metric: {name} returns NaN.", hint="It must return a number; smaller is better."
     )
 
 
 def unknown_value(name: str) -> InputError:
+    """Return the error that the value of an input is unknown."""
     return InputError(f"The value of input {name!r} is unknown.")
 
 
 def no_castable_node(dtype: str) -> UsageError:
+    """Return the error that no node can be cast to a data type."""
     return UsageError(
         f"No node of the model can be cast to {dtype}.", hint="Pass a model that computes in fp32."
     )
 
 
 def no_common_output(returned: str, outputs: str) -> UsageError:
+    """Return the error that program and model have no output in common."""
     return UsageError(
         f"The program and the model have no output in common: the program returns"
         f" {returned or 'nothing'}, the model {outputs or 'nothing'}.",
@@ -115,6 +132,7 @@ def no_common_output(returned: str, outputs: str) -> UsageError:
 
 
 def different_program(lost: int, weights: int) -> UsageError:
+    """Return the error that the model was not exported from the program."""
     return UsageError(
         "The model was not exported from this program: they have no tensor in common, and"
         f" {lost} of {weights} weights differ in size.",
@@ -123,13 +141,16 @@ def different_program(lost: int, weights: int) -> UsageError:
 
 
 def steps_with_saved_results() -> UsageError:
+    """Return the error that --steps cannot be combined with --golden or --torch."""
     return UsageError(
-        "--steps cannot be combined with --golden or --torch.",
-        hint="Compare with another backend, or with a correct model: --reference.",
+        "--steps cannot be combined with --golden.",
+        hint="Compare with another backend, with a correct model (--reference), or with the program"
+        " (--torch).",
     )
 
 
 def unrelated_results(saved: str, outputs: str) -> UsageError:
+    """Return the error that saved results have no tensor of the model."""
     return UsageError(
         f"The saved results contain no tensor of the model: they contain {saved or 'nothing'}, and"
         f" the outputs of the model are {outputs}.",
@@ -138,6 +159,7 @@ def unrelated_results(saved: str, outputs: str) -> UsageError:
 
 
 def results_over_budget(size: int, budget: int) -> UsageError:
+    """Return the error that saved results need more memory than the budget."""
     return UsageError(
         f"The saved results need {size} bytes of memory, but the budget is {budget}.",
         hint="Raise --memory-budget, or save fewer tensors or input sets.",
@@ -145,10 +167,12 @@ def results_over_budget(size: int, budget: int) -> UsageError:
 
 
 def no_results(path: object) -> FileError:
+    """Return the error that a file has no results."""
     return FileError(f"{path} contains no results.")
 
 
 def missing_input_to_copy(name: str) -> UsageError:
+    """Return the error that a node to copy reads an input that the model does not have."""
     return UsageError(
         f"A node to copy reads {name!r}, an input of the reference that the model does not have.",
         hint="The reference may be a different model.",
@@ -156,8 +180,10 @@ def missing_input_to_copy(name: str) -> UsageError:
 
 
 def not_isolated(party: str, error: Exception) -> str:
+    """Return the warning that a backend runs in this process."""
     return f"{party} runs in this process, and a crash would end it: {error}"
 
 
 def not_on_cpu(party: str, error: Exception) -> str:
+    """Return the warning that a backend cannot run on the CPU."""
     return f"{party} cannot run the model on the CPU: {error}"

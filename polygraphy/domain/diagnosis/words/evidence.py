@@ -22,6 +22,7 @@ _PROBLEMS = {
 def wrong_by_itself(
     tensor: str, deviation: Deviation, elements: int, party: str, reference: str
 ) -> str:
+    """Return the fact that a tensor differs when its node runs by itself."""
     return (
         f"Run by itself in {party} on inputs from {reference}, without rewrites: {tensor!r}"
         f" {deviation.in_words()} ({_share(deviation, elements)})."
@@ -30,6 +31,7 @@ def wrong_by_itself(
 
 @fact
 def wrong_in_graph(tensor: str, deviation: Deviation, elements: int, party: str) -> str:
+    """Return the fact that a tensor differs in the graph that a backend runs."""
     return (
         f"In the graph that {party} runs, {tensor!r} {deviation.in_words()}"
         f" ({_share(deviation, elements)})."
@@ -48,6 +50,7 @@ def wrong_from_saved(tensor: str, deviation: Deviation, source: str, parties: Se
 
 @fact
 def runs_disagree(party: str, tensor: str, deviation: Deviation) -> str:
+    """Return the fact that two runs of a backend on the same data differ."""
     return (
         f"Two runs of {party} on the same data differ: {tensor!r} {deviation.in_words()} in the"
         " first run."
@@ -58,10 +61,9 @@ def runs_disagree(party: str, tensor: str, deviation: Deviation) -> str:
 def parties_disagree(
     reference: str, party: str, tensor: str = "", deviation: Deviation | None = None
 ) -> str:
-    both = f"Run by itself on equal inputs, {reference} and {party} disagree"
-    if deviation is None:
-        return f"{both}."
-    return f"{both}: in {party}, {tensor!r} {deviation.in_words()}."
+    """Return the fact that two backends disagree on equal inputs."""
+    more = "" if deviation is None else f": in {party}, {tensor!r} {deviation.in_words()}"
+    return f"Run by itself on equal inputs, {reference} and {party} disagree{more}."
 
 
 @statement
@@ -89,6 +91,7 @@ def input_range(
 
 @fact
 def input_type(tensor: str, dtype: str) -> str:
+    """Return the fact that an input of the node has a type."""
     return f"Its input {tensor!r} has type {dtype}."
 
 
@@ -96,9 +99,7 @@ def input_type(tensor: str, dtype: str) -> str:
 def bad_weight(
     name: str, value: float, index: Sequence[int], problem: str, count: int, elements: int
 ) -> str:
-    """Return the fact that elements of a weight are invalid; the problem is ``not finite``,
-    ``negative`` (a variance) or ``zero`` (a divisor).
-    """
+    """Return the fact that elements of a weight are not finite, negative or zero."""
     return (
         f"Its weight {name!r} is {value:.4g} at {list(index)}, {_PROBLEMS[problem]} ({count} of"
         f" {elements} elements)."
@@ -107,16 +108,19 @@ def bad_weight(
 
 @fact
 def agrees_by_itself() -> str:
+    """Return the fact that every node agrees when run by itself."""
     return "Every node agrees when run by itself."
 
 
 @fact
 def amplifies_errors(op: str, node: str, factor: float) -> str:
+    """Return the fact that a node amplifies errors in every backend."""
     return f"{op} {node!r} amplifies errors {factor:.3g} times, in every backend."
 
 
 @fact
 def errors_grow(op: str, node: str) -> str:
+    """Return the fact that errors grow gradually, most in one node."""
     return f"Errors grow gradually, most in {op} {node!r}."
 
 
@@ -131,9 +135,7 @@ def changed(change: Fact) -> str:
 
 @fact
 def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
-    """Return the fact that nodes compute the expected values without the change; source is
-    ``saved``, ``program`` or ``reference``.
-    """
+    """Return the fact that nodes compute the expected values without the change."""
     values = {"saved": "the saved values", "program": "the program's values"}
     makes = "the node computes" if count == 1 else "these nodes compute"
     return f"Without this change, {makes} {values.get(source, 'the values of the reference')}."
@@ -141,22 +143,26 @@ def undone_gives_expected(count: int = 1, source: str = "saved") -> str:
 
 @fact
 def change_elsewhere(nodes: Sequence[str]) -> str:
+    """Return the fact that a change of other nodes has the same effect."""
     return f"A change of {some_of(nodes)} instead does the same."
 
 
 @fact
 def undone_matches_outputs() -> str:
+    """Return the fact that all outputs match without the change."""
     return "Without this change, all outputs match."
 
 
 @fact
 def other_branch(node: str, source: str) -> str:
+    """Return the fact that the other branch of an If computes the expected values."""
     values = "the program's values" if source == "program" else "the saved values"
     return f"With the other branch of If {node!r}, the model computes {values}."
 
 
 @fact
 def cannot_tell_apart() -> str:
+    """Return the fact that no saved tensor tells the nodes apart."""
     return (
         "Cannot tell these nodes apart: no tensor between them was saved. Save all tensors:"
         " --onnx-outputs mark all."
@@ -165,12 +171,14 @@ def cannot_tell_apart() -> str:
 
 @fact
 def computes_differently(tensors: Sequence[str], nodes: int) -> str:
+    """Return the fact that nodes compute different tensors from equal inputs."""
     subject = "the node computes" if nodes == 1 else "these nodes compute"
     return f"From equal inputs, {subject} a different {quote_all(tensors)} than the reference."
 
 
 @fact
 def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str:
+    """Return the fact that the fault is among the nodes between two tensors."""
     end = quote_all(after)
     place = f"between {some_of(before)} and {end}" if before else f"before {end}"
     return (
@@ -180,6 +188,7 @@ def one_of_nodes(before: Sequence[str], after: Sequence[str], nodes: int) -> str
 
 @fact
 def usual_data_match() -> str:
+    """Return the fact that the saved results come from the default data of `run`."""
     return "The saved results come from the data that `polygraphy run` generates by default."
 
 
@@ -194,11 +203,13 @@ def right_without_rewrites(rewrites: Sequence[str]) -> str:
 
 @fact
 def nodes_are_right(nodes: Sequence[str]) -> str:
+    """Return the fact that each node is correct by itself."""
     return f"Each of {some_of(nodes)} is correct by itself."
 
 
 @fact
 def rounding_has_same_effect() -> str:
+    """Return the fact that different rounding between the nodes has the same effect."""
     return "Different rounding between them has the same effect."
 
 
@@ -211,23 +222,20 @@ def restored(count: int = 1) -> str:
 
 @fact
 def also_copied(changes: Sequence[Fact]) -> str:
+    """Return the fact that the fix also undoes other differences."""
     others = "; ".join(map(str, changes))
     return f"Other differences of these nodes, which the fix also undoes: {others}."
 
 
 @fact
 def replaced(tensors: Sequence[str]) -> str:
-    """Return the fact that all outputs match if only these tensors are replaced by the
-    reference's.
-    """
+    """Return the fact that all outputs match with only these reference tensors."""
     return f"With only {quote_all(tensors)} replaced by the reference's, all outputs match."
 
 
 @fact
 def replaced_by_program(count: int) -> str:
-    """Return the fact that all outputs match if only these tensors are replaced by the
-    program's.
-    """
+    """Return the fact that all outputs match with only these program tensors."""
     what = "this tensor" if count == 1 else f"these {count} tensors"
     return f"With only {what} replaced by the program's, all outputs match."
 
@@ -248,6 +256,7 @@ def weights_restored() -> str:
 
 @fact
 def reference_is_right(juror: str, reference: str) -> str:
+    """Return the fact that the reference is correct according to a third backend."""
     return f"According to {juror}, {reference} is correct."
 
 
@@ -255,6 +264,7 @@ def reference_is_right(juror: str, reference: str) -> str:
 def reference_is_wrong(
     juror: str, party: str, reference: str, tensor: str, deviation: Deviation | None
 ) -> str:
+    """Return the fact that the reference is incorrect according to a third backend."""
     measured = "" if deviation is None else f": {tensor!r} {deviation.in_words()}"
     return f"According to {juror}, {party} is correct and {reference} is incorrect{measured}."
 
@@ -267,11 +277,13 @@ def reference_repaired(party: str, reference: str) -> str:
 
 @fact
 def nobody_decides() -> str:
+    """Return the fact that no independent implementation can decide."""
     return "No independent implementation is available to decide."
 
 
 @fact
 def versions_tried(span: Span) -> str:
+    """Return the fact which versions are correct and incorrect."""
     same = span.first == span.last
     wrong = f"incorrect in {span.first}" if same else f"incorrect from {span.first} to {span.last}"
     before = f"correct in {span.before}" if span.before else ""
@@ -281,11 +293,13 @@ def versions_tried(span: Span) -> str:
 
 @fact
 def version_refuses(version: str, message: str) -> str:
+    """Return the fact that a version cannot run the model."""
     return f"{version} cannot run the model: {message}"
 
 
 @fact
 def other_version_matches(party: str, version: str, instead: str) -> str:
+    """Return the fact that all outputs match with another version."""
     return f"With {party} {version} instead of {instead}, all outputs match."
 
 
@@ -294,9 +308,7 @@ def other_version_matches(party: str, version: str, instead: str) -> str:
 
 @fact
 def refused(party: str, message: str, because: bool = False) -> str:
-    """Return the fact that a backend refuses the model; `because`: an earlier wrong value is the
-    reason.
-    """
+    """Return the fact that a backend refuses the model, perhaps for a wrong value."""
     because_of = " because of this" if because else ""
     return f"{party} refuses the model{because_of}: {_without_signature(message)}"
 
@@ -312,26 +324,31 @@ def _without_signature(message: str) -> str:
 
 @fact
 def each_node_refused() -> str:
+    """Return the fact that each node is refused by itself."""
     return "It also refuses each node by itself."
 
 
 @fact
 def part_refused(nodes: int) -> str:
+    """Return the fact that the nodes are refused in isolation."""
     return f"It also refuses {'this node' if nodes == 1 else 'these nodes'} in isolation."
 
 
 @fact
 def no_part_refused() -> str:
+    """Return the fact that no part is refused by itself."""
     return "It refuses no part of the model by itself."
 
 
 @fact
 def breaks_specification(message: str) -> str:
+    """Return the fact that the model breaks the ONNX specification."""
     return f"It breaks the ONNX specification: {message}"
 
 
 @fact
 def accepts_more(party: str) -> str:
+    """Return the fact that a backend accepts more than the specification."""
     return f"{party} runs the model: it accepts more than the specification allows."
 
 
@@ -343,35 +360,38 @@ def runs(party: str) -> str:
 
 @fact
 def cannot_run_either(party: str, message: str) -> str:
+    """Return the fact that another backend cannot run the model either."""
     return f"{party} cannot run it either: {message}"
 
 
 @fact
 def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str:
-    """Return the fact that a backend runs the model without some rewrites; no names mean all
-    rewrites.
-    """
+    """Return the fact that a backend runs the model without some rewrites."""
     what = "the whole model" if whole else "them"
     return f"With {' and '.join(rewrites) or 'all rewrites'} disabled, {party} runs {what}."
 
 
 @fact
 def refused_without_rewrites() -> str:
+    """Return the fact that the model is refused with all rewrites disabled."""
     return "It refuses the model with all rewrites disabled, too."
 
 
 @fact
 def runs_in_float32() -> str:
+    """Return the fact that the whole model runs and matches in float32."""
     return "In float32 it runs the whole model, and all outputs match."
 
 
 @fact
 def runs_when_cast(party: str, path: str, dtype: str) -> str:
+    """Return the fact that a backend runs the cast model correctly."""
     return f"{party} runs {path} in {dtype}, and its outputs are correct."
 
 
 @fact
 def same_name(count: int, name: str) -> str:
+    """Return the fact that several nodes share a name."""
     return f"{count} nodes share the name {name!r}."
 
 
@@ -387,6 +407,7 @@ def exported(operation: str, ops: Sequence[str], others: Sequence[str] = ()) -> 
 
 @fact
 def framework_is_wrong(operation: str, framework: str) -> str:
+    """Return the fact that the framework computes an operation incorrectly."""
     return (
         f"{operation} in float64 on the same data gives a different result: {framework} computes it"
         " incorrectly."
@@ -395,36 +416,43 @@ def framework_is_wrong(operation: str, framework: str) -> str:
 
 @fact
 def framework_is_right(operation: str) -> str:
+    """Return the fact that the framework computes an operation correctly."""
     return f"{operation} in float64 on the same data gives the program's value."
 
 
 @fact
 def backend_follows_nodes(party: str) -> str:
+    """Return the fact that a backend computes the nodes correctly."""
     return f"{party} computes these nodes correctly, according to formulas in float64."
 
 
 @fact
 def in_training_mode(op: str) -> str:
+    """Return the fact that an operator runs in training mode."""
     return f"{op} runs in training mode; the program does not."
 
 
 @fact
 def other_layout(order: Sequence[int]) -> str:
+    """Return the fact that the axes of a tensor are in another order."""
     return f"The values are correct, but the axes are in the order {tuple(order)}."
 
 
 @fact
 def other_type(dtype: str, expected: str) -> str:
+    """Return the fact that a tensor has another type."""
     return f"Its type is {dtype} instead of {expected}."
 
 
 @fact
 def extra_cast(node: str, dtype: str, types: Sequence[str]) -> str:
+    """Return the fact that a node casts to a type that the program does not use."""
     return f"{node!r} casts to {dtype}; the program computes in {', '.join(types)}."
 
 
 @fact
 def other_weight(name: str, expected: str, is_folded: bool) -> str:
+    """Return the fact that a weight is not that of the program."""
     folded = ", nor the result of folding it" if is_folded else ""
     return f"The weight {name!r} is not the program's {expected!r}{folded}."
 
@@ -438,9 +466,7 @@ def weight_is_not(
     actual: str = "",
     relation: Fact | None = None,
 ) -> str:
-    """Return the fact that a weight is not the program's; actual is the program weight it equals,
-    relation how it was changed.
-    """
+    """Return the fact that a weight is not the program's, with the one it is or its change."""
     known = f"{actual!r}" if actual else str(relation or "")
     but = f"; it is {known}" if known else ""
     return (
@@ -457,11 +483,13 @@ def transposed() -> str:
 
 @fact
 def other_axis_order(order: Sequence[int]) -> str:
+    """Return the fact that a weight is transposed to an axis order."""
     return f"transposed to the axis order {tuple(order)}"
 
 
 @fact
 def reversed_axis(axis: int) -> str:
+    """Return the fact that a weight is reversed along an axis."""
     return f"reversed along axis {axis}"
 
 
@@ -473,6 +501,7 @@ def scaled(factor: float) -> str:
 
 @fact
 def number_is_not(name: str, ops: Sequence[str], value: float, expected: float) -> str:
+    """Return the fact that a constant differs from the program's."""
     return f"The constant {name!r} of {' and '.join(ops)} is {value:.6g} instead of {expected:.6g}."
 
 
@@ -480,6 +509,7 @@ def number_is_not(name: str, ops: Sequence[str], value: float, expected: float) 
 def frozen_size(
     op: str, name: str, value: object, shape: Sequence[int], expected: Sequence[int]
 ) -> str:
+    """Return the fact that a size of the example became a constant."""
     return (
         f"{op} reads the constant {value} ({name!r}), but the program uses a size of its input: the"
         f" output shape is {tuple(shape)} instead of {tuple(expected)}."
@@ -488,6 +518,7 @@ def frozen_size(
 
 @fact
 def decided_by_python(operation: str, condition: str) -> str:
+    """Return the fact that a Python condition decides whether an operation is computed."""
     return f"A Python condition decides whether {operation!r} is computed: {condition}."
 
 
@@ -506,61 +537,72 @@ def file_of_other_example() -> str:
 
 @fact
 def same_exporter_is_right() -> str:
+    """Return the fact that the same exporter is correct with these data."""
     return "Exported again with these data by the same exporter, the model is correct."
 
 
 @fact
 def exported_again(exporter: str) -> str:
+    """Return the fact that the program, exported again, is correct."""
     return f"Exported again from this program by the same exporter ({exporter}), it is correct."
 
 
 @fact
 def weights_differ(count: int, total: int) -> str:
-    differ = "differs" if count == 1 else "differ"
-    return f"{count} of {count_text(total, 'weight')} {differ} from the program's."
+    """Return the fact how many weights differ from the program's."""
+    return (
+        f"{count} of {count_text(total, 'weight')} differ{'s' * (count == 1)} from the program's."
+    )
 
 
 @fact
 def first_weight(name: str, op: str, deviation: Deviation, origin: str) -> str:
+    """Return the fact which weight differs first."""
     where = f" ({origin})" if origin else ""
     return f"First: {name!r} of {op} {deviation.in_words()}{where}."
 
 
 @fact
 def only_in_file(op: str, node: str) -> str:
+    """Return the fact that only the model computes a node."""
     return f"The model computes {op} {node!r}; the program does not."
 
 
 @fact
 def only_in_program(operation: str, origin: str) -> str:
-    where = f" ({origin})" if origin else ""
-    return f"The program computes {operation}{where}; the model does not."
+    """Return the fact that only the program computes an operation."""
+    return f"The program computes {operation}{origin and f' ({origin})'}; the model does not."
 
 
 @fact
 def other_operator(op: str, node: str, operation: str, origin: str) -> str:
+    """Return the fact that the model computes another operator than the program."""
     where = f" ({origin})" if origin else ""
     return f"The model computes {op} {node!r} instead of the program's {operation}{where}."
 
 
 @fact
 def other_wiring(op: str, node: str) -> str:
+    """Return the fact that a node reads other tensors than in the program."""
     return f"{op} {node!r} reads other tensors than in the program."
 
 
 @fact
 def other_constant(op: str, name: str, value: str, expected: str) -> str:
+    """Return the fact that a constant differs when the program is exported again."""
     return f"{name!r} of {op} is {value}; exported again from this program, it is {expected}."
 
 
 @fact
 def computes_as_in_training(count: int, op: str) -> str:
-    verb = "computes" if count == 1 else "compute"
-    return f"{count_text(count, 'node')} ({op}) {verb} as in training; the program does not."
+    """Return the fact that nodes compute as in training."""
+    verb = f"({op}) compute{'s' * (count == 1)}"
+    return f"{count_text(count, 'node')} {verb} as in training; the program does not."
 
 
 @fact
 def frozen_number(op: str, name: str, value: str, expected: str) -> str:
+    """Return the fact that a number comes from the example input."""
     return (
         f"{name!r} of {op} is {value}, taken from the example input; exported with these data, it"
         f" is {expected}."
@@ -569,6 +611,7 @@ def frozen_number(op: str, name: str, value: str, expected: str) -> str:
 
 @fact
 def other_example(value: str) -> str:
+    """Return the fact that a number differs with another example."""
     return f"Exported with another example, it is {value}."
 
 
@@ -583,6 +626,7 @@ def lost(loss: Fact) -> str:
 
 @fact
 def stay_in_float32(nodes: Sequence[str], more: int = 0) -> str:
+    """Return the fact which other nodes stay in float32, and why."""
     names = quote_all(nodes) + (f" and {more} more" if more > 0 else "")
     if len(nodes) == 1:
         return f"{names} also stays in fp32, because it reads or passes on its result."
@@ -594,6 +638,7 @@ def error_by_kept_nodes(
     dtype: str, before: str, nodes: int, after: str, allowance: float = 1.0, is_enough: bool = True,
     is_fewest: bool = True,
 ) -> str:  # fmt: skip
+    """Return the fact how large the error is with and without some nodes in float32."""
     said = f"With all nodes in {dtype}, {before}. With {count_text(nodes, 'node')} in fp32, {after}"
     if allowance > 1:
         said += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
@@ -603,11 +648,13 @@ def error_by_kept_nodes(
 
 @fact
 def error_in_narrow_type(dtype: str, error: str) -> str:
+    """Return the fact how large the error is with all nodes in low precision."""
     return f"With all of its nodes in {dtype}, {error}."
 
 
 @fact
 def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
+    """Return the fact how large the error is with nodes in float32."""
     return f"With {quote_all(nodes)} in fp32, {error}."
 
 
@@ -615,12 +662,14 @@ def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
 def right_with_nodes_in_float32(
     nodes: Sequence[str], after: str, before: str, is_fewest: bool = True
 ) -> str:
+    """Return the fact that all outputs match with nodes in float32."""
     more = "" if is_fewest else " The search was cut short: fewer nodes may be enough."
     return f"With {quote_all(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
 
 
 @fact
 def lost_epsilon(op: str, node: str, name: str, value: float, dtype: str, smallest: float) -> str:
+    """Return the fact that an epsilon is below the smallest value of a data type."""
     return (
         f"{op} {node!r} adds {name!r} = {value:.3g} to avoid zero, but the smallest {dtype} value"
         f" is {smallest:.2g}."
@@ -629,6 +678,7 @@ def lost_epsilon(op: str, node: str, name: str, value: float, dtype: str, smalle
 
 @fact
 def quantization_cost(before: float, after: float, kept: int, nodes: int) -> str:
+    """Return the fact how much quantization changes the outputs, with and without some nodes."""
     which = "this node" if kept == 1 else f"these {kept} of {nodes} nodes"
     return (
         f"Quantization changes the outputs by {_percent(before)} of their RMS, and by"
@@ -644,6 +694,7 @@ def wrong_part(output: str, deviation: Deviation) -> str:
 
 @fact
 def quantized_inputs_cost(node: str, loss: float) -> str:
+    """Return the fact how much a node loses by quantized inputs."""
     return f"Quantizing the inputs of {node!r} costs {_percent(loss)} of their RMS."
 
 

@@ -41,6 +41,7 @@ _SAVE_ALL = (
 
 @statement
 def nothing_to_compare(party: str) -> str:
+    """Return the sentence that there is nothing to compare with, and what to add."""
     return (
         f"There is nothing to compare with: {party or 'the backend'} runs the model, and its"
         " outputs are finite. Add a second backend (--onnx), a reference model (--reference) or"
@@ -69,11 +70,13 @@ def inputs_alone(dtype: str) -> str:
 
 @statement
 def agree_in_float32(error: object) -> str:
+    """Return the sentence that all backends agree in float32."""
     return f"All backends agree in fp32. {error}"
 
 
 @statement
 def wrong_in_float32(party: str) -> str:
+    """Return the sentence that a backend is also incorrect in float32."""
     return f"{party} is also incorrect in float32. Compare with another backend: --onnxrt."
 
 
@@ -114,16 +117,19 @@ def unexplained(relative: float) -> str:
 
 @statement
 def right_without_rewrites(party: str, command: str) -> str:
+    """Return the sentence that all outputs match without rewrites."""
     return f"All outputs match with all rewrites of {party} disabled{_with(command)}"
 
 
 @statement
 def not_comparable(party: str, kind: str) -> str:
+    """Return the sentence that a backend could not be compared."""
     return f"{party} could not be compared with {kind}."
 
 
 @statement
 def follows_but_differs(party: str, is_traced: bool) -> str:
+    """Return the sentence that every node is correct by itself, but the backend is not."""
     values = "the program's values" if is_traced else "the saved results"
     return (
         f"Every node follows from {values} when run by itself, but {party} does not compute them"
@@ -145,6 +151,7 @@ def other_data(nodes: Sequence[str]) -> str:
 
 @statement
 def party_differs_from_saved(right: str, party: str) -> str:
+    """Return the sentence that only one backend matches the saved results."""
     return f"{right} matches the saved results, but {party} does not."
 
 
@@ -161,6 +168,7 @@ def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str
 
 @statement
 def model_or_data_changed(is_related: bool) -> str:
+    """Return the sentence that the model or the data changed since the results were saved."""
     more = (
         ""
         if is_related
@@ -184,6 +192,7 @@ def reshaped(output: str, own: str, saved: str) -> str:
 
 @statement
 def other_shape(output: str, own: str, saved: str) -> str:
+    """Return the sentence that an output has another shape than the saved one."""
     return (
         f"Output {output!r} is {own}, but {saved} was saved, and no changed node explains that."
         " Pass the original data (--load-inputs) or shapes (--input-shapes)."
@@ -192,6 +201,7 @@ def other_shape(output: str, own: str, saved: str) -> str:
 
 @statement
 def not_finite(lost: str, differs: bool) -> str:
+    """Return the sentence that saved values are not finite, which proves nothing."""
     others = "some of the other elements differ" if differs else "all other elements match"
     return (
         f"{lost} are NaN or infinite, but finite in the model; {others}. Non-finite values prove"
@@ -220,36 +230,43 @@ def constant_outputs(names: Sequence[str]) -> str:
 
 @statement
 def versions_differ(party: str, here: str, versions: Sequence[str]) -> str:
+    """Return the sentence that versions of a backend give different results."""
     return f"{party} {here} and {' and '.join(versions)} give different results."
 
 
 @statement
 def version_refuses(party: str, version: str, error: object) -> str:
+    """Return the sentence that a version does not run the model."""
     return f"{party} {version} does not run the model ({error})"
 
 
 @statement
 def same_version(party: str, version: str) -> str:
+    """Return the sentence that an environment has the same version of a backend."""
     return f"it has the same version of {party} ({version})"
 
 
 @statement
 def versions_not_compared(environments: Sequence[str]) -> str:
+    """Return the sentence which environments were not compared, and why."""
     return f"Not compared with other versions: {'; '.join(environments)}."
 
 
 @statement
 def nobody_runs(messages: str, open_shapes: str) -> str:
+    """Return the sentence that no backend runs the model."""
     return f"No backend could run the model: {messages}{open_shapes}"
 
 
 @statement
 def no_part_refused(messages: str) -> str:
+    """Return the sentence that no part is refused by itself."""
     return f"No part of the model is refused by itself: {messages}"
 
 
 @statement
 def generated_data_invalid(message: str) -> str:
+    """Return the sentence that generated data break the specification."""
     return (
         f"The generated data break the ONNX specification: {message} Pass real data"
         " (--load-inputs, --input-shapes)."
@@ -288,6 +305,7 @@ def lost_operators(operators: str) -> str:
 
 @statement
 def model_differs(places: int, nodes: Sequence[str], is_exact: bool) -> str:
+    """Return the sentence that models differ without an effect on the outputs."""
     effect = (
         "the outputs are unaffected on these data"
         if is_exact
@@ -304,12 +322,14 @@ def rounded_weights(counts: Mapping[str, int]) -> str:
 
 @statement
 def weights_are_rounded(counts: Mapping[str, int], relative: float) -> str:
+    """Return the sentence that weights are rounded, and how much that changes the outputs."""
     what = rounded_weights(counts)
     return f"{what}, which changes the outputs by {_percent(relative)} of their RMS."
 
 
 @statement
 def half_storage(dtype: str, relative: float) -> str:
+    """Return the sentence that tensors in half precision change the outputs."""
     return (
         f"The model keeps tensors in {dtype}, which changes the outputs by {_percent(relative)} of"
         " their RMS. In float32 all outputs match."
@@ -325,6 +345,7 @@ def only_in(names: Sequence[str], model: str) -> str:
 
 @statement
 def hardware_loses_more(party: str, error: str, command: str) -> str:
+    """Return the sentence that hardware that rounds every operator loses more."""
     return f"{party} does not round at every operator. Hardware that does loses more: {error}." + (
         f" To find the cause: {command}" if command else ""
     )
@@ -332,11 +353,13 @@ def hardware_loses_more(party: str, error: str, command: str) -> str:
 
 @statement
 def more_than_rounding(dtype: str) -> str:
+    """Return the sentence that rounding does not explain the difference."""
     return f"The outputs differ by more than rounding to {dtype} explains."
 
 
 @statement
 def usual_quantization(relative: float) -> str:
+    """Return the sentence that quantization changes the outputs as much as is usual."""
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS, which is usual for"
         " healthy models. To accept it, set --atol in polygraphy run."
@@ -345,6 +368,7 @@ def usual_quantization(relative: float) -> str:
 
 @statement
 def quantization_alone(relative: float) -> str:
+    """Return the sentence that only quantization explains the difference."""
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS; no other"
         " difference explains it."
@@ -353,6 +377,7 @@ def quantization_alone(relative: float) -> str:
 
 @statement
 def quantized_otherwise(relative: float) -> str:
+    """Return the sentence that the reference is quantized in different nodes."""
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The quantized"
         " reference has different nodes, so the costliest node is unknown."
@@ -361,6 +386,7 @@ def quantized_otherwise(relative: float) -> str:
 
 @statement
 def not_narrowed_down(count: int) -> str:
+    """Return the sentence that the fault is among nodes that the reference has in another form."""
     return (
         f"The fault is in {count_text(count, 'node')} that the reference has in another form, and"
         " no change of a single node explains it."
@@ -369,6 +395,7 @@ def not_narrowed_down(count: int) -> str:
 
 @statement
 def restored_together(count: int) -> str:
+    """Return the sentence that the fault is among nodes that can only be restored together."""
     return (
         f"The fault is in one or more of {count_text(count, 'node')}: the parts of the reference"
         " that explain it stand for all of these nodes."
@@ -377,6 +404,7 @@ def restored_together(count: int) -> str:
 
 @statement
 def any_of_nodes(count: int) -> str:
+    """Return the sentence that a change of any of some nodes explains the fault."""
     return (
         f"The fault is in one of {count_text(count, 'node')}: a change of any of them explains it."
     )
@@ -384,6 +412,7 @@ def any_of_nodes(count: int) -> str:
 
 @statement
 def quantization_shows(relative: float, tensor: str) -> str:
+    """Return the sentence where the error of quantization shows first."""
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The first visible"
         f" error, at {tensor!r}, is not necessarily the costliest."
@@ -394,6 +423,7 @@ def quantization_shows(relative: float, tensor: str) -> str:
 def quantization_accumulates(
     relative: float, kept: int, nodes: int, losses: Sequence[tuple[str, float]]
 ) -> str:
+    """Return the sentence that the error of quantization accumulates over many nodes."""
     named = ", ".join(f"{name!r} ({_percent(loss)})" for name, loss in losses)
     return (
         f"Quantization changes the outputs by {_percent(relative)} of their RMS. The error"
@@ -404,6 +434,9 @@ def quantization_accumulates(
 
 @statement
 def right_in_float32(dtype: str, error: object) -> str:
+    """Return the sentence that the float32 model matches, and rounding does not explain the
+    rest.
+    """
     return (
         f"The float32 model matches the saved results, but rounding to {dtype} does not explain the"
         f" difference: {error}."
@@ -412,18 +445,21 @@ def right_in_float32(dtype: str, error: object) -> str:
 
 @statement
 def tf32_adds_up(why: Fact, command: str) -> str:
+    """Return the sentence that the errors of TF32 add up."""
     how = f" Run it in float32: {command}" if command else ""
     return f"{why}. No single node loses that much: the errors of TF32 add up.{how}"
 
 
 @statement
 def right_in_float32_by(command: str, why: str) -> str:
+    """Return the sentence that all outputs match in float32, by a command."""
     how = f" ({command})" if command else ""
     return f"All outputs match in float32{how}. Which nodes need it is unknown: {why}"
 
 
 @statement
 def fixed_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> str:
+    """Return the sentence that a dimension is dynamic only in the program."""
     named = " and ".join(map(str, axes))
     return (
         f"The model requires shape {tuple(shape)} for {name!r}, but dimension {named} is dynamic in"
@@ -433,11 +469,13 @@ def fixed_dimension(name: str, shape: Sequence[object], axes: Sequence[int]) -> 
 
 @statement
 def program_runs(framework: str, error: object) -> str:
+    """Return the sentence that the framework runs the program, and what failed."""
     return f"{framework} runs the program. {error}"
 
 
 @statement
 def no_counterpart(name: str, owner: str) -> str:
+    """Return the sentence that a tensor has no counterpart."""
     return f"{name!r} of the {owner} has no counterpart"
 
 
@@ -449,11 +487,13 @@ def half_works(dtype: str) -> str:
 
 @statement
 def inputs_alone_by(dtype: str, error: object) -> str:
+    """Return the sentence that rounding only the inputs has the same effect, with the error."""
     return f"Rounding only the inputs to {dtype} changes the outputs as much: {error}."
 
 
 @statement
 def no_set_of_nodes(dtype: str, error: object) -> str:
+    """Return the sentence that no set of nodes in float32 makes the outputs match."""
     return f"No set of nodes in fp32 makes the outputs match; in {dtype}, {error}."
 
 
@@ -472,6 +512,7 @@ def more_allowed(factor: float) -> str:
 def rounding_accumulates(
     dtype: str, before: object, kept: int = 0, nodes: int = 0, after: object = ""
 ) -> str:
+    """Return the sentence that rounding accumulates in all nodes."""
     rest = f" With {count_text(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
     return (
         f"In {dtype}, {before}. Rounding accumulates in all nodes; no few nodes are at fault.{rest}"
@@ -562,11 +603,15 @@ ONE_STEP = constant("one_step", "one step has nothing to compare with; add --ste
 
 @statement
 def fixed_chunk(length: int) -> str:
+    """Return the sentence that the model takes a fixed number of positions at a time."""
     return f"the model takes {count_text(length, 'position')} at a time, not all inputs at once"
 
 
 @statement
 def states_differ_in_kind(step: int, position: int) -> str:
+    """Return the sentence that a step cannot be searched, because the states have different
+    shapes.
+    """
     return (
         f"Step {step} (position {position}) is the first that differs. The states of the model and"
         " of the reference differ in shape, so that this step cannot be searched on equal states."
@@ -575,6 +620,7 @@ def states_differ_in_kind(step: int, position: int) -> str:
 
 @statement
 def equal_states_agree(step: int, position: int) -> str:
+    """Return the sentence that every step agrees on equal states."""
     return (
         f"Step {step} (position {position}) is the first that differs, but on equal states every"
         " step agrees: rounding adds up over the steps."
@@ -591,6 +637,7 @@ def unread_states(states: Sequence[str], steps: int) -> str:
 
 @statement
 def nothing_to_compare_steps(obstacle: str) -> str:
+    """Return the sentence that the steps have nothing to be compared with."""
     return (
         f"There is nothing to compare with: {obstacle}. Add a second backend (--onnx) or a"
         " reference model (--reference)."

@@ -11,6 +11,7 @@ from polygraphy.domain.tensors.naming import quote_all
 
 @fact
 def first_wrong_step(step: int, position: int, output: str) -> str:
+    """Return the fact which step is the first wrong one."""
     return (
         f"Each on its own states, step {step} is the first wrong one: {output!r} differs at"
         f" position {position}."
@@ -19,6 +20,7 @@ def first_wrong_step(step: int, position: int, output: str) -> str:
 
 @fact
 def first_wrong_step_alone(step: int, position: int, output: str) -> str:
+    """Return the fact which step is the first that differs from all inputs at once."""
     return (
         f"Step by step, {output!r} differs from all inputs at once, first in step {step} (position"
         f" {position})."
@@ -27,16 +29,19 @@ def first_wrong_step_alone(step: int, position: int, output: str) -> str:
 
 @fact
 def state_left_wrong(state: str, step: int) -> str:
+    """Return the fact after which step a state is wrong."""
     return f"{state!r} is already wrong after step {step}."
 
 
 @fact
 def only_with_padding() -> str:
+    """Return the fact that the difference shows only with padding."""
     return "The difference shows only if the first positions are padding, which the mask hides."
 
 
 @fact
 def hands_on_another(output: str, source: str) -> str:
+    """Return the fact that a state output does not hold what the step itself uses."""
     return (
         f"Output {output!r} does not hold what the step itself uses, so that the next step reads"
         f" something else from {source!r}."
@@ -45,16 +50,19 @@ def hands_on_another(output: str, source: str) -> str:
 
 @fact
 def exchanged_states(states: Sequence[str], step: int) -> str:
+    """Return the fact that a step is correct with some states of the reference."""
     return f"With only the reference's {quote_all(states)}, step {step} is correct."
 
 
 @fact
 def differs_at_once(tensor: str, deviation: Deviation, step: int) -> str:
+    """Return the fact that a tensor in a step differs from all inputs at once."""
     return f"In step {step}, {tensor!r} {deviation.in_words()} with all inputs at once."
 
 
 @fact
 def continues_another(output: str, source: str, expected: str, by: str) -> str:
+    """Return the fact that a state output continues another input than expected."""
     if not expected:
         return f"Output {output!r} hands input {source!r} on unchanged, unlike other states."
     return (
@@ -65,6 +73,7 @@ def continues_another(output: str, source: str, expected: str, by: str) -> str:
 
 @fact
 def output_is_another_tensor(output: str, step: int) -> str:
+    """Return the fact that an output is another tensor than in the reference."""
     return (
         f"In step {step}, on equal states, every node is correct, but output {output!r} is another"
         " tensor than in the reference."
@@ -73,6 +82,7 @@ def output_is_another_tensor(output: str, step: int) -> str:
 
 @fact
 def first_model_differs(output: str) -> str:
+    """Return the fact that the model of the first step is wrong."""
     return (
         f"The model of the first step is wrong: its output {output!r} differs from the reference."
         " To find the node, compare that model with the correct model of the first step."
@@ -81,5 +91,6 @@ def first_model_differs(output: str) -> str:
 
 @fact
 def refuses_length(lengths: Sequence[int], message: str) -> str:
+    """Return the fact with how many positions the model runs, and the error of others."""
     runs = f"The model runs with {', '.join(map(str, lengths))} positions only. " if lengths else ""
     return f"{runs}{message}"

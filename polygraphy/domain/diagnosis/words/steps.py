@@ -59,11 +59,13 @@ WRONG_IN_FLOAT32 = constant("wrong_in_float32", "Also differs: precision is not 
 
 @statement
 def weights_are_rounded(counts: Mapping[str, int]) -> str:
+    """Return the sentence that weights are rounded, in the reference too from here on."""
     return f"{reasons.rounded_weights(counts)}; so are those of the reference from here on."
 
 
 @statement
 def first_difference(tensor: str) -> str:
+    """Return the sentence which tensor differs first."""
     return f"First difference: {tensor}."
 
 
@@ -81,6 +83,7 @@ def refuses(party: str) -> str:
 
 @statement
 def refuses_only_model(party: str) -> str:
+    """Return the sentence that a backend refuses the model but not the reference."""
     return f"{party} runs the reference, but refuses the model."
 
 
@@ -92,31 +95,37 @@ def with_rounding(party: str, measured: str, dtype: str, rounded: str) -> str:
 
 @statement
 def not_compared(reasons: Sequence[str]) -> str:
+    """Return the sentence what was not compared, with the reasons."""
     return f"Not compared: {'; '.join(reasons)}."
 
 
 @statement
 def cannot_compare(error: object) -> str:
+    """Return the sentence that something cannot be compared, with the error."""
     return f"Cannot be compared: {error}"
 
 
 @statement
 def cannot_run(error: object) -> str:
+    """Return the sentence that something cannot run, with the error."""
     return f"Cannot run: {error}"
 
 
 @statement
 def cannot_run_nodes(party: str, error: object) -> str:
+    """Return the sentence that a backend cannot run the nodes one by one."""
     return f"{party} cannot run the nodes one by one: {error}"
 
 
 @statement
 def cannot_run_parts(error: object) -> str:
+    """Return the sentence that a backend cannot run its own graph in parts."""
     return f"Cannot run its own graph in parts: {error}"
 
 
 @statement
 def cannot_return_tensors(error: object) -> str:
+    """Return the sentence that a backend cannot return all tensors."""
     return f"Cannot return all tensors: {error}"
 
 
@@ -143,6 +152,7 @@ def counterparts(count: int, total: int) -> str:
 
 @statement
 def wrong_tensors(count: int, is_traced: bool) -> str:
+    """Return the sentence how many tensors do not follow from their inputs."""
     inputs = "the program's values" if is_traced else "its saved inputs"
     if count == 1:
         return f"1 tensor does not follow from {inputs}."
@@ -151,6 +161,7 @@ def wrong_tensors(count: int, is_traced: bool) -> str:
 
 @statement
 def all_match(data: int) -> str:
+    """Return the sentence that all outputs match on a number of input sets."""
     return f"All outputs match on {sets_of_data(data)}."
 
 
@@ -181,11 +192,13 @@ def party_cannot(party: str, error: object) -> str:
 
 @statement
 def wrong_nodes(count: int, total: int) -> str:
+    """Return the sentence how many nodes differ."""
     return f"{count} of {count_text(total, 'node')} differ{'s' if count == 1 else ''}."
 
 
 @statement
 def wrong_regions(count: int) -> str:
+    """Return the sentence how many regions differ."""
     return f"{count_text(count, 'region')} differ{'s' if count == 1 else ''}."
 
 
@@ -206,6 +219,7 @@ def undecided(nodes: int) -> str:
 
 @statement
 def remedy_tried(rewrites: Sequence[str], matches: bool, is_all: bool) -> str:
+    """Return the sentence whether outputs match with rewrites disabled."""
     what = "all rewrites" if is_all else " and ".join(rewrites)
     return f"Outputs {'match' if matches else 'still differ'} with {what} disabled."
 
@@ -225,23 +239,27 @@ def equal_pairs(count: int, places: int) -> str:
 
 @statement
 def explained_changes(count: int, total: int, is_late: bool) -> str:
+    """Return the sentence how many differences are explained."""
     more = " Some changes were not tried: the limit was reached." if is_late else ""
     return f"{count} of {total} explained.{more}"
 
 
 @statement
 def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
+    """Return the sentence how many variants were tried."""
     rest = "; the rest was skipped: out of time" if is_cut_short else ""
     return f"{count_text(count, what)} tried{rest}."
 
 
 @statement
 def matches_saved(party: str, matches: bool) -> str:
+    """Return the sentence whether a backend matches the saved results."""
     return f"{party} {'matches' if matches else 'does not match'} the saved results."
 
 
 @statement
 def renamed_outputs(names: Mapping[str, str]) -> str:
+    """Return the sentence which outputs are compared although their names differ."""
     pairs = (f"{theirs!r} with {mine!r}" for theirs, mine in names.items())
     return f"Compared by shape and order: {', '.join(pairs)}."
 
@@ -285,16 +303,19 @@ def twin_is(exporter: str, is_right: bool) -> str:
 
 @statement
 def same_as_versions(here: str, versions: Sequence[str]) -> str:
+    """Return the sentence that a version agrees with others."""
     return f"{here} agrees with {' and '.join(versions)}."
 
 
 @statement
 def only_version(version: str) -> str:
+    """Return the sentence that no other version is available."""
     return f"No version other than {version} is available."
 
 
 @statement
 def versions_run(count: int, total: int) -> str:
+    """Return the sentence how many versions were tried."""
     return f"{count} of {count_text(total, 'version')} tried."
 
 
@@ -307,6 +328,7 @@ def shown_by(nodes: int, total: int, program: str = "") -> str:
 
 @statement
 def idle_branches(branch: str, nodes: Sequence[str]) -> str:
+    """Return the sentence which branches of If nodes do not run on these data."""
     if len(nodes) == 1:
         return f"The {branch} branch of If {some_of(nodes)} does not run on these data."
     return f"The {branch} branches of If {some_of(nodes)} do not run on these data."
@@ -344,6 +366,7 @@ def failing_step(step: int, length: int) -> str:
 
 @statement
 def first_wrong_step(step: int, position: int, output: str, deviation: object) -> str:
+    """Return the sentence which step is the first that differs."""
     return (
         f"Step {step} is the first that differs (position {position}): {output!r}"
         f" {getattr(deviation, 'in_words', str)()}."
@@ -352,6 +375,7 @@ def first_wrong_step(step: int, position: int, output: str, deviation: object) -
 
 @statement
 def all_steps_agree(count: int, states: Sequence[str]) -> str:
+    """Return the sentence that all steps agree, and which states differ nevertheless."""
     if not states:
         return f"All {count} steps agree."
     return (
@@ -362,6 +386,7 @@ def all_steps_agree(count: int, states: Sequence[str]) -> str:
 
 @statement
 def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
+    """Return the sentence which step is the first that differs on equal states."""
     left = f": it leaves {some_of(states)} wrong" if states else ""
     return f"Step {step} is the first that differs{left}."
 
@@ -409,11 +434,13 @@ def runs_cast(party: str, data: int, error: object) -> str:
 
 @statement
 def nodes_measured(count: int, data: int) -> str:
+    """Return the sentence how many nodes were measured on how many input sets."""
     return f"{count_text(count, 'node')} on {sets_of_data(data)}."
 
 
 @statement
 def no_other_version(version: str) -> str:
+    """Return the sentence that the environments have no other version."""
     return f"The environments have no version other than {version}."
 
 

@@ -65,18 +65,22 @@ def rounded_weights(dtype: str) -> str:
 
 
 def node_by_node(party: str) -> str:
+    """Return the title of running a backend node by node."""
     return f"{NODE_BY_NODE}, {party}"
 
 
 def rewritten_graph(party: str) -> str:
+    """Return the title of the graph that a backend rewrites."""
     return f"rewritten graph, {party}"
 
 
 def other_versions(party: str) -> str:
+    """Return the title of comparing other versions of a backend."""
     return f"{OTHER_VERSIONS}, {party}"
 
 
 def all_nodes_in(dtype: str) -> str:
+    """Return the title of all nodes in a data type."""
     return f"all nodes in {dtype}"
 
 

@@ -184,15 +184,20 @@ def find_disagreement(case: Case, party: Party) -> Disagreement | str | None:
     count, checked = len(party.feeds), [*range(1, min(_EVERY, len(party.feeds)))]
     while checked and checked[-1] < count - 1:
         checked.append(min(checked[-1] * 2, count - 1))
-    found = _disagreement(case, party, checked)
+    found = _first_disagreement(case, party, checked)
     if isinstance(found, Disagreement):
         before = max((at for at in checked if at < found.at), default=0)
         if found.at - before > 1:
-            return _disagreement(case, party, range(before + 1, found.at + 1))
+            return _first_disagreement(case, party, range(before + 1, found.at + 1))
     return found
 
 
-def _disagreement(case: Case, party: Party, checked: Collection[int]) -> Disagreement | str | None:
+def _first_disagreement(
+    case: Case, party: Party, checked: Collection[int]
+) -> Disagreement | str | None:
+    """Return the first checked step whose output differs from that of all inputs at once; a
+    reason if the model has no prefill, None if all agree.
+    """
     plan, judged = party.plan, party.plan.roles.judged or ""
     judge, run, compute = Judge.between(case, party, party), Run(party, party.load()), party.load()
     state: tuple[str, int] | None = None
@@ -251,6 +256,7 @@ def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, i
 def _culprit(
     case: Case, party: Party, found: Disagreement, position: int, is_padded: bool
 ) -> Culprit:
+    """Return the culprit for a disagreement between steps and all inputs at once."""
     facts: list[Fact] = [state_evidence.first_wrong_step_alone(found.at, position, found.output)]
     if is_padded:
         facts.append(state_evidence.only_with_padding())
@@ -341,7 +347,7 @@ class _Search:
             for name in node.makes:
                 if name not in self.fresh or not is_float(other.get(name)):
                     continue
-                off = self._off(name, whole, other, part)
+                off = self._deviation(name, whole, other, part)
                 if off is None:
                     continue
                 back = self._find_deciding_node(node, whole, other, part)
@@ -350,7 +356,10 @@ class _Search:
                 return _place(node, name, off, self.at)
         return None
 
-    def _off(self, name: str, whole: Values, other: Values, part: Any) -> Deviation | None:
+    def _deviation(self, name: str, whole: Values, other: Values, part: Any) -> Deviation | None:
+        """Return the deviation of a tensor from its part of the longer run; None if it matches
+        or is missing.
+        """
         value, longer = other.get(name), whole.get(name)
         if value is None or longer is None or not hasattr(value, "ndim"):
             return None
@@ -385,7 +394,7 @@ class _Search:
             return None
         if value.shape == whole[name].shape and value.ndim < 2:
             return None  # Lengths differ by nature.
-        off = self._off(name, whole, other, part)
+        off = self._deviation(name, whole, other, part)
         return None if off is None else (maker, name, off)
 
     def find_wrong_state(
@@ -408,15 +417,15 @@ class _Search:
             changed = [one for one in way if _op(one[0]) not in _MOVES | _CARRIERS]
             if carrier is None:
                 if not changed:
-                    return self._output(pair, way)
+                    return self._state_place(pair, way)
                 continue
             if changed:
-                return self._output(pair, changed[-1:])
+                return self._state_place(pair, changed[-1:])
             moves = [one for one in way if one != carrier and _op(one[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
-                return self._output(pair, moves[:1])
+                return self._state_place(pair, moves[:1])
             if carrier[0] is not node and self._is_other(pair, place.tensor, feed, whole):
-                return self._output(pair, [carrier])
+                return self._state_place(pair, [carrier])
         return None
 
     def _states_of(self, node: GraphNode) -> Iterator[StatePair]:
@@ -479,7 +488,8 @@ class _Search:
             each.shape == expected.shape and self.differs(each, expected) is None for each in others
         )
 
-    def _output(self, pair: StatePair, way: Sequence[tuple[GraphNode, str]]) -> _Place:
+    def _state_place(self, pair: StatePair, way: Sequence[tuple[GraphNode, str]]) -> _Place:
+        """Return the place of a state that passes on a wrong value."""
         node = way[0][0].name if way else ""
         fact = state_evidence.hands_on_another(pair.output, pair.input)
         return _Place(node, pair.output, [fact], is_state=True)

@@ -47,7 +47,7 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
         return Found(_prove_remedy(case, comparison.judge, result, found.case), found.case)
     if result.verdict == ILL_CONDITIONED:
         return found
-    if request.reference is not None:
+    if request.reference is not None or request.program is not None:
         return Skip("no node of the step explains it")
     step = own.feeds[comparison.wrong.at].step
     reason = result.reason if result.verdict == INCONCLUSIVE else ""

@@ -1,0 +1,70 @@
+"""The program of a framework as the party that is right over several steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from polygraphy.application.diagnose.case import Feed
+from polygraphy.application.diagnose.comparisons.step_runs import Party
+from polygraphy.domain.diagnosis.words import errors
+from polygraphy.domain.tensors.pairing import pair_outputs
+from polygraphy.ports.diagnosing import Compute, SourceProgram
+
+
+@frozen(kw_only=True)
+class ProgramParty(Party):
+    """A program that runs the steps of the model that was exported from it, on the same data. Its
+    outputs have the names of the model.
+
+    Attributes:
+        program: the program.
+    """
+
+    program: SourceProgram
+    has_weights = False
+
+    def load(self, proto: Any = None) -> Compute:
+        """Return a function that computes one step of the program."""
+        program, names = self.program, [*self.model.outputs]
+
+        def compute_step(feed: Feed) -> dict[str, Any]:
+            return _rename(program.run(feed), names)
+
+        return compute_step
+
+
+def program_party(own: Party, program: SourceProgram) -> ProgramParty:
+    """Return the program as a party that runs the same steps as the model."""
+    return ProgramParty(
+        name=program.name,
+        party=own.party,
+        model=own.model,
+        plan=own.plan,
+        feeds=own.feeds,
+        facts=own.facts,
+        program=program,
+    )
+
+
+def _rename(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """Return the outputs by the names of the model: in order if there are as many, else by name.
+
+    Raises:
+        UsageError: they have no output in common.
+    """
+    theirs = [name for name, _ in outputs]
+    if {*theirs} == {*names}:
+        return dict(outputs)
+    if len(theirs) == len(names):
+        return dict(zip(names, (value for _, value in outputs)))
+    partners = {
+        str(pair.name0): str(pair.name1)
+        for pair in pair_outputs(theirs, names)
+        if pair.is_complete and pair.is_exact
+    }
+    if not partners:
+        raise errors.no_common_output(", ".join(theirs), ", ".join(names))
+    return {partners[name]: value for name, value in outputs if name in partners}

@@ -1,0 +1,54 @@
+"""What is right where nothing else is: other versions of the backends."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.data import choose_feeds_for_parties
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.versions import (
+    compare_versions,
+    cover_versions,
+    find_right_versions,
+)
+from polygraphy.domain.diagnosis.culprit import AGREE
+
+
+def against_versions(case: Case, request: Request) -> StepOutcome:
+    """Return the comparison of the only backend with its other versions, if there is no other
+    oracle.
+    """
+    if request.versions is None or not request.compares_versions_first(case):
+        return Skip("something else is right, or there are no other versions")
+    return compare_versions(case, request.versions, request.feeds)
+
+
+def against_versions_besides(case: Case, request: Request, found: Found) -> StepOutcome:
+    """Return the comparison of all backends with their other versions, if no fault was found and
+    they were not compared first.
+    """
+    is_first = request.compares_versions_first(case)
+    if request.versions is None or is_first or found.result.verdict != AGREE:
+        return Skip("whoever is at fault, versions are tried later")
+    return compare_versions(found.case, request.versions, request.feeds)
+
+
+def add_right_versions(found: Found, request: Request) -> Found:
+    """Add the versions of the backend at fault that are right."""
+    if request.versions is None:
+        return found
+    result = find_right_versions(found.case, request.versions, found.result)
+    return evolve(found, result=result)
+
+
+def add_open_versions(found: Found, request: Request) -> Found:
+    """Add the versions that differ, or that could not be compared."""
+    if request.versions is None:
+        return found
+    case, feeds = found.case, request.feeds
+    if not feeds:
+        given = [case.feed] if case.feed else None
+        feeds = given or choose_feeds_for_parties(case, request.data_loader)
+    return evolve(found, result=cover_versions(case, request.versions, found.result, feeds))
