@@ -257,15 +257,15 @@ class TrtRunner(BaseRunner):
             self.context.profiler = None
             self._cuda_graph = before
             if self.context.profiler is not None and self._scratch is not None:
-                self._renew_context()  # TensorRT 8 keeps a profiler, which slows every inference.
+                self._renew_context(self._scratch)  # TensorRT 8 keeps it, which slows inferences.
             else:
                 self._renew_session()
 
-    def _renew_context(self) -> None:
+    def _renew_context(self, scratch: Scratch) -> None:
         with resolve(Device).use(self._gpu):
             self._end_session()
             self.context = None  # A profile may allow one context at a time.
-            self.context = self._scratch.create_context()
+            self.context = scratch.create_context()
             self._use_profile(self._profile)
 
     def _renew_session(self) -> None:
