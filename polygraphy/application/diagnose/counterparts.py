@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import changes, evidence, steps, titles
+from polygraphy.domain.diagnosis.words import changes, evidence, program_evidence, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import deviation
@@ -461,7 +461,7 @@ class _Search:
             kind = None if other else relation(held, right)
             ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
             off = deviation(held, right)
-            facts.append(evidence.weight_is_not(name, ops, names[name], off, other, kind))
+            facts.append(program_evidence.weight_is_not(name, ops, names[name], off, other, kind))
         is_as_held = any(
             np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
             for name in weights
@@ -515,7 +515,7 @@ class _Search:
             best = self._best(tries)
             if best is not None:
                 ops = [*dict.fromkeys(node.op for _, node in self._readers(name))]
-                facts = [evidence.number_is_not(name, ops, now, best[1])]
+                facts = [program_evidence.number_is_not(name, ops, now, best[1])]
                 return OtherWeights(best[0], self._positions([name]), None, facts)
         return None
 
