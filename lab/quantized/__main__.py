@@ -82,7 +82,8 @@ def causes(kept: Kept) -> list[tuple[str, list[str]]]:
 def healthy(case: Case) -> bool:
     """Whether nobody is blamed in a healthy model."""
     kept, seconds = diagnosed(case, 0.5 * case.value)
-    wrong = [one for one in causes(kept) if one[0] not in ("quantisation",)]
+    # ONNX Runtime 1.32 drops a Relu before a QuantizeLinear to float8: not the model's fault.
+    wrong = [one for one in causes(kept) if one[0] not in ("quantisation", "rewrite")]
     is_right = not wrong and kept.verdict in ("fault", "inconclusive")
     mark = "right" if is_right else "WRONG"
     said = f"{kept.verdict} {causes(kept)}"

@@ -84,7 +84,7 @@ def quantize_all(
     calibration sees other data.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lines: dict[str, list[str]] = {}
+    lines: dict[tuple[str, str], list[str]] = {}  # ModelOpt changes ONNX Runtime's quantizer.
     for host, name, kind, is_unlike in jobs:
         interpreter = interpreter_of(kind, interpreters)
         out = folder / f"{name}-{kind}{'-unlike' if is_unlike else ''}.onnx"
@@ -98,8 +98,9 @@ def quantize_all(
         rng = np.random.default_rng(len(name))
         quantizers.stored(changed_data(host, rng) if is_unlike else host.calibration, str(data))
         job = {"kind": kind, "model": str(model), "data": str(data), "out": str(out)}
-        lines.setdefault(interpreter, []).append(json.dumps(job))
-    for number, (interpreter, texts) in enumerate(lines.items()):
+        tool = kind.partition("-")[0]
+        lines.setdefault((interpreter, tool), []).append(json.dumps(job))
+    for number, ((interpreter, _), texts) in enumerate(lines.items()):
         path = folder / f"jobs-{number}.txt"
         path.write_text("\n".join(texts))
         script = Path(quantizers.__file__)

@@ -307,7 +307,8 @@ def integer_weight(host: Host, model: onnx.ModelProto, rng: np.random.Generator)
         return None
     scale = graph.array(f"{stem}_scale")
     graph.set(f"{stem}_scale", (scale * rng.choice([0.3, 3])).astype(np.float32))
-    return Fault((stem,), ("weight scale", "scale"))
+    names = (stem, stem.removesuffix("_Transposed"))
+    return Fault(names, ("weight scale", "scale"))
 
 
 def _weight_names(node: onnx.NodeProto) -> tuple[str, ...]:

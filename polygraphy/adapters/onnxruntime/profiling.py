@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ onnxrt = mod.lazy_import("onnxruntime>=1.10.0")
 
 _GRAPH = "executed.onnx"
 _WEIGHTS = "session.optimized_model_external_initializers_file_name"
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+"""The variable with which CUDA waits for each kernel. CUDA reads it when it starts."""
 _STOP_SPINNING = "session.force_spinning_stop"
 
 
@@ -126,9 +129,9 @@ class SessionProfiler:
             runs = [trace.runs[number] for number in group if number < len(trace.runs)]
             if not runs:
                 raise BackendError("ONNX Runtime recorded no run.", backend="onnxruntime")
-            profile = profile_runs(runs, graph)
+            profile = profile_runs(runs, graph, waits=os.environ.get(_BLOCKING) == "1")
             setting = f"{version}, {profile.setting}"
-            profiles.append(evolve(profile, setting=setting, notes=notes))
+            profiles.append(evolve(profile, setting=setting, notes=[*notes, *profile.notes]))
         self.close()
         return profiles
 

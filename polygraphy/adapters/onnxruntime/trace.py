@@ -218,12 +218,23 @@ def _with_device_time(timed: _TimedEvent) -> NodeEvent:
     return event if is_on_host else evolve(event, clock=LAUNCH)
 
 
-def profile_runs(runs: Sequence[TraceRun], graph: ModelNodes | None) -> ExecutionProfile:
+def profile_runs(
+    runs: Sequence[TraceRun], graph: ModelNodes | None, *, waits: bool = False
+) -> ExecutionProfile:
     """Return the profile of some runs; kernels of a device that was seen in some runs only are
     those of the device.
+
+    Args:
+        runs: the runs.
+        graph: the executed graph; None if unknown.
+        waits: whether the host waited for each kernel, so that its times include the device.
     """
     nodes = collect_nodes([run.events for run in runs], graph)
     has_kernels = any(node.clock == DEVICE for node in nodes)
+    notes = []
+    if waits and any(node.clock == LAUNCH for node in nodes):
+        notes.append("The host waited for each kernel: times are those of launch and device.")
+        nodes = [evolve(node, clock=HOST) if node.clock == LAUNCH else node for node in nodes]
     if has_kernels:  # A node without a kernel did nothing on the device.
         nodes = [
             evolve(node, clock=HOST) if node.clock == LAUNCH and node.op not in _COPIES else node
@@ -236,6 +247,7 @@ def profile_runs(runs: Sequence[TraceRun], graph: ModelNodes | None) -> Executio
         "onnxrt",
         ", ".join(each.removesuffix("ExecutionProvider") for each in providers),
         run_times=[run.microseconds for run in runs],
+        notes=notes,
     )
 
 

@@ -8,16 +8,13 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
-from polygraphy.application.diagnose.case import REFUSALS, Case, add_origins, conclude
+from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
 from polygraphy.application.diagnose.invalid_models import blame_model, diagnose_invalid_model
-from polygraphy.application.diagnose.lowered.half import Trial, half_trial
-from polygraphy.application.diagnose.lowered.half_verdict import (
-    cast_model,
-    diagnose_cast,
-)
+from polygraphy.application.diagnose.lowered.half import half_trial
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.oracles.against_float32 import against_float32
+from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
 from polygraphy.application.diagnose.oracles.against_golden import against_golden
 from polygraphy.application.diagnose.oracles.against_program import against_program
 from polygraphy.application.diagnose.oracles.against_reference import against_reference
@@ -32,20 +29,14 @@ from polygraphy.application.diagnose.oracles.over_steps import over_steps
 from polygraphy.application.diagnose.outcome import Ending, Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.tensor_trace import describe_idle_branches, inline_branches
-from polygraphy.application.diagnose.versions import cover_versions, open_versions
+from polygraphy.application.diagnose.versions import open_versions
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.commands import convert_command, output_path
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
-    FAULT,
-    ILL_CONDITIONED,
-    INCONCLUSIVE,
-    DiagnosisResult,
-    Remedy,
 )
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.words import errors, reasons, steps
-from polygraphy.domain.errors import BackendError, ModelError, UnavailableError
+from polygraphy.domain.diagnosis.words import errors
+from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
 from polygraphy.domain.quantization.metrics import BUILT_IN
 from polygraphy.ports.diagnosing import (
@@ -268,63 +259,12 @@ def diagnose_half(
     case = Case(opened, path, parties, resolve(DiagnosisReports))
     report, leave_out = case.record_attempt, case.record_left_out
     trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, leave_out)
-    case.record_comparison("float32")
+    versions = open_versions(case, others) if others else None
+    request = Request(trial.feeds, _ask, versions=versions, feeds=trial.feeds)
     try:
-        found = diagnose_cast(trial.result(), case.path, dtype)
-        if found.verdict == AGREE and parties:
-            found = _check_backends(case, trial, found, dtype)
-        if others:
-            narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
-            narrow = evolve(narrow, feed=trial.feeds[0])
-            found = cover_versions(narrow, open_versions(case, others), found, trial.feeds)
+        found = against_float32_model(case, request, trial, dtype)
+        found = add_open_versions(found, request)
     finally:
         close(parties)
-    found = evolve(case.evidence.allowed(found), attempts=case.attempts)
-    return conclude(add_origins(found, opened.nodes))
-
-
-def _check_backends(
-    case: Case, trial: Trial, found: DiagnosisResult, dtype: str
-) -> DiagnosisResult:
-    """Return the half-precision result if backends round like a simulation of it; else the faults
-    of the backends.
-    """
-    narrow = case.of(open_model(cast_model(case.model.proto, dtype)))
-    path = output_path(case.path, f"_{dtype}.onnx")
-    narrow = evolve(narrow, feed=trial.feeds[0], path=path)
-    for party in case.parties:
-        refused, reference = "", case.model.proto
-        with case.attempt(f"{dtype}, {party.name}") as said:
-            try:
-                made = map(narrow.loaded(party), trial.feeds)
-                off = trial.tolerance.worst(trial.exact, made)
-                said.append(steps.error_of_all(off))
-            except UnavailableError:
-                raise
-            except REFUSALS as error:
-                said.append(steps.refuses(party.name))
-                refused, reference = str(error), None
-        if not refused and off.is_tolerable:
-            continue
-        alone = evolve(narrow, parties=[party])
-        apart = diagnose_once(alone, Request(trial.feeds, diagnose_once, reference)).result
-        if apart.verdict in (FAULT, ILL_CONDITIONED):
-            return _prepend_cast_command(apart, narrow.path, convert_command(case.path, dtype, ()))
-        differs = reasons.only_in_backend(party.name, off, dtype)
-        return evolve(found, verdict=INCONCLUSIVE, reason=refused or differs)
-    return found
-
-
-def _prepend_cast_command(found: DiagnosisResult, path: str, command: str) -> DiagnosisResult:
-    """Return the result for a model that a command creates first."""
-
-    def remedy(given: Remedy) -> Remedy:
-        """Return a remedy whose command first saves the model in half precision."""
-        helps = given.command or ""
-        if not command or path not in helps:
-            return given
-        return evolve(given, command=f"{command} && {helps}")
-
-    return evolve(
-        found, culprits=[evolve(one, remedy=remedy(one.remedy)) for one in found.culprits]
-    )
+    result = evolve(case.evidence.allowed(found.result), attempts=case.attempts)
+    return conclude(add_origins(result, opened.nodes))

@@ -308,7 +308,7 @@ def _profile_side(model: ModelNodes, profile: ExecutionProfile, join: Join) -> S
     if any(node.clock == LAUNCH for node in profile.nodes):
         notes.append(
             "Times of nodes on the device are those of launching kernels, because the profile has"
-            " no events of the device."
+            " no events of the device. With CUDA_LAUNCH_BLOCKING=1, each node waits for the device."
         )
     if profile.is_disturbed:
         notes.append(

@@ -40,7 +40,12 @@ _BIAS_LOSS = 0.1
 0.059; planted ones begin at 0.9.
 """
 _CUT = 0.002
-"""A range that cuts off more than this share is too narrow (chosen, not measured)."""
+"""A range that cuts off more than this share is too narrow (chosen, not measured); with a smaller
+scale than the best one, any share.
+"""
+_LOST_SIGN = 0.02
+"""A sign is lost if the numbers that have it reach this share of the range (chosen, not measured).
+"""
 _SHARE = 0.4
 """A cause explains packed blocks if it leaves less than this share of the error."""
 _ALIKE = 0.5
@@ -76,9 +81,9 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
         return cause
     if site.codes is not None and not scheme.is_per_tensor and _is_permuted(scheme, best):
         return ORDER
-    if site.kind != "activation":
-        return SCALE
-    return _range_cause(scheme, loss)
+    if site.kind == "activation":
+        return _range_cause(scheme, loss)
+    return ZERO_POINT if _is_shifted(site, scheme) else SCALE
 
 
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
@@ -87,20 +92,60 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
     least, most = loss.spread
     factor = float(np.ravel(scheme.scale)[0] / np.ravel(loss.best.scale)[0])
+    is_cut = loss.cut > _CUT or (loss.cut > 0 and factor < 1)
     if scheme.stored.minifloat is not None:
-        return CLIPPED if loss.cut > _CUT else WIDE
+        return CLIPPED if is_cut else WIDE
     is_similar = 1 / _CLOSE < factor < _CLOSE
     steps = float(scheme.stored.most - scheme.stored.least)
     shift = abs(float(np.ravel(scheme.zero_point)[0]) - float(np.ravel(loss.best.zero_point)[0]))
-    if least < 0 < most and shift >= 0.4 * steps and (low >= 0 or high <= 0 or is_similar):
+    if least < 0 < most and (
+        (shift >= 0.4 * steps and is_similar) or _loses_one_sign(low, high, loss)
+    ):
         return SIGN
     if is_similar and shift > 0.02 * steps:
         return ZERO_POINT
     if loss.replaces_relu and least >= 0 and low < -0.02 * (high - low):
         return ZERO_POINT  # Negative numbers can be stored that a Relu made zero.
-    if loss.cut > _CUT:
+    if is_cut:
         return CLIPPED if factor < 1 or not shift else ZERO_POINT
     return WIDE
+
+
+def _loses_one_sign(low: float, high: float, loss: SiteLoss) -> bool:
+    """Return whether a range begins or ends at zero, and the data do not, and the range is large
+    enough for the sign that it has.
+    """
+    least, most = loss.spread
+    if low >= 0:
+        lost, kept, limit = -least, most, high
+    elif high <= 0:
+        lost, kept, limit = most, -least, -low
+    else:
+        return False
+    return lost > _LOST_SIGN * (most - least) and kept < _CLOSE * limit
+
+
+def _is_shifted(site: Site, scheme: Scheme) -> bool:
+    """Return whether a wrong zero point explains the error of a weight with one scale."""
+    exact, codes = site.exact, site.codes
+    if exact is None or codes is None or not exact.size or not scheme.is_per_tensor:
+        return False
+    if scheme.stored.minifloat is not None:
+        return False
+    scale, zero = float(np.ravel(scheme.scale)[0]), float(np.ravel(scheme.zero_point)[0])
+    if np.array_equal(codes, scheme.codes(exact)):
+        # The model stores a constant that is in float: is it cut off, although its range fits?
+        low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+        ends = min(float(exact.min()), 0.0), max(float(exact.max()), 0.0)
+        is_cut = ends[0] < low - scale or ends[1] > high + scale
+        fits = ends[1] - ends[0] <= high - low + scale
+        return is_cut and fits
+    right = np.rint(np.median(codes - exact / scale))
+    moved = Scheme(scheme.dtype, scheme.scale, np.full(np.shape(scheme.zero_point), right))
+    values = scheme.values(codes)
+    factor = float(np.vdot(values, exact) / (np.vdot(values, values) or 1.0))
+    others = min(_error(values, exact), _error(factor * values, exact))  # By another scale.
+    return bool(right != zero and _error(moved.values(codes), exact) < _SHARE * others)
 
 
 def _bias_cause(site: Site) -> str:
@@ -137,7 +182,8 @@ def _block_cause(site: Site, scheme: Scheme, best: Scheme) -> str:
         pairs = codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
         if _error(scheme.values(pairs), exact) < enough:
             return NIBBLES
-    if _error(_shift_zero_points(scheme, codes, exact).values(codes), exact) < enough:
+    is_by_row = codes.ndim == 2 and scheme.axis == 1
+    if is_by_row and _error(_shift_zero_points(scheme, codes, exact).values(codes), exact) < enough:
         return BLOCK_ZERO
     return ORDER if _is_permuted(scheme, best) else ""
 

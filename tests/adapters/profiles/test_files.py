@@ -10,13 +10,14 @@ import attrs
 import pytest
 
 from polygraphy.adapters.files.small.profiles import load_profiles, save_profiles
-from polygraphy.adapters.onnxruntime.trace import read_trace, split_runs
+from polygraphy.adapters.onnxruntime.trace import profile_runs, read_trace, split_runs
 from polygraphy.adapters.openvino.profiling import times_of_runs
 from polygraphy.adapters.tensorrt.describe.layer_times import origin_names
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.profiling.execution import (
     DEVICE,
+    HOST,
     LAUNCH,
     ExecutedNode,
     ExecutionProfile,
@@ -143,6 +144,8 @@ def test_the_time_of_a_node_on_a_device_is_that_of_its_kernels() -> None:
         (50, "gemm", DEVICE),
     ]
     assert second.events[0].clock == LAUNCH
+    profile = profile_runs([second], None, waits=True)
+    assert profile.nodes[0].clock == HOST and "waited" in profile.notes[0]
 
 
 def test_the_complete_runs_of_a_truncated_trace_are_read_by_shapes(tmp_path: Path) -> None:

@@ -15,10 +15,13 @@ import pytest
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
+from polygraphy.adapters.onnx.edit.quantized_nodes import typed_codes
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
+from polygraphy.domain.quantization.causes import cause_of, is_suspect
+from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.reporting import Findings
@@ -287,3 +290,58 @@ def test_blocks_whose_halves_are_exchanged_are_named() -> None:
     assert found(model(codes[:, ::2] | codes[:, 1::2] << 4), right, within=0.2).verdict == "agree"
     [culprit] = found(model(codes[:, 1::2] | codes[:, ::2] << 4), right, within=0.2).culprits
     assert (culprit["cause"], culprit["nodes"]) == ("nibble order", ["product"])
+
+
+@pytest.mark.parametrize("kind", ["int4", "uint4", "uint8", "uint8 without zero point", "rows"])
+def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
+    from tests.support.models import make, value
+
+    weight = np.random.default_rng(2).normal(size=(12, 32)).astype(np.float32)
+    ends = [value("x", [5], onnx.TensorProto.INT64)], [value("y", [5, 32])]
+    right = make(
+        "plain", [helper.make_node("Gather", ["w", "x"], ["y"])], *ends, weights={"w": weight}
+    )
+    dtype = "uint4" if kind.startswith("uint8") else "int8" if kind == "rows" else kind
+    zero = {"int4": 0, "int8": 0}.get(dtype, 8)
+    blocks = weight.reshape(12, 2, 16)
+    size = np.abs(blocks).max(-1) if kind != "rows" else np.abs(weight).max()
+    scale = (size / (127 if kind == "rows" else 7)).astype(np.float32)
+    codes = np.rint(weight / (scale.repeat(16, 1) if kind != "rows" else scale)) + zero
+
+    def model(scale: Any) -> onnx.ModelProto:
+        if kind == "rows":
+            weights = {
+                "c": codes.astype(np.int8),
+                "s": np.asarray(scale, np.float32),
+                "z": np.array(0, np.int8),
+            }
+            nodes = [
+                helper.make_node("Gather", ["c", "x"], ["r"]),
+                helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"]),
+            ]
+            return make("rows", nodes, *ends, weights=weights, opset=19)
+        held = codes.astype(np.uint8)
+        stored = {"c": typed_codes(codes, dtype), "z": typed_codes(0 * scale + zero, dtype)}
+        if kind.startswith("uint8"):
+            stored = {"c": held[:, ::2] | held[:, 1::2] << 4, "z": np.full((12, 1), 0x88, np.uint8)}
+        names = ["c", "x", "s", "z"][: 3 if kind.endswith("without zero point") else 4]
+        node = helper.make_node(
+            "GatherBlockQuantized", names, ["y"], block_size=16, domain="com.microsoft"
+        )
+        used = {name: array for name, array in {**stored, "s": scale}.items() if name in names}
+        versions = {"opset": 21, "ir_version": 10, "domains": ["com.microsoft"]}
+        return make("g", [node], *ends, weights=used, **versions)
+
+    [site] = open_quantized(model(scale), [right]).sites
+    loss = weight_loss(site)
+    assert loss is not None and loss.loss < 0.15 and not is_suspect(site, loss)
+    opened = open_quantized(model(scale[::-1].copy() if scale.ndim else 3 * scale), [right])
+    [site], loss = opened.sites, weight_loss(opened.sites[0])
+    assert loss is not None and is_suspect(site, loss)
+    assert cause_of(site, loss) == ("scale" if kind == "rows" else "scale order")
+    feed = {"x": np.arange(5)}
+    made, expected = (
+        OnnxrtParty().load(one)(feed)["y"]
+        for one in (opened.repaired({0: loss.best}).float_at_sites(()), right)
+    )
+    assert np.sqrt(np.mean((made - expected) ** 2)) < 0.15

@@ -1,4 +1,6 @@
-"""Weights that are packed into blocks of a few bits, as MatMulNBits reads them."""
+"""Weights that operators read in few bits: in blocks, as MatMulNBits and GatherBlockQuantized do,
+or as integers.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from polygraphy import mod
+from polygraphy.adapters.onnx.edit.quantized_nodes import typed_codes
 from polygraphy.adapters.onnx.graph.graph import add_weight
-from polygraphy.domain.quantization.schemes import Scheme
+from polygraphy.domain.quantization.schemes import STORED, Scheme
 from polygraphy.domain.quantization.sites import Site
 from polygraphy.domain.tensors.precision import is_float
 
@@ -29,13 +32,15 @@ class Packing:
 
     Attributes:
         bits: how many a code has.
-        has_zero_points: whether zero points are stored, too.
+        has_zero_points: whether zero points are stored.
         is_transposed: whether the weight of the reference is the transpose of the codes.
+        is_in_bytes: whether a byte holds several codes; else each code has its own type.
     """
 
     bits: int
     has_zero_points: bool
     is_transposed: bool
+    is_in_bytes: bool = True
 
 
 def block_weight(
@@ -47,9 +52,72 @@ def block_weight(
     for node in region:
         if node.op_type == "MatMulNBits":
             return _block_weight(node, constant, exact)
+        if node.op_type == "GatherBlockQuantized":
+            return _gathered_blocks(node, constant, exact)
         if node.op_type in ("MatMulInteger", "ConvInteger") and len(node.input) > 1:
             return _integer_weight(node, constant, exact)
+    if [node.op_type for node in region] == ["Gather", "DequantizeLinear"]:
+        return _gathered_integers(region[0], region[1], constant, exact)
     return None
+
+
+def _gathered_integers(
+    gather: NodeProto,
+    dequantize: NodeProto,
+    constant: Callable[[str], Array | None],
+    exact: Array | None,
+) -> tuple[Scheme, Array, Array | None, None] | None:
+    """Return scheme, codes and exact weight of a Gather whose rows are dequantized; None if
+    unknown.
+    """
+    codes = constant(gather.input[0])
+    scale = constant(dequantize.input[1])
+    given = dequantize.input[2] if len(dequantize.input) > 2 else ""
+    zero = constant(given) if given else numpy.zeros(())
+    if codes is None or scale is None or scale.size != 1 or zero is None:
+        return None
+    zero = zero.astype(numpy.float64).reshape(scale.shape)
+    scheme = Scheme(codes.dtype.name, scale.astype(numpy.float64), zero)
+    exact = exact if exact is not None and exact.shape == codes.shape else None
+    return scheme, codes.astype(numpy.float64), exact, None
+
+
+def _gathered_blocks(
+    node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
+) -> tuple[Scheme, Array, Array | None, Packing] | None:
+    """Return scheme, codes, exact weight and packing of GatherBlockQuantized; None if unknown."""
+    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    stored, scale = constant(node.input[0]), constant(node.input[2])
+    given = node.input[3] if len(node.input) > 3 else ""
+    zeros = constant(given) if given else None
+    if stored is None or scale is None or (given and zeros is None):
+        return None
+    bits, dtype = 4, stored.dtype.name
+    is_in_bytes = dtype == "uint8"
+    if is_in_bytes:
+        bits = options.get("bits", 4)
+        dtype = f"uint{bits}"
+        stored = _unpack_last(stored, bits)
+        zeros = None if zeros is None else _unpack_last(zeros, bits)
+    axis = options.get("quantize_axis", 1) % stored.ndim
+    if zeros is None:  # Zero for int4 and uint4, the middle for bytes.
+        zeros = numpy.full(scale.shape, float(2 ** (bits - 1) if is_in_bytes else 0))
+    zeros = zeros.astype(numpy.float64)[..., : scale.shape[-1]]
+    if dtype not in STORED or zeros.shape != scale.shape:
+        return None
+    block = options.get("block_size", 128)
+    scheme = Scheme(dtype, scale.astype(numpy.float64), zeros, axis, block)
+    codes = stored.astype(numpy.float64)
+    if exact is not None and exact.shape != codes.shape:
+        codes = codes[..., : exact.shape[-1]]
+    exact = exact if exact is not None and exact.shape == codes.shape else None
+    packing = Packing(bits, bool(given), is_transposed=False, is_in_bytes=is_in_bytes)
+    return scheme, codes, exact, packing
+
+
+def _unpack_last(array: Array, bits: int) -> Array:
+    """Return the codes that bytes hold along the last axis, the low bits first."""
+    return _unpack_codes(array.reshape(-1, array.shape[-1]), bits).reshape(*array.shape[:-1], -1)
 
 
 def _integer_weight(
@@ -123,13 +191,19 @@ def _pack_codes(codes: Array, bits: int) -> Array:
 def store_integers(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
-    """Replace the weight of MatMulInteger or ConvInteger by one in another scheme."""
+    """Replace the weight of an operator that reads integers by one in another scheme."""
+    held = {weight.name: weight for weight in model.graph.initializer}
     for node in region:
-        if node.op_type not in ("MatMulInteger", "ConvInteger") or site.exact is None:
+        if site.exact is None:
             continue
-        stem = node.input[1].removesuffix("_quantized")
-        held = {weight.name: weight for weight in model.graph.initializer}
-        codes, scale = held.get(node.input[1]), held.get(f"{stem}_scale")
+        if node.op_type in ("MatMulInteger", "ConvInteger"):
+            stem = node.input[1].removesuffix("_quantized")
+            names = [node.input[1], f"{stem}_scale", *node.input[3:4]]
+        elif node.op_type == "Gather" and region[-1].op_type == "DequantizeLinear":
+            names = [node.input[0], *region[-1].input[1:]]
+        else:
+            continue
+        codes, scale = (held.get(name) for name in names[:2])
         if codes is None or scale is None:
             continue
         kind = onnx.numpy_helper.to_array(codes).dtype
@@ -137,7 +211,7 @@ def store_integers(
             codes.name: scheme.codes(site.exact).astype(kind),
             scale.name: scheme.scale.astype(numpy.float32).reshape(tuple(scale.dims)),
         }
-        zero = held.get(node.input[3]) if len(node.input) > 3 else None
+        zero = held.get(names[2]) if len(names) > 2 else None
         if zero is not None:
             arrays[zero.name] = scheme.zero_point.astype(kind).reshape(tuple(zero.dims))
         for name, array in arrays.items():
@@ -149,10 +223,14 @@ def repack_blocks(
 ) -> None:
     """Replace a weight in blocks by one in another scheme."""
     packing: Packing = site.packing
-    node = next((one for one in region if one.op_type == "MatMulNBits"), None)
+    operators = ("MatMulNBits", "GatherBlockQuantized")
+    node = next((one for one in region if one.op_type in operators), None)
     if packing is None or site.exact is None or node is None:
         return
     codes = scheme.codes(site.exact)
+    if node.op_type == "GatherBlockQuantized":
+        _repack_gathered(model, node, site, scheme, codes)
+        return
     rows, columns = codes.shape
     count = -(-columns // scheme.block)
     padded = numpy.pad(codes, ((0, 0), (0, count * scheme.block - columns)))
@@ -173,3 +251,29 @@ def repack_blocks(
     if rest and len(arrays) == 2:
         rest = ["", *rest]
     node.input[:] = [node.input[0], *arrays, *rest]
+
+
+def _repack_gathered(
+    model: ModelProto, node: NodeProto, site: Site, scheme: Scheme, codes: Array
+) -> None:
+    """Replace the weight of GatherBlockQuantized by one in another scheme."""
+    packing: Packing = site.packing
+    held = {weight.name: weight for weight in model.graph.initializer}
+    kind = onnx.numpy_helper.to_array(held[node.input[2]]).dtype
+
+    def packed(array: Array) -> Array:
+        if not packing.is_in_bytes:
+            return typed_codes(array, scheme.dtype)
+        rows = _pack_codes(array.reshape(-1, array.shape[-1]), packing.bits)
+        return rows.reshape(*array.shape[:-1], -1)
+
+    prefix = f"{site.name}//repaired"
+    arrays = {
+        f"{prefix}_codes": packed(codes),
+        f"{prefix}_scale": scheme.scale.astype(kind),
+        f"{prefix}_zero": packed(scheme.zero_point),
+    }
+    for name, array in arrays.items():
+        add_weight(model, onnx.numpy_helper.from_array(array), name)
+    data, scale, zero = arrays
+    node.input[:] = [data, node.input[1], scale, zero]

@@ -614,7 +614,9 @@ class QuantizedModel:
         known = {value.name for value in self._graph.input} | makers.keys()
         for name, twin in reference.makers.items():
             node = makers.get(name)
-            if node is None or node.op_type in (QUANTISE, DEQUANTISE):
+            if node is None or node.op_type == QUANTISE:
+                continue
+            if node.op_type == DEQUANTISE and not _reads_rows(node, makers):
                 continue
             region = _region(name, makers, reference, order)
             if not any(is_coarse(one.op_type) for one in region):
@@ -660,6 +662,12 @@ class QuantizedModel:
         self._pairs.append(pair)
 
 
+def _reads_rows(node: NodeProto, makers: Mapping[str, NodeProto]) -> bool:
+    """Return whether a DequantizeLinear reads rows that a Gather takes from a weight."""
+    maker = makers.get(node.input[0])
+    return maker is not None and maker.op_type == "Gather"
+
+
 def _is_shifted(node: NodeProto, constant: Callable[[str], Array | None]) -> bool:
     """Return whether the zero point of a node is not in the middle of its integer range."""
     scheme = scheme_of_node(node, constant)
@@ -680,7 +688,8 @@ def _region(
     while pending and len(found) < 32:
         current = pending.pop()
         node = makers.get(current)
-        if node is None or id(node) in found or node.op_type == DEQUANTISE:
+        is_other_site = node is not None and node.op_type == DEQUANTISE and current != name
+        if node is None or id(node) in found or is_other_site:
             continue
         found[id(node)] = node
         pending += [one for one in node.input if one and one not in reference.makers]

@@ -105,10 +105,10 @@ def producer_of(model: ModelProto) -> str:
         return "nncf"
     if any(node.name.endswith("_compressed_matmul") for node in nodes):
         return "nncf"
-    if any(node.op_type == "MatMulNBits" for node in nodes):
+    blocks = [node for node in nodes if node.op_type in ("MatMulNBits", "GatherBlockQuantized")]
+    if blocks:
         ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
-        is_ours = any(node.op_type == "MatMulNBits" and node.name.endswith(ends) for node in nodes)
-        return "nbits" if is_ours else ""
+        return "nbits" if any(node.name.endswith(ends) for node in blocks) else ""
     if model.producer_name != "onnx.quantize":
         return ""
     if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):

@@ -152,6 +152,10 @@ class _GoalSearch:
         self._allowed = self._time_left()
         own = self._judge(self._run(case.model.proto, plain=True))
         if own <= max(goal.within, _halve(before)):
+            # A rewrite may rely on parameters that fit together: they may be why.
+            repair = self._repair(model, self._losses(model), before)
+            if repair is not None and repair.after <= goal.within:
+                return self._repaired_result(model, repair)
             why = words.rewrites_lose(goal.name, own, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
                 notes.append(why)
@@ -178,14 +182,9 @@ class _GoalSearch:
         repair = self._repair(model, losses, before)
         culprits: list[Culprit] = []
         if repair is not None:
-            culprits = self._wrong_parameters(model, repair)
             if repair.after <= goal.within:
-                return Found(
-                    self._save_model(
-                        DiagnosisResult(FAULT, culprits), repair.model.float_at_sites(())
-                    ),
-                    case,
-                )
+                return self._repaired_result(model, repair)
+            culprits = self._wrong_parameters(model, repair)
             known = {model.sites[number].name: loss for number, loss in losses.items()}
             model, before = repair.model, repair.after
             losses = {
@@ -236,6 +235,11 @@ class _GoalSearch:
         culprit = Culprit(kept, None, MODEL, "quantisation", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
+
+    def _repaired_result(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
+        """Return the result that wrong parameters are all that is wrong."""
+        result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
+        return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
     def _quantize_again(
         self, model: QuantizedModel, kept: Sequence[str], before: float

@@ -1,0 +1,119 @@
+"""Steps: a float32 model is cast to half precision; each node rounds, and then each backend."""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.lowered.half import Trial
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.domain.diagnosis.commands import convert_command, output_path
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    ILL_CONDITIONED,
+    INCONCLUSIVE,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.words import reasons, steps
+from polygraphy.domain.errors import UnavailableError
+from polygraphy.ports.diagnosing import SuspectedParty
+
+
+@frozen
+class HalfCast:
+    """A float32 model, and the same cast to half precision.
+
+    Attributes:
+        model: the model, an ``onnx.ModelProto``.
+        path: where it is.
+        dtype: ``fp16`` or ``bf16``.
+        trial: the model with rounding at every operator, on all data.
+        simulated: what that finds.
+        request: asks about the cast model in one backend.
+    """
+
+    model: object
+    path: str
+    dtype: str
+    trial: Trial
+    simulated: DiagnosisResult
+    request: Request
+
+
+def explain_by_rounding_nodes(case: Case, cast: HalfCast) -> StepOutcome:
+    """Return the nodes that have to stay in float32, if rounding at every operator shows them."""
+    if cast.simulated.verdict == AGREE:
+        return Skip("the model works with rounding at every operator")
+    return Found(cast.simulated, case)
+
+
+def explain_by_backends(case: Case, cast: HalfCast) -> StepOutcome:
+    """Return the first backend that does not compute the cast model as rounding explains."""
+    for party in case.parties:
+        why = _compare_backend(case, cast, party)
+        if why is None:
+            continue
+        reference = None if why.is_refusal else cast.model
+        request = evolve(cast.request, reference=reference, versions=None, feeds=())
+        apart = cast.request.diagnose(evolve(case, parties=[party]), request).result
+        if apart.verdict in (FAULT, ILL_CONDITIONED):
+            return Found(_prepend_cast_command(apart, case.path, cast), case)
+        return Found(evolve(cast.simulated, verdict=INCONCLUSIVE, reason=why.reason), case)
+    return Skip("all backends compute what rounding explains")
+
+
+def report_working_cast(case: Case, cast: HalfCast) -> StepOutcome:
+    """Return that the cast model works."""
+    return Found(cast.simulated, case)
+
+
+@frozen
+class _Failure:
+    """Why a backend does not compute a cast model."""
+
+    reason: str
+    is_refusal: bool
+
+
+def _compare_backend(case: Case, cast: HalfCast, party: SuspectedParty) -> _Failure | None:
+    """Return how a backend fails to compute the cast model; None if it does not.
+
+    Raises:
+        UnavailableError: the backend is not there.
+    """
+    trial = cast.trial
+    with case.attempt(f"{cast.dtype}, {party.name}") as notes:
+        try:
+            off = trial.tolerance.worst(trial.exact, map(case.loaded(party), trial.feeds))
+            notes.append(steps.error_of_all(off))
+        except UnavailableError:
+            raise
+        except REFUSALS as error:
+            notes.append(steps.refuses(party.name))
+            return _Failure(str(error), is_refusal=True)
+    if off.is_tolerable:
+        return None
+    return _Failure(reasons.only_in_backend(party.name, off, cast.dtype), is_refusal=False)
+
+
+def cast_path(path: str, dtype: str) -> str:
+    """Return the path of the cast model."""
+    return output_path(path, f"_{dtype}.onnx")
+
+
+def _prepend_cast_command(found: DiagnosisResult, path: str, cast: HalfCast) -> DiagnosisResult:
+    """Return the result for a model that a command creates first."""
+    command = convert_command(cast.path, cast.dtype, ())
+
+    def remedy(given: Remedy) -> Remedy:
+        """Return a remedy whose command first saves the model in half precision."""
+        helps = given.command or ""
+        if not command or path not in helps:
+            return given
+        return evolve(given, command=f"{command} && {helps}")
+
+    culprits = [evolve(one, remedy=remedy(one.remedy)) for one in found.culprits]
+    return evolve(found, culprits=culprits)

@@ -1,0 +1,67 @@
+"""The names of wrong parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polygraphy.domain.quantization.causes import (
+    CLIPPED,
+    SCALE,
+    SIGN,
+    ZERO_POINT,
+    cause_of,
+    is_suspect,
+)
+from polygraphy.domain.quantization.losses import activation_loss, weight_loss
+from polygraphy.domain.quantization.schemes import Scheme
+from polygraphy.domain.quantization.sites import Site
+
+RNG = np.random.default_rng(5)
+LEAKY = np.maximum(RNG.normal(size=4000), -0.4)
+TAIL = np.append(RNG.gamma(2.0, 0.5, 4000), [8.4])  # One element of 4001 is far away.
+
+
+def scheme(dtype: str, scale: float, zero: int) -> Scheme:
+    return Scheme(dtype, np.array(scale), np.array(float(zero)))
+
+
+@pytest.mark.parametrize(
+    ("array", "stored", "cause"),
+    [
+        # The numbers below zero are few, but none of them can be stored.
+        (LEAKY, scheme("int8", LEAKY.max() / 127, -128), SIGN),
+        # A range that cuts off one element is not too wide.
+        (TAIL, scheme("uint8", 4.0 / 255, 0), CLIPPED),
+    ],
+)
+def test_the_cause_at_an_activation(array: Any, stored: Scheme, cause: str) -> None:
+    site = Site("t", "activation", stored)
+    loss = activation_loss(site, array)
+    assert cause_of(site, loss) == cause
+    assert is_suspect(site, loss) == (cause != CLIPPED)  # Calibration may cut off on purpose.
+
+
+@pytest.mark.parametrize(
+    ("exact", "stored", "is_stored_here", "cause"),
+    [
+        (np.ones(1), scheme("uint8", 1 / 255, 74), True, ZERO_POINT),
+        (RNG.normal(size=64), scheme("uint8", 0.03, 90), False, ZERO_POINT),
+        # All elements are nearly equal: another zero point would explain a wrong scale, too.
+        (1 + 0.01 * RNG.normal(size=64), scheme("int8", 3 / 127, 0), False, SCALE),
+    ],
+)
+def test_the_cause_at_a_weight(
+    exact: Any, stored: Scheme, is_stored_here: bool, cause: str
+) -> None:
+    if is_stored_here:
+        codes = stored.codes(exact)
+    elif cause == SCALE:
+        codes = scheme("int8", 1 / 127, 0).codes(exact)
+    else:
+        codes = scheme("uint8", 0.03, 128).codes(exact)
+    site = Site("w", "weight", stored, None, stored.values(codes), exact, codes)
+    loss = weight_loss(site)
+    assert loss is not None and cause_of(site, loss) == cause
