@@ -72,7 +72,7 @@ class Counterparts:
     """
 
     def __init__(self, case: Case, program: OpenedProgram, feed: Feed, expected: Values) -> None:
-        """Compute all tensors, and find them.
+        """Compute all tensors, and pair them with those of the program.
 
         Args:
             case: the model, of which the first party makes the tensors.
@@ -93,7 +93,7 @@ class Counterparts:
         self._prints = _tensor_prints(self.theirs)
         self._named = _exporter_names(case, program)
         self.pairs: dict[str, str] = {}
-        self._pair()
+        self._pair_tensors()
         for name, value in expected.items():
             if name not in self.pairs and (made := self._returning_operation(value)):
                 self.pairs[name] = made
@@ -116,11 +116,11 @@ class Counterparts:
         same = [name for name, each in self._prints.items() if own and own.distance(each) == 0]
         return same[-1] if same else ""
 
-    def _pair(self) -> None:
+    def _pair_tensors(self) -> None:
         """Pair all tensors: by value and, after the models diverge, by computing later nodes from
         the program's values.
         """
-        self._match()
+        self._match_values()
         for _ in range(_TRIED):
             if not self.off(ChainMap(self._changed, self.own)):  # type: ignore[arg-type]
                 break
@@ -133,9 +133,9 @@ class Counterparts:
             made = self._compute_with(given)
             self._changed = ChainMap(given, made, self._changed)  # type: ignore[arg-type]
             self._mine.update(_tensor_prints(made))
-            self._match()
+            self._match_values()
 
-    def _match(self) -> None:
+    def _match_values(self) -> None:
         """Pair more tensors by value. If model and program have equally many operators with the
         same inputs and results, pair them in order, so that a cosine is not paired with a
         neighboring sine.

@@ -180,8 +180,8 @@ class _File:
     def _other_branches(
         self, decided: Sequence[Decision]
     ) -> Iterator[tuple[Model, Decision | None]]:
-        """Yield exports of the program in which Python decides something else, each with the
-        statement that does: for other examples first.
+        """Yield exports of the program in which Python takes another decision, each with its
+        statement; those for other examples come first.
 
         Args:
             decided: what the statements of the program decide for the data.
@@ -192,13 +192,13 @@ class _File:
             other = self._describe_export(feed, self._again.exporter)
             if other is None:
                 continue
-            decision = self._first_change(decided, feed)
+            decision = self._first_other_decision(decided, feed)
             yield other, decision
             between = self._example_between(feed, other)
             if between is not None:
                 made = self._describe_export(between, self._again.exporter)
                 if made is not None:
-                    yield made, decision or self._first_change(decided, between)
+                    yield made, decision or self._first_other_decision(decided, between)
         for one in (each for each in decided if each.follows_data):
             for outcome in one.others:
                 if (tried := tried + 1) > _MOST_BRANCHES:
@@ -216,8 +216,10 @@ class _File:
         except Exception:  # Exporters raise anything, and not every example is valid.
             return None
 
-    def _first_change(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
-        """Return the first statement that decides something else for another example."""
+    def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
+        """Return the first statement that decides differently for another example; None if none
+        does.
+        """
         try:
             others = {(one.path, one.line): one for one in self._program.decisions(feed)}
         except Exception:  # The program may not take the example.
@@ -367,11 +369,11 @@ class _File:
             facts += [program_evidence.only_in_program(op, "") for op in [*ops][:_NAMED]]
         facts += [program_evidence.other_wiring(n.op, n.label) for n in differences.turned[:_NAMED]]
         if not nodes:
-            nodes = self._behind(missing)
+            nodes = self._nodes_after_gap(missing)
         return facts, nodes, origin
 
-    def _behind(self, missing: Sequence[int]) -> list[Node]:
-        """Return the first node of the model behind nodes that it lacks."""
+    def _nodes_after_gap(self, missing: Sequence[int]) -> list[Node]:
+        """Return the first node of the model after nodes that it lacks."""
         made = {name for position in missing for name in self._nodes[position].outputs}
         counts: dict[str, list[Node]] = {}
         for node in computing_nodes(self._model.graph):
@@ -447,7 +449,9 @@ class _Renamed:
         return getattr(self._program, name)
 
     def run(self, feed: Feed, keep: Any = None) -> Any:
-        """Run the other model on the data of the given one, with renamed inputs."""
+        """Return the outputs of the other model on the data of the given one, with renamed
+        inputs.
+        """
         return self._program.run(self._feed, keep)
 
 

@@ -388,7 +388,7 @@ class _ProgramTensors:
         mine = [one for one in culprits if one.party == EXPORTER]
         if not mine:
             return [*culprits]
-        branches = {id(one): fact for one in mine if (fact := self._branch(one)) is not None}
+        branches = {id(one): fact for one in mine if (fact := self._branch_fact(one)) is not None}
         again = self._again
         if again is not None:
             right, command = again.words, again.command
@@ -427,9 +427,9 @@ class _ProgramTensors:
         recorded = getattr(self._case.facts, "sources", {})
         return "dynamo=True" if recorded else "dynamo=False"
 
-    def _branch(self, one: Culprit) -> Fact | None:
+    def _branch_fact(self, one: Culprit) -> Fact | None:
         """Return the fact that a Python branch decides about an operation, if nothing else explains
-        that it differs; else None.
+        its difference; else None.
         """
         theirs = self._found.pairs.get(str(one.tensor), "")
         asked = self._program.condition_of(theirs) if one.cause == "translation" and theirs else ""
