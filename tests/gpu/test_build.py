@@ -183,7 +183,11 @@ def test_weights_can_be_exchanged(mlp: str, trt: Any) -> None:
 
 
 def test_version_compatible_plans(mlp: str) -> None:
-    whole = EngineBytesFromNetwork(NetworkFromOnnxPath(mlp), config(version_compatible=True))()
+    try:
+        whole = EngineBytesFromNetwork(NetworkFromOnnxPath(mlp), config(version_compatible=True))()
+    except BackendError as error:
+        assert "Exclude the lean runtime from the engine" in str(error)
+        pytest.skip("needs TensorRT's lean library")
     lean = EngineBytesFromNetwork(
         NetworkFromOnnxPath(mlp), config(version_compatible=True, exclude_lean_runtime=True)
     )()

@@ -252,7 +252,7 @@ def test_the_gpu_can_be_named() -> None:
             np.testing.assert_array_equal(runner.infer({"X": X})["Y"], X)
             np.testing.assert_array_equal(other.infer({"X": X})["Y"], X)
             assert wrapper().get_device() == before
-    with pytest.raises(UsageError, match=f"no GPU {last + 1}"):
+    with pytest.raises(UsageError, match=f"GPU {last + 1} does not exist"):
         TrtRunner(made, device=last + 1).activate()
 
 
@@ -427,7 +427,7 @@ def test_allocation_strategies(strategy: str) -> None:
         runner.activate()
     except BackendError as error:
         assert strategy == "runtime"
-        assert "allocation_strategy='runtime' (--allocation-strategy) needs" in str(error)
+        assert "allocation_strategy='runtime' (--allocation-strategy) requires" in str(error)
         return
     for rows in (3, 64, 1, 1, 1):
         feed = np.full((rows, 16), rows, np.float32)

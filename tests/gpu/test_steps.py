@@ -73,7 +73,8 @@ def test_prompt_and_later_steps_are_two_profiles_of_one_engine(models: Path) -> 
             past = {pair.input: right[pair.output] for pair in feed.pairs} if right else {}
             fed = {**past, **feed}
             right = dict(reference.infer(fed))
-            outputs = runner.infer(fed)
+            metadata = runner.get_input_metadata(use_numpy_dtypes=True)
+            outputs = runner.infer({n: np.asarray(a, metadata[n].dtype) for n, a in fed.items()})
             used.append(runner.context.active_optimization_profile)
             for name, expected in right.items():
                 np.testing.assert_allclose(outputs[name], expected, rtol=1e-3, atol=1e-3)

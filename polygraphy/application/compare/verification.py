@@ -233,7 +233,7 @@ class _OfHalf(PairwiseCompareFunc):
             """Return the comparison of some outputs with the tolerances that rounding explains."""
             rtol = {"": 0.0, **{name: each.rtol for name, each in rounding.items()}}
             atol = {"": 0.0, **{name: each.atol for name, each in rounding.items()}}
-            function = SimpleCompareFunc(rtol=rtol, atol=atol)
+            function = SimpleCompareFunc(rtol=rtol, atol=atol, infinities_compare_equal=True)
             function.given_by = self.given_by
             known = {name: right[name] for name in values} if len(rounding) == 1 else right
             return function(iter_result0.with_outputs(values), iter_result1.with_outputs(known))

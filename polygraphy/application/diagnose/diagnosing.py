@@ -10,7 +10,11 @@ from attrs import evolve
 from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
-from polygraphy.application.diagnose.invalid_models import blame_model, diagnose_invalid_model
+from polygraphy.application.diagnose.invalid_models import (
+    blame_model,
+    diagnose_invalid_model,
+    find_ignored_violations,
+)
 from polygraphy.application.diagnose.lowered.half import half_trial
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.oracles.against_float32 import against_float32
@@ -174,6 +178,9 @@ def diagnose_once(case: Case, request: Request) -> Found:
     unexplained = versions.why if isinstance(versions, Unexplained) else unexplained
     result, case = answer.result, answer.case
     names = [party.name for party in case.parties]
+    if result.verdict == AGREE and not case.evidence.against:
+        invalid = find_ignored_violations(case, feeds)
+        result = invalid.result if invalid else result
     result = case.evidence.allowed(result, names[0] if len(names) == 1 else "", unexplained)
     if result.verdict == AGREE:
         reason = join_statements(result.reason, describe_idle_branches(case, feeds))

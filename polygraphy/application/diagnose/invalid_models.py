@@ -5,6 +5,7 @@ accused, the model and the data have to follow the ONNX specification.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import evolve, frozen
@@ -47,6 +48,10 @@ _PASSED_ON = frozenset(
     }
 )  # fmt: skip
 """Operators that hand on elements as they are: indices behind them are those of the data."""
+_INDEXED = frozenset(
+    {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
+)
+"""Operators whose second input holds indices, which few devices check."""
 _SANITIZED: Sequence[Mapping[str, Any]] = ({}, {"fold_constants": True})
 """How a model is sanitized: declared types alone, then constants as well."""
 
@@ -130,6 +135,27 @@ def diagnose_invalid_model(
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
+def find_ignored_violations(case: Case, feeds: Sequence[Feed]) -> Found | None:
+    """Return the indices out of range in a model that its only backend runs nevertheless, as
+    devices do; None if there are none.
+
+    Args:
+        case: what is diagnosed.
+        feeds: the data on which a repaired model has to work.
+    """
+    nodes = case.model.nodes
+    indexed = [at for at, node in enumerate(nodes) if node.op in _INDEXED and len(node.reads) > 1]
+    if not indexed:
+        return None
+    values = dict(case.feed)
+    asked = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
+    _add_values(case, case.parties[0], asked, values)
+    broken = [one for one in _find_broken(case, indexed, values) if one.is_known]
+    runs = [evidence.accepts_more(case.parties[0].name)]
+    culprits = [_describe(case, one, runs, feeds) for one in broken]
+    return Found(DiagnosisResult(FAULT, culprits), case) if culprits else None
+
+
 def _refusing(case: Case, error: PolygraphyException | str) -> str:
     """Return the name of the backend that refused the model."""
     return str(getattr(error, "backend", "") or case.parties[0].name)
@@ -180,7 +206,9 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
         party, cause = DATA, DATA
     else:
         is_attribute = broken.node.kind == ATTRIBUTE
-        party, cause = MODEL, "attribute" if is_attribute else "refusal" if seen else "invalid"
+        is_refused = any(one.kind == "refused" for one in seen)
+        party, cause = MODEL, "refusal" if is_refused else "invalid"
+        cause = "attribute" if is_attribute else cause
     seen = [evidence.breaks_specification(broken.node.message), *seen]
     tensor = next(iter(node.makes), None)
     return Culprit([node.name], tensor, party, cause, None, seen, remedy, node.op)
@@ -206,13 +234,21 @@ def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
     return Remedy()
 
 
-def _find_broken(case: Case, chosen: Collection[int] | None) -> list[_Broken]:
+def _find_broken(
+    case: Case, chosen: Collection[int] | None, values: Mapping[str, Any] | None = None
+) -> list[_Broken]:
     """Return the violations of the specification in some nodes, or in a model that no
     backend runs.
+
+    Args:
+        case: what is diagnosed.
+        chosen: the nodes; None for all.
+        values: what the nodes read (default: it is computed).
     """
     proto, nodes = case.model.proto, case.model.nodes
     stated = {one.index: one for one in find_violations(proto, {})}
-    values = _compute_values_before(case, range(len(nodes)) if chosen is None else chosen)
+    if values is None:
+        values = _compute_values_before(case, range(len(nodes)) if chosen is None else chosen)
     on_data = {one.index: one for one in find_violations(proto, values)}
     broken = []
     for index in sorted({*stated, *on_data}):
@@ -267,17 +303,22 @@ def _compute_values_before(case: Case, chosen: Collection[int]) -> dict[str, Any
             for name in nodes[index].reads
             if name not in values and name not in case.model.constants
         }
-        before = {one for name in asked for one in region_before(nodes, name, ())}
-        if not before:
-            continue
-        part = case.model.part(sorted(before), values, sorted(asked))
-        feed = {one.name: values[one.name] for one in part.graph.input if one.name in values}
-        try:
-            computed = CarefulParty(party).load(part, plain=True)(feed)
-        except REFUSALS:
-            continue
-        values.update(computed)
+        _add_values(case, party, asked, values)
     return values
+
+
+def _add_values(
+    case: Case, party: SuspectedParty, asked: Collection[str], values: dict[str, Any]
+) -> None:
+    """Add tensors to known values, if a backend computes them."""
+    nodes = case.model.nodes
+    before = {one for name in asked for one in region_before(nodes, name, ())}
+    if not before:
+        return
+    part = case.model.part(sorted(before), values, sorted(asked))
+    feed = {one.name: values[one.name] for one in part.graph.input if one.name in values}
+    with suppress(*REFUSALS):
+        values.update(CarefulParty(party).load(part, plain=True)(feed))
 
 
 def _value_sources(

@@ -97,7 +97,14 @@ class _Joining:
         names = self._resolve_tensors(by_origin)
         made = [[names.get(name, name) for name in node.makes] for node in self.executed]
         read = [[names.get(name, name) for name in node.reads] for node in self.executed]
-        known = set(self.makers) | set(self.model.inputs)
+        known = self._known_tensors()
+        for index, node in enumerate(self.executed):
+            if (
+                node.op in _CONVERSIONS
+                and made[index] == read[index]
+                and known.isdisjoint(made[index])
+            ):
+                made[index] = read[index] = []  # A cast inside of a group came in, too.
         for index, origins in by_origin.items():
             if not any(name in known for name in made[index]):
                 made[index] = [*made[index], *self._ends_of(origins)]
@@ -106,9 +113,14 @@ class _Joining:
 
     # Names of tensors.
 
+    def _known_tensors(self) -> set[str]:
+        """Return the tensors of the model, with its weights: a cast of one connects no nodes."""
+        read = {name for node in self.nodes for name in node.reads if name}
+        return {*self.makers, *self.model.inputs, *read}
+
     def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
         """Return by the name of a tensor that was executed the one of the model that it is."""
-        known = set(self.makers) | set(self.model.inputs)
+        known = self._known_tensors()
         names: dict[str, str] = {}
         by_name = {node.name: node for node in self.nodes if node.name}
         last = {
@@ -142,6 +154,11 @@ class _Joining:
                 names.setdefault(executed.makes[0], twin.makes[0])
         self._resolve_by_own_model(known, names)
         self._resolve_by_conversions(known, names)
+        tensors = {name for node in self.executed for name in (*node.reads, *node.makes)}
+        for name in tensors - names.keys():
+            plain = name.removeprefix(_PREFIX_OF_CASTS)
+            if plain in tensors and name not in known:
+                names[name] = names.get(plain, plain)
         return names
 
     def _tensor_of_blocked(self, executed: ExecutedNode) -> str | None:

@@ -16,7 +16,7 @@ from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
-    from polygraphy.domain.states.loading import StatePlan
+    from polygraphy.domain.states.plan import StatePlan
 
 _HIDDEN = -1e3
 """Additive masks below this hide a position."""

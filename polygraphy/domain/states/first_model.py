@@ -14,7 +14,7 @@ from polygraphy.domain.states.pairs import CONSTANT, FIRST_MODEL, StatePair, is_
 from polygraphy.domain.tensors.naming import some_of
 
 if TYPE_CHECKING:
-    from polygraphy.domain.states.loading import StatePlan
+    from polygraphy.domain.states.plan import StatePlan
 
 
 @frozen

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from attrs import evolve
 
 from polygraphy.binding import port
 from polygraphy.domain.asked import read_config, read_tokens
@@ -17,246 +16,31 @@ from polygraphy.domain.catalog.steps import DEFAULT_PROMPT, DEFAULT_STEPS
 from polygraphy.domain.data.loading import describe_model, notes_of
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.model.description import Graph
 from polygraphy.domain.states.aligning import padding
-from polygraphy.domain.states.first_model import FirstModel, match_outputs
 from polygraphy.domain.states.memory import StepFacts, StepFeed
 from polygraphy.domain.states.pairs import (
     FIRST_MODEL,
-    GROWS,
-    REPLACED,
-    SLOTS,
     Conflict,
-    StatePair,
-    describe_pairs,
     state_pairs,
 )
+from polygraphy.domain.states.plan import StatePlan, numpy_dtype
 from polygraphy.domain.states.roles import (
     CHUNK,
     CONSTANT,
-    FLAG,
-    LAST,
-    MASK,
-    PAST,
-    POSITIONS,
     TOKENS,
-    TOTAL,
-    Roles,
     describe_unreached,
-    roles_of,
 )
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.domain.tensors.facts import Facts
 from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.domain.tensors.naming import some_of
-from polygraphy.domain.tensors.precision import epsilon_of
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.profile import Profile
 
-_AUDIO, _FRAMES = 512, 8
-"""Samples of a chunk of one channel, and frames of one of several, where the model takes any."""
-_CONTEXT = 8
-"""The length of what is the same in each step, such as the states of an encoder."""
-
-
-class StatePlan:
-    """A model with states: its pairs, the roles of its other inputs, and the values of those.
-
-    Attributes:
-        graph: the graph.
-        pairs: the states.
-        roles: the other inputs.
-        conflicts: where the graph contradicts the names.
-        first: another model that runs the first step; None for none.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        config: object = None,
-        states: Sequence[tuple[str, str]] | None = None,
-        first: Graph | None = None,
-    ) -> None:
-        self.graph = graph
-        self.pairs, self.conflicts = state_pairs(graph, config, states)
-        self.first: FirstModel | None = None
-        if first is not None:
-            names, kept = match_outputs(first, graph, self.pairs)
-            self.pairs = [*self.pairs, *kept]
-            plan = StatePlan(first, None, ())
-            self.first = FirstModel(plan, names)
-        self.roles: Roles = roles_of(graph, self.pairs)
-        if not self.is_decoder:  # A stream writes each chunk into the same places.
-            self.pairs = [
-                evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
-                for pair in self.pairs
-            ]
-            self.roles = roles_of(graph, self.pairs)
-        self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
-        self._lengths: dict[str, int] = {}
-        if self.first is not None and self.roles.judged is not None:
-            judged = self.first.plan.roles.judged
-            names = {judged: self.roles.judged} if judged is not None else {}
-            names |= self.first.outputs
-            self.first = FirstModel(self.first.plan, names)
-
-    def at(self, index: int) -> StatePlan:
-        """Return the plan of the model that runs a step."""
-        return self if index or self.first is None else self.first.plan
-
-    def lines(self) -> list[str]:
-        """Return a line about the states and a line about the other inputs."""
-        first = [] if self.first is None else [f"First step: {self.first.plan.roles}"]
-        return [describe_pairs(self.pairs), str(self.roles), *first, *map(str, self.conflicts)]
-
-    def accuracy_levels(self) -> set[int]:
-        """Return the precisions (accuracy_level) allowed for products with low-bit weights."""
-        nodes = (node for inner in self.graph.walk() for node in inner.nodes)
-        return {
-            int(node.attribute("accuracy_level", 0)) for node in nodes if node.op == "MatMulNBits"
-        }
-
-    @property
-    def is_decoder(self) -> bool:
-        """Return whether a step reads tokens and a past (a stream reads one chunk at a time)."""
-        return bool(self.roles.named(TOKENS)) or any(
-            pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
-        )
-
-    def chunk_length(self, prompt: int, index: int, given: Mapping[str, Sequence[int]]) -> int:
-        """Return the number of positions in a step."""
-        fixed = self.at(index).roles.chunk
-        if fixed is not None:
-            return fixed
-        if self.is_decoder:
-            return prompt if index == 0 else 1
-        for name in self.roles.named(CHUNK):
-            shape, axis = self.inputs[name].shape or (), self.roles.axis
-            if name in given and axis < len(given[name]):
-                return int(given[name][axis])
-            if len(shape) == 2:
-                return _AUDIO
-        return _FRAMES
-
-    def shape(self, name: str, length: int, past: int) -> list[int]:
-        """Return the shape of an input in a step; equal dimension names have equal sizes."""
-        tensor, role = self.inputs[name], self.roles.of.get(name)
-        shape = list(tensor.shape or ())
-        sizes: list[int] = []
-        for axis, dim in enumerate(shape):
-            if isinstance(dim, int):
-                sizes.append(dim)
-            elif role in (TOKENS, CHUNK, POSITIONS) and axis == self._position_axis(role, shape):
-                sizes.append(length)
-            elif role == MASK and axis == len(shape) - 1:
-                sizes.append(self._mask_length(dim, length, past))
-            elif role == MASK and axis == len(shape) - 2 and axis:
-                sizes.append(length)
-            elif role == CONSTANT and axis:
-                sizes.append(self._lengths.get(f"{dim}", _CONTEXT))
-            else:
-                sizes.append(1)
-        return sizes
-
-    def _position_axis(self, role: str, shape: Sequence[Any]) -> int:
-        """Return the axis of the positions in an input of a role."""
-        if role == POSITIONS:
-            return len(shape) - 1
-        return min(self.roles.axis, len(shape) - 1)
-
-    def _mask_length(self, dim: Any, length: int, past: int) -> int:
-        """Return the length of a mask: all positions, or the new ones if its dimension has their
-        name.
-        """
-        grows = any(pair.kind == GROWS for pair in self.pairs)
-        for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
-            shape = self.inputs[name].shape or ()
-            if dim is not None and dim in shape[1:] and not grows:
-                return length
-        return past + length
-
-    def initial(self, pair: StatePair) -> Array:
-        """Return the initial state: zeros, of length 0 if it grows."""
-        tensor = self.inputs[pair.input]
-        growing = self._growing
-        shape = [
-            (
-                dim
-                if isinstance(dim, int)
-                else (
-                    0
-                    if dim in growing or (pair.kind == GROWS and axis == pair.axis)
-                    else self._open(pair, dim, axis)
-                )
-            )
-            for axis, dim in enumerate(tensor.shape or ())
-        ]
-        return np.zeros(shape, _numpy(tensor))
-
-    @property
-    def _growing(self) -> set[str]:
-        """Return the names of dimensions along which states grow."""
-        dims = set()
-        for pair in self.pairs:
-            shape = self.inputs[pair.input].shape or ()
-            if pair.kind == GROWS and pair.axis is not None and pair.axis < len(shape):
-                dim = shape[pair.axis]
-                dims.update([dim] if isinstance(dim, str) else [])
-        return dims
-
-    def _open(self, pair: StatePair, dim: Any, axis: int) -> int:
-        """Return the length of a dynamic dimension of a state at the start."""
-        if axis and "batch" not in f"{dim}".lower() and "encoder" in f"{pair.input}_{dim}".lower():
-            return self._lengths.get(f"{dim}", _CONTEXT)
-        return 1
-
-    def value(self, name: str, length: int, past: int, drawn: Mapping[str, Array]) -> Array:
-        """Return an input of a step.
-
-        Args:
-            name: the input.
-            length: how many positions are new.
-            past: how many came before.
-            drawn: the tokens, chunks and constants.
-        """
-        role, tensor = self.roles.of[name], self.inputs[name]
-        if role in (TOKENS, CHUNK, CONSTANT):
-            return drawn[name]
-        dtype, shape = _numpy(tensor), self.shape(name, length, past)
-        numbers = {PAST: past, TOTAL: past + length, LAST: past + length - 1, FLAG: past > 0}
-        if role in numbers:
-            return np.full(shape, numbers[role]).astype(dtype)
-        if role == POSITIONS:
-            count = shape[-1] if shape else 1
-            first = past if count == length else max(past + length - count, 0)
-            values = np.arange(first, first + count) if shape else np.array(past)
-            return np.ascontiguousarray(np.broadcast_to(values, shape)).astype(dtype)
-        return _mask(dtype, shape, length, past)
-
-
-def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
-    """Return a mask over positions, or for each new position over those visible to it."""
-    total = shape[-1] if shape else 1
-    if len(shape) < 3:
-        seen = np.arange(total) < past + length
-        is_additive = False
-    else:
-        rows = shape[-2] if shape[-2] != 1 or length == 1 else 1
-        last = (
-            past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
-        )
-        seen = np.arange(total)[None, :] <= last
-        is_additive = epsilon_of(dtype) > 0
-    seen = np.broadcast_to(seen, shape)
-    if is_additive:
-        return np.ascontiguousarray(np.where(seen, 0.0, -1e4)).astype(dtype)
-    return np.ascontiguousarray(seen).astype(dtype)
-
-
-def _numpy(tensor: Tensor) -> Any:
-    """Return the NumPy data type of a tensor; float32 if it is unknown."""
-    entry = DataType.from_dtype(tensor.dtype)
-    return np.dtype(np.float32) if entry is None else entry.numpy()
+_MOST = 10_000_000
+"""Steps, or tokens of a prompt: their tokens take 80 MB."""
 
 
 class StepLoader:
@@ -316,11 +100,17 @@ class StepLoader:
                     f" {'step' if flag == 'steps' else 'token in the first step'} is required.",
                     hint=f"Use a number of at least 1, as in --{flag} 4.",
                 )
+            if number is not None and number > _MOST:
+                raise UsageError(
+                    f"{flag} is {number}, but at most {_MOST} are supported.",
+                    hint=f"Use a smaller number, as in --{flag} 1000.",
+                )
         self.input_metadata: TensorMetadata | None = None
         self.model_facts: Facts | None = None
         self.notes: list[str] = []
         self.iterations = DEFAULT_STEPS if steps is None else steps
         self.seed = getattr(self._data, "seed", None)
+        self._unused_tokens = 0
         self._plan: StatePlan | None = None
         if tokens is not None and steps is None:
             known = len(read_tokens(tokens))
@@ -401,13 +191,20 @@ class StepLoader:
         """Start at the first step, when it is asked for: the model has been described by then."""
         plan, prompt = self.plan, self._first_length()
         shapes = _given_shapes(self._data)
-        lengths = [plan.chunk_length(prompt, at, shapes) for at in range(self.iterations)]
-        total = sum(lengths)
+        plan.set_batch(shapes)
+        first, later = (plan.chunk_length(prompt, at, shapes) for at in (0, 1))
+        total = first + later * (self.iterations - 1)
         self._check_capacity(total)
+        lengths = [first, *[later] * (self.iterations - 1)]
         tokens = self._tokens(total)
         for line in plan.lines():
             self._add_note(line)
-        left = describe_unreached(plan.roles.limits, total, lengths[0] if lengths else 0)
+        left = describe_unreached(plan.roles.limits, total, first)
+        if self._unused_tokens:
+            left.append(
+                f"{self._unused_tokens} tokens of {self._tokens_file}:"
+                f" --steps {self.iterations + self._unused_tokens} reads all"
+            )
         if left:
             self._add_note(f"Not reached: {'; '.join(left)}.")
         yield from self._step_feeds(plan, lengths, tokens)
@@ -426,6 +223,7 @@ class StepLoader:
         from polygraphy.domain.states.profiles import shape_ranges, step_shapes
 
         plan, shapes = self.plan, _given_shapes(self._data)
+        plan.set_batch(shapes)
         lengths = [
             plan.chunk_length(self._first_length(), at, shapes) for at in range(self.iterations)
         ]
@@ -456,9 +254,12 @@ class StepLoader:
         for index, expected in enumerate(lengths):
             own = None if loaded is None else next(loaded, None)
             if loaded is not None and own is None:
+                self._add_note(f"The loaded data end after {index} of {len(lengths)} steps.")
                 return
             current = plan.at(index)
             length = self._length_in(current, own or {}, expected)
+            if own is not None:
+                self._check_loaded(current, own, index, past + length)
             drawn = dict(constants)
             for name, row in zip(current.roles.named(TOKENS), tokens):
                 shape = current.shape(name, length, past)
@@ -543,15 +344,55 @@ class StepLoader:
             )
         rows = []
         for name in names:
-            dtype = _numpy(self.plan.inputs[name])
+            dtype = numpy_dtype(self.plan.inputs[name])
             if self._tokens_file is not None:
                 known = read_tokens(self._tokens_file)
                 self._check_tokens(known, total)
+                self._unused_tokens = len(known) - total
                 rows.append(np.array(known[:total], dtype))
             else:
                 drawn = self._generate_inputs(self.plan, {name: [1, total]}, 0)[name]
                 rows.append(drawn.reshape(-1))
         return rows
+
+    def _check_loaded(
+        self, plan: StatePlan, loaded: Mapping[str, Any], index: int, total: int
+    ) -> None:
+        """Raise InputError for loaded inputs that the model does not accept in a step: tokens
+        outside the vocabulary, wrong types or shapes, or more positions than it has.
+        """
+        self._check_capacity(total)
+        for name, array in loaded.items():
+            tensor = plan.inputs.get(name)
+            shape = getattr(array, "shape", None)
+            if tensor is None or shape is None:
+                continue
+            if index == 0:
+                plan.set_batch({name: shape})
+            dims = tensor.shape
+            fits = dims is None or (
+                len(dims) == len(shape)
+                and all(not isinstance(dim, int) or dim == size for dim, size in zip(dims, shape))
+            )
+            is_integer = not is_float(np.empty(0, numpy_dtype(tensor)))
+            is_lossy = is_integer and is_float(array) and bool((array % 1 != 0).any())
+            if not fits or is_lossy:
+                wanted = "any shape" if dims is None else f"shape {_shape_text(dims)}"
+                raise InputError(
+                    f"Step {index}: the data of input {name!r} are {array.dtype}"
+                    f" {_shape_text(shape)}, but it has type {tensor.dtype} and {wanted}.",
+                    hint="Load data of this type and shape, or leave the input out.",
+                )
+            count = plan.roles.vocabulary
+            if plan.roles.of.get(name) == TOKENS and np.size(array):
+                wrong = array[(array < 0) | (array >= (np.inf if count is None else count))]
+                if wrong.size:
+                    end = "" if count is None else f" to {count - 1}"
+                    raise InputError(
+                        f"Step {index}: token {wrong.flat[0]} of input {name!r} is outside the"
+                        " vocabulary.",
+                        hint=f"Tokens must be from 0{end}.",
+                    )
 
     def _check_tokens(self, tokens: Sequence[int], total: int) -> None:
         """Raise InputError for a token outside the vocabulary, or too few tokens."""
@@ -643,6 +484,11 @@ def _pair(text: str) -> tuple[str, str]:
             hint="Write OUTPUT:INPUT, as in --state present:past.",
         )
     return output, name
+
+
+def _shape_text(shape: Sequence[Any]) -> str:
+    """Return a shape as text, such as ``[1,seq,8]``."""
+    return f"[{','.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 def _no_states(graph: Graph) -> UsageError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from polygraphy.domain.states.loading import StatePlan
 from polygraphy.domain.states.pairs import GROWS
+from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.states.roles import CHUNK, CONSTANT, TOKENS
 from polygraphy.domain.tensors.profile import Profile
 

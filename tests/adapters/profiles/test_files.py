@@ -197,6 +197,8 @@ LAYERS = [
      "Inputs": [{"Name": "Reformatted Input Tensor 0 to c"}], "Outputs": [{"Name": "b"}],
      "Metadata": "[ONNX Layer: c]\x1e[ONNX Layer: r]"},
     {"Name": "{ForeignNode[d...e]}", "LayerType": "Myelin", "Inputs": [{"Name": "b"}],
+     "Outputs": [{"Name": "y before"}]},
+    {"Name": "reshape_after_y", "LayerType": "Shuffle", "Inputs": [{"Name": "y before"}],
      "Outputs": [{"Name": "y"}]},
 ]  # fmt: skip
 MODEL = ModelNodes(
@@ -219,14 +221,14 @@ def test_a_profile_of_trtexec_is_joined_with_or_without_its_layers(
     rows: list[dict[str, Any]] = [{"count": 10}]
     rows += [
         {"name": layer["Name"], "timeMs": time * 10, "averageMs": time, "percentage": 1.0}
-        for layer, time in zip(LAYERS, (0.001, 0.02, 0.3))
+        for layer, time in zip(LAYERS, (0.001, 0.02, 0.3, 0.002))
     ]
     profile.write_text(json.dumps(rows), encoding="utf-8")
     layers.write_text(json.dumps({"Layers": LAYERS, "Bindings": ["x", "y"]}), encoding="utf-8")
     found = load_profiles(str(profile), str(layers) if has_layers else None)
     table = compare_profiles(found, MODEL)
     assert [(row.label, round(row.time, 3)) for row in table.rows] == [
-        ("c, r", 20), ("d, e", 300), ("(inserted)", 1),
+        ("c, r", 20), ("d, e", 300), ("(inserted)", 3),
     ]  # fmt: skip
 
 

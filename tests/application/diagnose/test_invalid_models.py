@@ -78,6 +78,39 @@ def test_an_index_out_of_range_is_the_fault_of_the_data_that_hold_it() -> None:
     assert (culprit["nodes"], culprit["party"], culprit["cause"]) == (["e"], "data", "data")
 
 
+class ReadsAnything(OnnxrtParty):
+    """Reads the first row for each index out of range, as devices do."""
+
+    def load(self, model: Any, **options: Any) -> Any:
+        """Load the model with as many rows as the indices ask for."""
+        made = onnx.ModelProto()
+        made.CopyFrom(model)
+        for weight in made.graph.initializer:
+            if weight.name == "w":
+                rows = numpy_helper.to_array(weight)
+                weight.CopyFrom(numpy_helper.from_array(np.resize(rows, (50, 3)), "w"))
+        return super().load(made, **options)
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_an_index_that_the_only_backend_ignores_is_reported(is_constant: bool) -> None:
+    graph = "(int64[2] i) => (float[2,3] y) { j = Add(i,o) e = Gather(w,@) y = Relu(e) }"
+    given = {"k": np.array([1, 9])} if is_constant else {}
+    model = model_of(
+        graph.replace("@", "k" if is_constant else "j"),
+        w=np.ones((4, 3), F),
+        o=np.array([0, 0 if is_constant else 2]),
+        **given,
+    )
+    data = [{"i": np.array([1, 2])}]
+    culprit = blamed(model, ReadsAnything(), data=data)
+    assert (culprit["nodes"], culprit["party"]) == (["e"], "model")
+    assert facts_of(culprit)["accepts_more"]["party"] == "onnxrt"
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((10, 3), F), "w"))
+    with pytest.raises(InconclusiveError, match="nothing to compare"):
+        diagnose(model, [ReadsAnything()], data)
+
+
 def test_shapes_that_were_made_up_accuse_neither_the_model_nor_a_backend() -> None:
     """Both inputs have open sizes, and a weight fits only one that nobody gave."""
     model = model_of(

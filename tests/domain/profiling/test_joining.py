@@ -83,6 +83,34 @@ def test_nodes_that_unknown_tensors_connect_are_one_group_and_casts_came_in() ->
     assert list(join.inserted) == [1, 2, 6]
 
 
+def test_a_cast_inside_of_a_group_came_in() -> None:
+    cast = "InsertedPrecisionFreeCast_"
+    low = profile(
+        node("conv", "FusedConv", ["x", "Wt"], ["r"]),
+        node("before", "Reshape", ["r", "shape"], ["arg_token_3"]),
+        node("cast", "Cast", ["arg_token_3"], [f"{cast}arg_token_3"]),
+        node("fc", "Gemm", [f"{cast}arg_token_3", "V"], [f"{cast}out_token_4"]),
+        node("cast_2", "Cast", [f"{cast}out_token_4"], ["out_token_4"]),
+        node("after", "Reshape", ["out_token_4", "shape"], ["y"]),
+    )
+    join = join_profile(MODEL, low)
+    assert [list(group.executed) for group in join.groups] == [[0], [1, 3, 5]]
+    assert list(join.inserted) == [2, 4]
+
+
+def test_a_cast_of_a_weight_does_not_connect_the_nodes_that_read_it() -> None:
+    cast = "InsertedPrecisionFreeCast_V"
+    low = profile(
+        node("cast", "Cast", ["V"], [cast]),
+        node("conv", "Conv", ["x", cast], ["c"]),
+        node("relu", "Relu", ["c"], ["r"]),
+        node("fc", "MatMul", ["r", cast], ["m"]),
+    )
+    join = join_profile(MODEL, low)
+    assert [list(group.executed) for group in join.groups] == [[1], [2], [3]]
+    assert list(join.inserted) == [0]
+
+
 RESIDUAL = ModelNodes(
     [
         GraphNode("conv0", "Conv", ["x", "W0"], ["c0"]),

@@ -13,10 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from polygraphy.comparator import StepLoader
 from polygraphy.domain.errors import InputError, UsageError
-from polygraphy.domain.states.loading import StatePlan, read_graph
+from polygraphy.domain.states.loading import read_graph
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
 from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
+from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.states.roles import LAST, POSITIONS, TOKENS, TOTAL
 from tests.support.decoders import decoder, stream, without_past
 
@@ -419,3 +420,44 @@ def test_profiles_are_the_shapes_that_the_prompt_and_all_later_steps_have(tmp_pa
     loaded = StepLoader(decoder(), steps=3, data_loader=rows).profiles()
     assert [each["past.0.key"].max[1] for each in loaded] == [0, 7]
     assert loaded[1]["input_ids"].max == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("past.0.key", np.zeros((1, 0, 9), "f"), r"'past.0.key' are float32 \[1,0,9\].*past_0,8"),
+        ("past.0.key", np.zeros((0, 8), "f"), r"float32 \[0,8\], but it has"),
+        ("input_ids", np.full((1, 2), 1.5, "f"), "float32.*type int64 and shape"),
+        ("input_ids", np.full((1, 2), 32), "token 32 of input 'input_ids' is outside.*0 to 31"),
+        ("input_ids", np.full((1, 2), -1), "token -1"),
+        ("input_ids", np.ones((1, 25), np.int64), "need 25 positions.*has 24.*--steps 21"),
+    ],
+)
+def test_loaded_inputs_that_the_model_does_not_accept_are_one_line(
+    name: str, array: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        list(StepLoader(decoder(), steps=2, data_loader=[{name: array}]))
+
+
+def test_data_that_end_early_and_tokens_that_are_left_are_noted(tmp_path: Path) -> None:
+    loader = StepLoader(decoder(), steps=4, data_loader=[{"input_ids": np.ones((1, 2), "f")}] * 2)
+    assert len(list(loader)) == 2
+    assert "The loaded data end after 2 of 4 steps." in loader.notes
+    (tmp_path / "t.txt").write_bytes(b"\xef\xbb\xbf1 2 3 4 5 6 7\r\n")
+    loader = StepLoader(decoder(), steps=2, tokens=str(tmp_path / "t.txt"))
+    list(loader)
+    assert any("2 tokens of" in note and "--steps 4 reads all" in note for note in loader.notes)
+    with pytest.raises(UsageError, match="at most 10000000"):
+        StepLoader(decoder(), steps=10**11)
+
+
+def test_a_batch_of_loaded_data_is_that_of_all_inputs() -> None:
+    model = decoder()
+    for tensor in (*model.graph.input, *model.graph.output):
+        tensor.type.tensor_type.shape.dim[0].dim_param = "batch"
+    rows = [{"input_ids": np.ones((2, size), np.int64)} for size in (3, 1)]
+    first, second = StepLoader(model, steps=2, data_loader=rows)
+    assert {name: array.shape[0] for name, array in first.items()} == dict.fromkeys(first, 2)
+    assert first["past.0.key"].shape == (2, 0, 8)
+    assert second["position_ids"].tolist() == [[3], [3]]

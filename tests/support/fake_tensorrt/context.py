@@ -294,6 +294,17 @@ class CommonContext:
 
 
 class OldContext(CommonContext):
+    _kept_profiler: Any = None
+
+    @property
+    def profiler(self) -> Any:
+        return self._kept_profiler
+
+    @profiler.setter
+    def profiler(self, value: Any) -> None:
+        if value is not None:  # None is ignored.
+            self._kept_profiler = value
+
     def _first_profile(self) -> int:
         if self.engine.shares_profiles:
             return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from pathlib import Path
@@ -33,6 +34,7 @@ def read_tokens(path: str) -> list[int]:
     with translate_os_errors(path, "read"):
         file = readable_file(path, "File of tokens")
         content = b"" if file.stat().st_size > _LARGEST else file.read_bytes()
+    content = content.removeprefix(codecs.BOM_UTF8)  # Editors of Windows write it.
     tokens = _array(path) if str(path).endswith(".npy") else _numbers(content)
     if not tokens:
         raise InputError(

@@ -21,6 +21,10 @@ _REFORMAT = "Reformatting CopyNode"
 """Start of the names of the layers that TensorRT inserts to change a format. They are called after
 the layer beside them, and may have its metadata.
 """
+_RESHAPE = ("reshape_before_", "reshape_after_")
+"""Start of the names of the layers that TensorRT inserts around a product that it computes as a
+convolution, called after a node or a tensor.
+"""
 _OF_PROFILE = re.compile(r"\s*\[profile \d+\]$")
 """End of the names in an engine that has several optimization profiles."""
 _UNNAMED = "node_of_"
@@ -69,7 +73,7 @@ def _layer_node(layer: Any) -> ExecutedNode:
     op = str(facts.get("LayerType") or "Layer")
     return ExecutedNode(
         name,
-        "Reformat" if is_reformat else op,
+        "Reformat" if is_reformat or name.startswith(_RESHAPE) else op,
         reads=[*_tensor_names(facts.get("Inputs"))],
         makes=[*_tensor_names(facts.get("Outputs"))],
         kernel=str(facts.get("TacticName") or ""),

@@ -33,15 +33,16 @@ class EngineProfiler:
     def infer(self, feed_dict: Mapping[str, Any]) -> None:
         """Run the engine once. Layers are reported after the run, because reporting takes time."""
         self._recorder.times = {}
-        with self._runner.profiled_by(self._recorder) as context:
-            self._runner.infer(dict(feed_dict), check_inputs=False)
-            context.report_to_profiler()
+        runner = self._runner
+        with runner.profiled_by(self._recorder):
+            runner.infer(dict(feed_dict), check_inputs=False)
+            runner.context.report_to_profiler()
             if not self._recorder.times:  # This TensorRT reports only while it runs.
-                context.enqueue_emits_profile = True
-                self._runner.infer(dict(feed_dict), check_inputs=False)
-            measured = self._runner.last_device_times()
-            total = self._runner.last_inference_time() if measured is None else measured.compute
-            self._layers = self._layers or layer_information(self._runner.engine, context)
+                runner.context.enqueue_emits_profile = True
+                runner.infer(dict(feed_dict), check_inputs=False)
+            measured = runner.last_device_times()
+            total = runner.last_inference_time() if measured is None else measured.compute
+            self._layers = self._layers or layer_information(runner.engine, runner.context)
         self._runs.append(self._recorder.times)
         self._times.append((total or 0.0) * _MICROSECONDS)
 

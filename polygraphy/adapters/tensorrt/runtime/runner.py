@@ -242,24 +242,31 @@ class TrtRunner(BaseRunner):
         return before
 
     @contextmanager
-    def profiled_by(self, profiler: Any) -> Iterator[Any]:
-        """Use a profiler (an `IProfiler`), and no CUDA graphs, inside the block.
-
-        Returns:
-            The context, whose method `report_to_profiler` reports the layers of an inference.
+    def profiled_by(self, profiler: Any) -> Iterator[None]:
+        """Let the context report to a profiler (an `IProfiler`), without CUDA graphs, inside the
+        block. Nobody may keep the context beyond it: it may be replaced at the end.
         """
         before, self._cuda_graph = self._cuda_graph, "off"
-        context = self.context
         try:
             self._renew_session()
-            context.profiler = profiler
-            context.enqueue_emits_profile = False
-            yield context
+            self.context.profiler = profiler
+            self.context.enqueue_emits_profile = False
+            yield
         finally:
-            context.enqueue_emits_profile = True
-            context.profiler = None
+            self.context.enqueue_emits_profile = True
+            self.context.profiler = None
             self._cuda_graph = before
-            self._renew_session()
+            if self.context.profiler is not None and self._scratch is not None:
+                self._renew_context(self._scratch)  # TensorRT 8 keeps it, which slows inferences.
+            else:
+                self._renew_session()
+
+    def _renew_context(self, scratch: Scratch) -> None:
+        with resolve(Device).use(self._gpu):
+            self._end_session()
+            self.context = None  # A profile may allow one context at a time.
+            self.context = scratch.create_context()
+            self._use_profile(self._profile)
 
     def _renew_session(self) -> None:
         """Replace the session by one with a profiler, or without."""

@@ -11,8 +11,9 @@ from polygraphy.application.diagnose.data import StepData
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.states.loading import StatePlan, StepLoader
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.pairs import Conflict
+from polygraphy.domain.states.plan import StatePlan
 
 
 @frozen

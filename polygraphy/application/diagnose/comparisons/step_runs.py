@@ -15,9 +15,10 @@ from polygraphy.domain.diagnosis.words import steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import Deviation, deviation, rounding_between
 from polygraphy.domain.states.aligning import fitted_state, padding, without_padding
-from polygraphy.domain.states.loading import StatePlan, StepLoader
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.memory import StateMemory, StepFeed
 from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
+from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.states.roles import CHUNK, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.facts import Facts, compute_dtype, is_bounded
 from polygraphy.domain.tensors.precision import coarsest, is_float, precision_of

@@ -285,9 +285,11 @@ def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
     """
     models = resolve(NarrowModels)
     if models.narrow_nodes(model) is not None:
-        return models.widen_model(model), models.widen_model(reference, like=model)
+        wide = models.widen_model(model, drops_casts=True)
+        return wide, models.widen_model(reference, like=model)
     if models.narrow_nodes(reference) is not None:
-        return models.widen_model(model, like=reference), models.widen_model(reference)
+        wide = models.widen_model(reference, drops_casts=True)
+        return models.widen_model(model, like=reference), wide
     return None
 
 

@@ -54,8 +54,9 @@ from polygraphy.domain.diagnosis.words import (
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.states.aligning import padding
-from polygraphy.domain.states.loading import StatePlan, StepLoader
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.domain.states.pairs import Conflict, describe_pairs
+from polygraphy.domain.states.plan import StatePlan
 from polygraphy.ports.editing import open_model
 
 STEPS_ON_WRONG_STEP: Sequence[Step[StepComparison]] = (

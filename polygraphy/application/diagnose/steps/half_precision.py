@@ -72,7 +72,10 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
         return Skip("the reference has tensors in half precision, too")
     names = [*filter(HALF.__contains__, ends), *([] if found is None else [found[0].name])]
     dtype = str(names[0])
-    wide, reference = open_model(models.widen_model(case.model.proto)), pair.reference
+    wide, reference = (
+        open_model(models.widen_model(case.model.proto, drops_casts=True)),
+        pair.reference,
+    )
     outcome = _diagnose_widened(case, comparison, wide, reference)
     if not isinstance(outcome, Found) or outcome.result.verdict == FAULT:
         return outcome

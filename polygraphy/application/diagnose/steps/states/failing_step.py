@@ -12,7 +12,7 @@ from polygraphy.application.diagnose.outcome import Found
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
 from polygraphy.domain.diagnosis.words import state_evidence
 from polygraphy.domain.errors import BackendError
-from polygraphy.domain.states.loading import StatePlan
+from polygraphy.domain.states.plan import StatePlan
 
 _LENGTHS = range(1, 17)
 """Numbers of positions that are tried where a model refuses one."""

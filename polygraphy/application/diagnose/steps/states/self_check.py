@@ -38,8 +38,8 @@ from polygraphy.domain.states.aligning import (
     padding_length,
     shorter_text,
 )
-from polygraphy.domain.states.loading import StatePlan
 from polygraphy.domain.states.pairs import StatePair
+from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import REFERENCE, SuspectedParty
 from polygraphy.ports.machine import release_memory

@@ -1,0 +1,255 @@
+"""A model with states: its pairs, the roles of its other inputs, and the value of each input in a
+step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.states.first_model import FirstModel, match_outputs
+from polygraphy.domain.states.pairs import (
+    GROWS,
+    REPLACED,
+    SLOTS,
+    StatePair,
+    describe_pairs,
+    state_pairs,
+)
+from polygraphy.domain.states.roles import (
+    CHUNK,
+    CONSTANT,
+    FLAG,
+    LAST,
+    MASK,
+    PAST,
+    POSITIONS,
+    TOKENS,
+    TOTAL,
+    Roles,
+    roles_of,
+)
+from polygraphy.domain.tensors.aliases import Array
+from polygraphy.domain.tensors.datatype import DataType
+from polygraphy.domain.tensors.precision import epsilon_of
+
+_AUDIO, _FRAMES = 512, 8
+"""Samples of a chunk of one channel, and frames of one of several, where the model takes any."""
+_CONTEXT = 8
+"""The length of what is the same in each step, such as the states of an encoder."""
+
+
+class StatePlan:
+    """A model with states: its pairs, the roles of its other inputs, and the values of those.
+
+    Attributes:
+        graph: the graph.
+        pairs: the states.
+        roles: the other inputs.
+        conflicts: where the graph contradicts the names.
+        first: another model that runs the first step; None for none.
+        sizes: the sizes of dimensions by their names, such as that of a batch, if the data set
+            them.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: object = None,
+        states: Sequence[tuple[str, str]] | None = None,
+        first: Graph | None = None,
+    ) -> None:
+        self.graph = graph
+        self.pairs, self.conflicts = state_pairs(graph, config, states)
+        self.first: FirstModel | None = None
+        if first is not None:
+            names, kept = match_outputs(first, graph, self.pairs)
+            self.pairs = [*self.pairs, *kept]
+            plan = StatePlan(first, None, ())
+            self.first = FirstModel(plan, names)
+        self.roles: Roles = roles_of(graph, self.pairs)
+        if not self.is_decoder:  # A stream writes each chunk into the same places.
+            self.pairs = [
+                evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
+                for pair in self.pairs
+            ]
+            self.roles = roles_of(graph, self.pairs)
+        self.sizes: dict[str, int] = {}
+        self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
+        self._lengths: dict[str, int] = {}
+        if self.first is not None and self.roles.judged is not None:
+            judged = self.first.plan.roles.judged
+            names = {judged: self.roles.judged} if judged is not None else {}
+            names |= self.first.outputs
+            self.first = FirstModel(self.first.plan, names)
+
+    def at(self, index: int) -> StatePlan:
+        """Return the plan of the model that runs a step."""
+        return self if index or self.first is None else self.first.plan
+
+    def lines(self) -> list[str]:
+        """Return a line about the states and a line about the other inputs."""
+        first = [] if self.first is None else [f"First step: {self.first.plan.roles}"]
+        return [describe_pairs(self.pairs), str(self.roles), *first, *map(str, self.conflicts)]
+
+    def accuracy_levels(self) -> set[int]:
+        """Return the precisions (accuracy_level) allowed for products with low-bit weights."""
+        nodes = (node for inner in self.graph.walk() for node in inner.nodes)
+        return {
+            int(node.attribute("accuracy_level", 0)) for node in nodes if node.op == "MatMulNBits"
+        }
+
+    @property
+    def is_decoder(self) -> bool:
+        """Return whether a step reads tokens and a past (a stream reads one chunk at a time)."""
+        return bool(self.roles.named(TOKENS)) or any(
+            pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
+        )
+
+    def chunk_length(self, prompt: int, index: int, given: Mapping[str, Sequence[int]]) -> int:
+        """Return the number of positions in a step."""
+        fixed = self.at(index).roles.chunk
+        if fixed is not None:
+            return fixed
+        if self.is_decoder:
+            return prompt if index == 0 else 1
+        for name in self.roles.named(CHUNK):
+            shape, axis = self.inputs[name].shape or (), self.roles.axis
+            if name in given and axis < len(given[name]):
+                return int(given[name][axis])
+            if len(shape) == 2:
+                return _AUDIO
+        return _FRAMES
+
+    def shape(self, name: str, length: int, past: int) -> list[int]:
+        """Return the shape of an input in a step; equal dimension names have equal sizes."""
+        tensor, role = self.inputs[name], self.roles.of.get(name)
+        shape = list(tensor.shape or ())
+        sizes: list[int] = []
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, int):
+                sizes.append(dim)
+            elif role in (TOKENS, CHUNK, POSITIONS) and axis == self._position_axis(role, shape):
+                sizes.append(length)
+            elif role == MASK and axis == len(shape) - 1:
+                sizes.append(self._mask_length(dim, length, past))
+            elif role == MASK and axis == len(shape) - 2 and axis:
+                sizes.append(length)
+            elif role == CONSTANT and axis and f"{dim}" not in self.sizes:
+                sizes.append(self._lengths.get(f"{dim}", _CONTEXT))
+            else:
+                sizes.append(self.sizes.get(f"{dim}", 1))
+        return sizes
+
+    def set_batch(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Take the size of a batch from the shapes of tokens or chunks; equal dimension names have
+        equal sizes.
+        """
+        for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
+            dims, shape = self.inputs[name].shape or (), shapes.get(name, ())
+            if self.roles.axis and dims and shape and isinstance(dims[0], str):
+                self.sizes[dims[0]] = int(shape[0])
+
+    def _position_axis(self, role: str, shape: Sequence[Any]) -> int:
+        """Return the axis of the positions in an input of a role."""
+        if role == POSITIONS:
+            return len(shape) - 1
+        return min(self.roles.axis, len(shape) - 1)
+
+    def _mask_length(self, dim: Any, length: int, past: int) -> int:
+        """Return the length of a mask: all positions, or the new ones if its dimension has their
+        name.
+        """
+        grows = any(pair.kind == GROWS for pair in self.pairs)
+        for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
+            shape = self.inputs[name].shape or ()
+            if dim is not None and dim in shape[1:] and not grows:
+                return length
+        return past + length
+
+    def initial(self, pair: StatePair) -> Array:
+        """Return the initial state: zeros, of length 0 if it grows."""
+        tensor = self.inputs[pair.input]
+        growing = self._growing
+        shape = [
+            (
+                dim
+                if isinstance(dim, int)
+                else (
+                    0
+                    if dim in growing or (pair.kind == GROWS and axis == pair.axis)
+                    else self._open(pair, dim, axis)
+                )
+            )
+            for axis, dim in enumerate(tensor.shape or ())
+        ]
+        return np.zeros(shape, numpy_dtype(tensor))
+
+    @property
+    def _growing(self) -> set[str]:
+        """Return the names of dimensions along which states grow."""
+        dims = set()
+        for pair in self.pairs:
+            shape = self.inputs[pair.input].shape or ()
+            if pair.kind == GROWS and pair.axis is not None and pair.axis < len(shape):
+                dim = shape[pair.axis]
+                dims.update([dim] if isinstance(dim, str) else [])
+        return dims
+
+    def _open(self, pair: StatePair, dim: Any, axis: int) -> int:
+        """Return the length of a dynamic dimension of a state at the start."""
+        if axis and "batch" not in f"{dim}".lower() and "encoder" in f"{pair.input}_{dim}".lower():
+            return self._lengths.get(f"{dim}", _CONTEXT)
+        return self.sizes.get(f"{dim}", 1)
+
+    def value(self, name: str, length: int, past: int, drawn: Mapping[str, Array]) -> Array:
+        """Return an input of a step.
+
+        Args:
+            name: the input.
+            length: how many positions are new.
+            past: how many came before.
+            drawn: the tokens, chunks and constants.
+        """
+        role, tensor = self.roles.of[name], self.inputs[name]
+        if role in (TOKENS, CHUNK, CONSTANT):
+            return drawn[name]
+        dtype, shape = numpy_dtype(tensor), self.shape(name, length, past)
+        numbers = {PAST: past, TOTAL: past + length, LAST: past + length - 1, FLAG: past > 0}
+        if role in numbers:
+            return np.full(shape, numbers[role]).astype(dtype)
+        if role == POSITIONS:
+            count = shape[-1] if shape else 1
+            first = past if count == length else max(past + length - count, 0)
+            values = np.arange(first, first + count) if shape else np.array(past)
+            return np.ascontiguousarray(np.broadcast_to(values, shape)).astype(dtype)
+        return _mask(dtype, shape, length, past)
+
+
+def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
+    """Return a mask over positions, or for each new position over those visible to it."""
+    total = shape[-1] if shape else 1
+    if len(shape) < 3:
+        seen = np.arange(total) < past + length
+        is_additive = False
+    else:
+        rows = shape[-2] if shape[-2] != 1 or length == 1 else 1
+        last = (
+            past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
+        )
+        seen = np.arange(total)[None, :] <= last
+        is_additive = epsilon_of(dtype) > 0
+    seen = np.broadcast_to(seen, shape)
+    if is_additive:
+        return np.ascontiguousarray(np.where(seen, 0.0, -1e4)).astype(dtype)
+    return np.ascontiguousarray(seen).astype(dtype)
+
+
+def numpy_dtype(tensor: Tensor) -> Any:
+    """Return the NumPy data type of a tensor; float32 if it is unknown."""
+    entry = DataType.from_dtype(tensor.dtype)
+    return np.dtype(np.float32) if entry is None else entry.numpy()
