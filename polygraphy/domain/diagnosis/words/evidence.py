@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from polygraphy.domain.diagnosis.facts import Fact, fact, statement
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.rounding import Deviation
-from polygraphy.domain.tensors.naming import count_text, quote_all, some_of
+from polygraphy.domain.tensors.naming import quote_all, some_of
 
 # Measured: the value of a tensor, and the one that was expected.
 _PROBLEMS = {
