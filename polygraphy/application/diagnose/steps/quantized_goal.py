@@ -385,13 +385,26 @@ class _GoalSearch:
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
-            every = remaining_loss(suspects)
+            every, count = remaining_loss(suspects), len(suspects)
             if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
                 first = self._judge(self._comparison.values, whole)
                 every = remaining_loss(suspects)
             if every > max(_halve(first), target):
-                notes.append(words.repair_does_not_help(len(suspects), every))
+                # Some of them may be as the quantizer wants them, and worse with other values.
+                by_metric, first, target = True, before, self._goal.within
+                single = {
+                    number: remaining_loss([number])
+                    for number in suspects
+                    if len(suspects) > 1 and self._can_try(tried)
+                }
+                suspects = [number for number, value in single.items() if value < first]
+                least = min(single.values(), default=first)
+                if suspects and remaining_loss(suspects) > least:
+                    suspects = [number for number in suspects if single[number] == least]
+                every = remaining_loss(suspects) if suspects else every
+            if every > max(_halve(first), target):
+                notes.append(words.repair_does_not_help(count, every))
                 return None
             enough = max(_ALMOST * every, min(target, _halve(first)))
             chosen, size = list(suspects), 1
@@ -405,7 +418,7 @@ class _GoalSearch:
                 if rest and self._can_try(tried) and remaining_loss(rest) <= enough:
                     chosen = rest
             fixed, after, _ = tried[tuple(sorted(chosen))]
-            notes.append(words.repaired(len(chosen), len(suspects), after))
+            notes.append(words.repaired(len(chosen), count, after))
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
     def _can_try(self, tried: Sized) -> bool:
