@@ -44,7 +44,7 @@ SENTENCES = [
      " [0, 2], expected 0.52."),
     (evidence.versions_tried(Span("1.2", "1.2", "1.1", None)),
      "Versions tried: correct in 1.1, incorrect in 1.2, correct in no newer version."),
-    (evidence.lost(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
+    (precision.lost(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
      "3 of 9 elements of 'a' are too large, up to 7e+04; the largest float16 value is 65504."),
     (evidence.quantization_cost(0.2, 0.03, 1, 5),
      "Quantization changes the outputs by 20 % of their RMS, and by 3 % if this node is not"
