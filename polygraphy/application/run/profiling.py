@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.profiling.execution import MOST_RUNS, ExecutionProfile, ModelNodes
+from polygraphy.domain.profiling.execution import ExecutionProfile, ModelNodes, check_runs
 from polygraphy.domain.profiling.explanation import compare_profiles
 from polygraphy.domain.profiling.table import SORTS, USUAL_ROWS, ProfileTable
 from polygraphy.domain.results.results import short_names
@@ -62,11 +62,7 @@ class ProfileNodes:
         Raises:
             UsageError: the number of runs is outside of these limits.
         """
-        self._runs = USUAL_RUNS if runs is None else runs
-        if not 1 <= self._runs <= MOST_RUNS:
-            raise UsageError(
-                f"{self._runs} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}."
-            )
+        self._runs = check_runs(USUAL_RUNS if runs is None else runs)
         self._model = model
         self._subjects: dict[int, _Subject] = {}
         self._nodes: ModelNodes | None = None

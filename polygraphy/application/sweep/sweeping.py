@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -25,8 +25,6 @@ from polygraphy.domain.errors import (
     MissingFileError,
     UsageError,
 )
-from polygraphy.domain.profiling.execution import MOST_RUNS
-from polygraphy.domain.profiling.regression import Times, find_slower_nodes, shortest_times
 from polygraphy.domain.sweep.cells import (
     Asked,
     Cell,
@@ -85,6 +83,9 @@ from polygraphy.ports.sweeping import (
     open_interpreter,
     read_record,
 )
+
+if TYPE_CHECKING:
+    from polygraphy.domain.profiling.regression import Times
 
 
 @frozen
@@ -372,10 +373,10 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     """
     failures = known_failures({"known": list(known)}) if known else []
     checked = plan_of(plan)
-    if profile is not None and not 1 <= profile <= MOST_RUNS:
-        raise UsageError(
-            f"{profile} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}."
-        )
+    if profile is not None:
+        from polygraphy.domain.profiling.execution import check_runs
+
+        check_runs(profile)
     if holds_sweep(folder) and not (resume or shard or dry_run):
         raise UsageError(
             f"The folder {folder} has results of an earlier sweep.",
@@ -645,6 +646,8 @@ class _Sweep:
         runs: int,
         before: Mapping[str, Record],
     ) -> None:
+        from polygraphy.domain.profiling.regression import find_slower_nodes, shortest_times
+
         earlier: dict[int, Times] = {
             at: old["nodes"]
             for at, (row, old) in enumerate(zip(rows, rows_before(rows, before)))
