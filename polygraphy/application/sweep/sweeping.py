@@ -258,7 +258,7 @@ class Planned:
         )
 
     def profile_job(self, cell: PlannedCell, runs: int, suffix: str = "") -> Job:
-        """Return the job that profiles the nodes of a cell, with nothing beside it."""
+        """Return the job that profiles the nodes of a cell; nothing runs in parallel."""
         base = self.job(cell, f".profile{runs}{suffix}")
         _, inputs = self._reference_files(cell)
         words = (*cell.cell.party, *step_flags(self.plan.flags), "--load-inputs", inputs)
@@ -334,7 +334,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     dry_run: bool = False,
     profile: int | None = None,
 ) -> bool:
-    """Run every combination of a plan in its own process, and compare it with the reference.
+    """Return whether all combinations of a plan match the reference; each runs in its own process.
 
     Args:
         plan: models, runners, precisions and so on, as a plan in TOML has them.
@@ -682,7 +682,7 @@ class _Sweep:
         label: str,
         jobs: Mapping[int, Job],
     ) -> dict[int, Record]:
-        """Return the records of jobs, of which those without a record are run."""
+        """Return the records of jobs; those without a record are run."""
         found = {at: self._read(job) for at, job in jobs.items()}
         ran = run(label, [job for at, job in jobs.items() if found[at] is None])
         records = {at: found[at] or ran.get(job.key) for at, job in jobs.items()}
@@ -694,8 +694,8 @@ class _Sweep:
         cells: Sequence[PlannedCell],
         rows: Sequence[Row],
     ) -> dict[str, Record]:
-        """Return the records of diagnoses of the cells that fail, by their keys; without `run`,
-        those that an earlier sweep left.
+        """Return the records of diagnoses of failing cells, by key; without `run`, those of an
+        earlier sweep.
         """
         failed = [cell for cell, row in zip(cells, rows) if row.state in _DIAGNOSED]
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}
