@@ -155,7 +155,7 @@ class _GoalSearch:
         own = self._judge(self._run(case.model.proto, plain=True))
         if own <= max(goal.within, _halve(before)):
             # A rewrite may rely on parameters that fit together: they may be why.
-            repair = self._repair(model, self._losses(model), before)
+            repair = self._find_repair(model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
                 return self._repaired_result(model, repair)
             why = words.rewrites_lose(goal.name, own, before, goal.within)
@@ -181,7 +181,7 @@ class _GoalSearch:
         """
         case, goal = self._case, self._goal
         losses = self._losses(model)
-        repair = self._repair(model, losses, before)
+        repair = self._find_repair(model, losses, before)
         culprits: list[Culprit] = []
         if repair is not None:
             if repair.after <= goal.within:
@@ -239,7 +239,7 @@ class _GoalSearch:
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
     def _repaired_result(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
-        """Return the result that wrong parameters are all that is wrong."""
+        """Return the result that only wrong parameters are at fault."""
         result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
@@ -272,7 +272,7 @@ class _GoalSearch:
             raise errors.search_needs_memory(needed, limit)
 
     def _open_model(self) -> QuantizedModel:
-        """Return the quantized model, with its reference and what the backend makes of that."""
+        """Return the quantized model, with its reference and how the backend executes it."""
         reference, forms = self._comparison.pair.reference.proto, []
         try:
             optimized = self._party.executed(reference, level="ENABLE_BASIC")
@@ -356,7 +356,7 @@ class _GoalSearch:
 
     # Repair.
 
-    def _repair(
+    def _find_repair(
         self,
         model: QuantizedModel,
         losses: Mapping[int, SiteLoss],
