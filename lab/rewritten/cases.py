@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,8 +61,8 @@ class Host(NamedTuple):
 
 
 def hosts(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
-    """Yield networks of the lab, models in packages, and networks that both exporters of PyTorch
-    have exported.
+    """Yield networks of the lab, models in packages, models of scikit-learn, and networks that both
+    exporters of PyTorch have exported.
     """
     for number, (name, build) in enumerate(HOSTS.items()):
         net = Net(seed * 100 + number, STYLES[number % 2], opset=17)
@@ -70,6 +71,7 @@ def hosts(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
         if (shipped / file).exists():
             model = onnx.load(shipped / file)
             yield _host(name, model, _data(model, shapes, bounds))
+    yield from learned(seed)
     try:
         from . import exporting
     except ImportError:
@@ -77,6 +79,34 @@ def hosts(folder: Path, shipped: Path, seed: int) -> Iterator[Host]:
     for name, own, other, data in exporting.pairs(folder):
         host = _host(name, own, data)
         yield host._replace(references={"other exporter": other, **host.references})
+
+
+def learned(seed: int) -> Iterator[Host]:
+    """Yield models of scikit-learn as skl2onnx writes them, if both are installed."""
+    try:
+        from skl2onnx import to_onnx
+        from sklearn.decomposition import PCA
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.neural_network import MLPRegressor
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+    except ImportError:
+        return
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((60, 6)).astype(np.float32)
+    y = np.stack([np.tanh(x @ rng.standard_normal(6)) for _ in range(3)], 1)
+    for name, last in {
+        "perceptron": MLPRegressor(hidden_layer_sizes=(12, 8), max_iter=60, random_state=seed),
+        "polynomial": make_pipeline(
+            PolynomialFeatures(2), PCA(8), MLPRegressor(hidden_layer_sizes=8, max_iter=60)
+        ),
+        "gaussian": GaussianProcessRegressor(random_state=seed),
+    }.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = make_pipeline(StandardScaler(), last).fit(x, y)
+            model = to_onnx(fitted, x[:1], target_opset=17)
+        yield _host(name, model, {model.graph.input[0].name: x[:5]})
 
 
 def cases(folder: Path, shipped: Path, seed: int, per_pair: int) -> Iterator[Case]:

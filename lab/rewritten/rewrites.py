@@ -60,6 +60,17 @@ def slim(model: onnx.ModelProto) -> onnx.ModelProto | None:
         return onnxslim.slim(_copy(model))
 
 
+def simplified(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return what onnxsim makes of a model."""
+    try:
+        import onnxsim
+    except ImportError:
+        return None
+    with contextlib.redirect_stdout(io.StringIO()):
+        made, _ = onnxsim.simplify(_copy(model))
+    return made
+
+
 def fused(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return what onnxoptimizer makes of a model."""
     try:
@@ -275,9 +286,11 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 REWRITES: dict[str, Rewrite] = {
     "ort basic": optimized("BASIC"),
     "ort extended": optimized("EXTENDED"),
+    "ort layout": optimized("LAYOUT"),
     "ort all": optimized("ALL"),
     "onnxscript": scripted,
     "onnxslim": slim,
+    "onnxsim": simplified,
     "onnxoptimizer": fused,
     "other opset": newer,
     "spelled out": spelled_out,

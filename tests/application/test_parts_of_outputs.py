@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from polygraphy.adapters.onnx.describe.facts import facts_of
+from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModels
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.compare.verification import verify
@@ -24,6 +26,7 @@ from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, MODEL
 from polygraphy.domain.tensors.parts import Layout
 from polygraphy.ports.diagnosing import DiagnosisReports
 from tests.support.joined import JOINED, Joined, detector, feeds_of, suppressed
+from tests.support.models import make, value
 
 AUTO = SimpleCompareFunc(rtol="auto", atol="auto")
 ERROR = 3e-4
@@ -192,6 +195,31 @@ def test_a_cast_model_is_verified_part_by_part(is_far: bool) -> None:
     (found,) = next(iter(results[0].values()))[0].values()
     assert bool(results) == bool(found) == (not is_far)
     assert found.part == ("scores (output[:, 4:6])" if is_far else "")
+
+
+def test_logits_that_a_mask_makes_infinite_are_right_in_half_precision() -> None:
+    model = suppressed(fill=-np.inf)
+    assert diagnosed(lambda: diagnose_half(model, data_loader=feeds_of(9))).verdict == AGREE
+    assert verify(model, convert_to_fp16(model), feeds_of(9), AUTO)
+
+
+def test_slices_that_are_multiplied_by_zero_are_a_part() -> None:
+    factors = np.array([640, 640, 0], np.float32)
+    made = {"k": factors, "w": np.eye(3, dtype=np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["raw"]),
+        helper.make_node("Mul", ["raw", "k"], ["y"]),
+    ]
+    model = make("scaled", nodes, [value("x", [4, 3])], [value("y", [4, 3])], weights=made)
+    assert facts_of(model).layouts["y"].shape == (2, 1)
+
+
+def test_a_cast_model_has_the_nodes_of_its_original_once_it_is_widened() -> None:
+    model = suppressed()
+    wide = OnnxNarrowModels().widen_model(convert_to_fp16(model), drops_casts=True)
+    onnx.checker.check_model(wide, full_check=True)
+    assert [node.op_type for node in wide.graph.node] == [n.op_type for n in model.graph.node]
+    assert [one.name for one in wide.graph.output] == [one.name for one in model.graph.output]
 
 
 def test_two_quantized_backends_may_decide_for_neighboring_steps() -> None:

@@ -85,7 +85,7 @@ def verify(
     if advice is not None and not results:
         G_LOGGER.info(f"To find the nodes at fault and a fix: {advice}")
     if results and pair.last is not None:
-        _run_as_users_do(edited, pair.last)
+        _run_optimized(edited, pair.last)
     return results
 
 
@@ -233,7 +233,7 @@ class _OfHalf(PairwiseCompareFunc):
             """Return the comparison of some outputs with the tolerances that rounding explains."""
             rtol = {"": 0.0, **{name: each.rtol for name, each in rounding.items()}}
             atol = {"": 0.0, **{name: each.atol for name, each in rounding.items()}}
-            function = SimpleCompareFunc(rtol=rtol, atol=atol)
+            function = SimpleCompareFunc(rtol=rtol, atol=atol, infinities_compare_equal=True)
             function.given_by = self.given_by
             known = {name: right[name] for name in values} if len(rounding) == 1 else right
             return function(iter_result0.with_outputs(values), iter_result1.with_outputs(known))
@@ -271,8 +271,8 @@ class _OfHalf(PairwiseCompareFunc):
         return value, right
 
 
-def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
-    """Run a model in ONNX Runtime with all that it does to models, if it is there.
+def _run_optimized(model: Any, feed: Mapping[str, Any]) -> None:
+    """Run a model in ONNX Runtime with all optimizations, if it is installed, to raise its errors.
 
     Raises:
         BackendError: it crashes, or is refused because of that.
@@ -305,7 +305,7 @@ def _runs_plainly(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) ->
 
 
 def verify_runs(model: Any, data_loader: Any = None) -> bool:
-    """Run a model that there is nothing to compare with.
+    """Return whether a model runs, if there is nothing to compare it with.
 
     Args:
         model: the model as it is.

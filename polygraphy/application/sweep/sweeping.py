@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -25,8 +25,6 @@ from polygraphy.domain.errors import (
     MissingFileError,
     UsageError,
 )
-from polygraphy.domain.profiling.execution import MOST_RUNS
-from polygraphy.domain.profiling.regression import Times, find_slower_nodes, shortest_times
 from polygraphy.domain.sweep.cells import (
     Asked,
     Cell,
@@ -85,6 +83,9 @@ from polygraphy.ports.sweeping import (
     open_interpreter,
     read_record,
 )
+
+if TYPE_CHECKING:
+    from polygraphy.domain.profiling.regression import Times
 
 
 @frozen
@@ -257,7 +258,7 @@ class Planned:
         )
 
     def profile_job(self, cell: PlannedCell, runs: int, suffix: str = "") -> Job:
-        """Return the job that profiles the nodes of a cell, with nothing beside it."""
+        """Return the job that profiles the nodes of a cell; nothing runs in parallel."""
         base = self.job(cell, f".profile{runs}{suffix}")
         _, inputs = self._reference_files(cell)
         words = (*cell.cell.party, *step_flags(self.plan.flags), "--load-inputs", inputs)
@@ -333,7 +334,7 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     dry_run: bool = False,
     profile: int | None = None,
 ) -> bool:
-    """Run every combination of a plan in its own process, and compare it with the reference.
+    """Return whether all combinations of a plan match the reference; each runs in its own process.
 
     Args:
         plan: models, runners, precisions and so on, as a plan in TOML has them.
@@ -372,10 +373,10 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
     """
     failures = known_failures({"known": list(known)}) if known else []
     checked = plan_of(plan)
-    if profile is not None and not 1 <= profile <= MOST_RUNS:
-        raise UsageError(
-            f"{profile} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}."
-        )
+    if profile is not None:
+        from polygraphy.domain.profiling.execution import check_runs
+
+        check_runs(profile)
     if holds_sweep(folder) and not (resume or shard or dry_run):
         raise UsageError(
             f"The folder {folder} has results of an earlier sweep.",
@@ -645,6 +646,8 @@ class _Sweep:
         runs: int,
         before: Mapping[str, Record],
     ) -> None:
+        from polygraphy.domain.profiling.regression import find_slower_nodes, shortest_times
+
         earlier: dict[int, Times] = {
             at: old["nodes"]
             for at, (row, old) in enumerate(zip(rows, rows_before(rows, before)))
@@ -679,7 +682,7 @@ class _Sweep:
         label: str,
         jobs: Mapping[int, Job],
     ) -> dict[int, Record]:
-        """Return the records of jobs, of which those without a record are run."""
+        """Return the records of jobs; those without a record are run."""
         found = {at: self._read(job) for at, job in jobs.items()}
         ran = run(label, [job for at, job in jobs.items() if found[at] is None])
         records = {at: found[at] or ran.get(job.key) for at, job in jobs.items()}
@@ -691,8 +694,8 @@ class _Sweep:
         cells: Sequence[PlannedCell],
         rows: Sequence[Row],
     ) -> dict[str, Record]:
-        """Return the records of diagnoses of the cells that fail, by their keys; without `run`,
-        those that an earlier sweep left.
+        """Return the records of diagnoses of failing cells, by key; without `run`, those of an
+        earlier sweep.
         """
         failed = [cell for cell, row in zip(cells, rows) if row.state in _DIAGNOSED]
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}

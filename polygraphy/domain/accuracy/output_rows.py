@@ -639,7 +639,10 @@ def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
         everything = all(each.worst.is_rounding for each in failing)
         which = "all failed outputs" if everything else "this output, but not for all that failed"
         if is_coarse(rounding):
-            return f"Perhaps: {explained}, enough for {which}. A fault can be as small as that."
+            return (
+                f"Perhaps: {explained}, enough for {which}. A fault can be as small as that: if"
+                " diagnose finds none, accept it with --rtol auto."
+            )
         return f"Yes: {explained}, enough for {which}."
     numbers = worst.absolute, worst.relative
     if worst.element is not None:

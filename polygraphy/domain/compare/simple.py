@@ -64,7 +64,8 @@ class SimpleCompareFunc(PairwiseCompareFunc):
                 the second run's outputs, returns one or several names, or None.
             check_error_stat: what is checked: ``elemwise`` (the default), ``max``, ``mean``,
                 ``median`` or ``quantile``, or several of them, all of which must pass.
-            infinities_compare_equal: whether two infinities of the same sign are equal.
+            infinities_compare_equal: whether two infinities of the same sign are equal (default: if
+                a tolerance is ``"auto"``).
             save_heatmaps: a folder for heat maps of outputs and differences.
             show_heatmaps: whether these are shown.
             save_error_metrics_plot: a folder for plots of the differences over the outputs.

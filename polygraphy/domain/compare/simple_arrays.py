@@ -202,7 +202,7 @@ def compare_arrays(
             arrays,
             Difference(
                 *arrays,
-                infinities_equal=function.infinities_compare_equal,
+                infinities_equal=function.infinities_compare_equal or is_auto,
                 threads=function.threads,
             ),
             function.tolerance_for(setting, rounding),

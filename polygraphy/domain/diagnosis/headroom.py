@@ -106,6 +106,8 @@ class NodeLoss:
         operands: the tensors that it reads, rounded; weights are not among them.
         results: the tensors that it makes.
         weights: what its weights lose, by their names.
+        is_filled: whether it reads a weight that is infinite, as those of masks are, and its
+            results hold no NaN.
     """
 
     name: str
@@ -113,6 +115,7 @@ class NodeLoss:
     operands: Sequence[TensorLoss] = ()
     results: Sequence[TensorLoss] = ()
     weights: Mapping[str, NarrowingLoss] = field(factory=dict)
+    is_filled: bool = False
 
     def worse(self, other: NodeLoss) -> NodeLoss:
         """Return the worse loss of two runs with different inputs."""
@@ -244,6 +247,8 @@ def node_loss(
     results: Mapping[str, Pair],
     weights: Mapping[str, NarrowingLoss],
     limits: Range,
+    *,
+    is_filled: bool = False,
 ) -> NodeLoss:
     """Return the loss of one node in the narrow type.
 
@@ -254,6 +259,7 @@ def node_loss(
         results: its results, as they should be and as it computes them.
         weights: what its weights lose.
         limits: the range of the type.
+        is_filled: whether a weight is infinite, and no result holds NaN.
     """
     return NodeLoss(
         name,
@@ -261,6 +267,7 @@ def node_loss(
         [_tensor_loss(each, *pair, limits) for each, pair in operands.items()],
         [_tensor_loss(each, *pair, limits) for each, pair in results.items()],
         dict(weights),
+        is_filled,
     )
 
 
@@ -374,7 +381,7 @@ def order_nodes(
 
 def first_invalid(losses: Iterable[NodeLoss]) -> HalfCulprit | None:
     """Return the first node that computes NaN or infinity of finite operands in float32 already."""
-    for loss in losses:
+    for loss in (each for each in losses if not each.is_filled):
         for each in loss.results:
             if each.invalid and not any(operand.invalid for operand in loss.operands):
                 fact = precision.not_finite(each.name, each.invalid, each.elements)

@@ -7,7 +7,7 @@ data are few, so that a weight that passes says which input differs, and not wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ def solve_weights(
     """
     node = side.nodes[index]
     goal = np.asarray(expected)
+    yield from _other_indices(side, node, inputs, goal)
     is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
     if not is_comparable and node.op != "QuantizeLinear":
         return
@@ -65,6 +66,31 @@ def solve_weights(
                 values = shaped.reshape(weight.shape).astype(weight.dtype)
                 if not np.array_equal(values, weight):
                     yield _weight_variant(side, index, position, weight, values)
+
+
+def _other_indices(
+    side: Side, node: Node, inputs: Mapping[str, Any], goal: Any
+) -> Iterator[Variant]:
+    """Yield a Gather with the indices under which its data hold what is expected."""
+    if node.op != "Gather" or node.inputs[1] not in side.weights:
+        return
+    data = inputs.get(node.inputs[0])
+    held = np.asarray(side.weights[node.inputs[1]].values)
+    axis = int(node.attribute("axis", 0))
+    if data is None or held.ndim > 1 or np.ndim(data) - 1 + held.ndim != goal.ndim:
+        return
+    rows = np.moveaxis(np.asarray(data), axis, 0)
+    expected = np.moveaxis(goal, axis, 0) if held.ndim else goal[np.newaxis]
+    if rows.shape[1:] != expected.shape[1:] or rows.size * len(expected) > _MOST:
+        return
+    places = [[j for j, row in enumerate(rows) if np.array_equal(row, one)] for one in expected]
+    if all(places):
+        values = np.array([found[0] for found in places], held.dtype)
+        values = values.reshape((-1,) if held.ndim else ())
+        if not np.array_equal(values, held):
+            said = difference_of_integers(held, values)
+            change = changes.other_weight("weight", node.inputs[1], said, node.op)
+            yield Variant("weight", change, node, {node.inputs[1]: values})
 
 
 def _weight_variant(side: Side, index: int, position: int, weight: Any, values: Any) -> Variant:
@@ -376,7 +402,7 @@ def _sized_pads(node: Node, read: Sequence[int], expected: Sequence[int]) -> Ite
     ]
     for more in range(max(steps)):  # What a step does not reach may be padded, or not.
         sums = [max(one, 0) + (more if step > more else 0) for one, step in zip(least, steps)]
-        for begin in ([s // 2 for s in sums], [s - s // 2 for s in sums], [0] * rank, sums):
+        for begin in product(*({s // 2: 0, s - s // 2: 0, 0: 0, s: 0} for s in sums)):
             value = (*begin, *(one - first for one, first in zip(sums, begin)))
             if value != held:
                 change = changes.other_attribute(node.op, "pads", held, value)

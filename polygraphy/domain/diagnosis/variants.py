@@ -155,6 +155,8 @@ _WIRES = 4
 """Inputs, or outputs, of the largest nodes that are tried in another order."""
 _FEW = 8
 """Integers of the longest list that is tried with others."""
+_USUAL = (0, 1, -1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
+"""Integers that are tried in place of others."""
 _LARGEST = 1 << 62
 """Integers above stand for the end of an axis."""
 _NESTED = frozenset({"If", "Loop", "Scan"})
@@ -498,7 +500,7 @@ def _near(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     single = [
         (*values[:at], value, *values[at + 1 :])
         for at, held in enumerate(values)
-        for value in (held + 1, held - 1, 0, 1, -1, 2, held + 2, held - 2, -held, 2 * held)
+        for value in (held + 1, held - 1, *_USUAL, held + 2, held - 2, -held, 2 * held)
     ]
     for other in [values[::-1], *turned, *moved, *single]:
         if other not in seen and all(abs(one) < _LARGEST for one in other if one not in values):

@@ -187,7 +187,7 @@ class _Reader:
         if factors is None or factors.size < 2 or factors.size != max(factors.shape):
             return None
         sizes = np.abs(np.asarray(factors, np.float64).reshape(-1))
-        if not np.isfinite(sizes).all() or not sizes.all():
+        if not np.isfinite(sizes).all() or (node.op == "Div" and not sizes.all()):
             return None
         sizes = 1 / sizes if node.op == "Div" else sizes
         levels = _levels(sizes)

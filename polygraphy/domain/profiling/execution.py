@@ -13,6 +13,7 @@ from statistics import median
 from attrs import Factory, frozen
 
 from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
+from polygraphy.domain.errors import UsageError
 
 HOST, DEVICE, LAUNCH = "host", "device", "launch"
 """What a time is: of the host, of the device, or of the host that only launches a kernel of a
@@ -24,6 +25,17 @@ _DISTURBED = 1.1
 
 MOST_RUNS = 50
 """Profiled runs of one set of shapes: 50 runs of 135 nodes are 4 MB of events."""
+
+
+def check_runs(runs: int) -> int:
+    """Return the number of profiled runs.
+
+    Raises:
+        UsageError: it is outside of 1 to 50.
+    """
+    if not 1 <= runs <= MOST_RUNS:
+        raise UsageError(f"{runs} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}.")
+    return runs
 
 
 @frozen

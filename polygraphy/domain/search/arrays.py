@@ -24,6 +24,8 @@ _BEST = 6
 _LIKE = 0.5
 """The effect of the only element that differs resembles the whole difference at least so much."""
 _ROUNDS = 8
+_SHARES = (1.0, 0.5, 0.25, 0.1)
+"""Of a step that makes the result worse, so much is taken."""
 _STEP = 0.05
 """The change of an element whose effect is measured, relative to the size of its array."""
 _RANK = 1e-5
@@ -158,8 +160,11 @@ class ArraySearch:
             change, _, rank, _ = np.linalg.lstsq(columns, rest, rcond=_RANK)
             if not rank or rank >= rest.size:
                 return
-            array = array + change.reshape(start.shape)
+            moved = [array + share * change.reshape(start.shape) for share in _SHARES]
+            before, array = float(np.mean(np.square(rest))), moved[0]
             yield array
+            if self._error(name, array) >= before:  # Far from it, the whole step goes too far.
+                array = min(moved[1:], key=partial(self._error, name))
             measured = self._effects(name, array)
 
 

@@ -165,7 +165,16 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
         labels = _labels(layout, tuple(shape), number)
     except (IndexError, ValueError, TypeError, OverflowError) as error:
         raise UnresolvedError from error  # A shape that the graph does not lead to.
-    return labels, [leaf for _, leaf in found.values()]
+    leaves = [leaf for _, leaf in found.values()]
+    present = np.unique(labels) if len(leaves) > 1 else range(len(leaves))
+    if len(present) == len(leaves):
+        return labels, leaves
+    # A slice behind the join leaves nothing of some parts.
+    if len(present) == 1:
+        return np.zeros((1,) * labels.ndim, np.uint8), [leaves[present[0]]]
+    order = np.zeros(len(leaves), np.uint8)
+    order[present] = np.arange(len(present))
+    return order[labels], [leaves[index] for index in present]
 
 
 def _labels(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:

@@ -71,6 +71,8 @@ def test_two_infinities_may_count_as_equal() -> None:
     assert compare(both, both, infinities_compare_equal=True)
     assert not compare(both, other, infinities_compare_equal=True)
     assert not compare([math.nan], [math.nan], infinities_compare_equal=True)
+    assert compare([*both, 1.0], [*both, 1.0], rtol="auto")
+    assert not compare([*both, 1.0], [*other, 1.0], rtol="auto")
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,13 @@ from polygraphy.adapters.onnx.graph.element_types import (
     domain_of,
     signature_of,
 )
+from polygraphy.adapters.onnx.graph.graph import rename_uses
 from polygraphy.adapters.onnx.graph.inlining import inline_functions
-from polygraphy.adapters.onnx.graph.shapes import input_metadata
+from polygraphy.adapters.onnx.graph.shapes import (
+    inferred_value_infos,
+    input_metadata,
+    value_infos,
+)
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.elements import elements, replace_elements
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
@@ -135,8 +140,10 @@ class OnnxNarrowModels:
         )
         return lambda feed: _Moved(computing, feed)
 
-    def widen_model(self, model: Any, like: Any = None) -> Any:
+    def widen_model(self, model: Any, like: Any = None, *, drops_casts: bool = False) -> Any:
         made = widen_model(model)
+        if drops_casts:
+            _drop_casts(made)
         found = None if like is None else narrow_nodes(like)
         return made if found is None else _with_rounded_weights(made, like, *found)
 
@@ -358,9 +365,13 @@ class OnnxNarrowModel:
                 for name, one, other in zip(node.output, exact, made)
                 if name and isinstance(one, numpy.ndarray | numpy.generic)
             }
-            note(
-                node_loss(_node_name(node)[0], node.op_type, tensors, results, weights, self._range)
+            held = [each for name, each in zip(node.input, inputs) if name in self._weights]
+            is_filled = any(map(_is_infinite, held)) and not any(
+                is_float(one) and numpy.isnan(one).any() for one, _ in results.values()
             )
+            label = _node_name(node)[0], node.op_type
+            found = node_loss(*label, tensors, results, weights, self._range, is_filled=is_filled)
+            note(found)
             return exact
 
         return call
@@ -522,6 +533,52 @@ def widen_model(model: ModelProto) -> ModelProto:
         for node in function.node:
             _widen_attributes(node, narrow)
     return made
+
+
+def _is_infinite(weight: Any) -> bool:
+    """Return whether a weight has an infinite element."""
+    return (
+        isinstance(weight, numpy.ndarray | numpy.generic)
+        and is_float(weight)
+        and bool(numpy.isinf(weight).any())
+    )
+
+
+def _drop_casts(model: ModelProto) -> None:
+    """Remove the Cast nodes of the main graph that no longer change the type of their input."""
+    graph = model.graph
+    types = {name: one.type.tensor_type.elem_type for name, one in value_infos(model).items()}
+    types.update((one.name, one.data_type) for one in graph.initializer)
+    if any(node.op_type == "Cast" and node.input[0] not in types for node in graph.node):
+        inferred = inferred_value_infos(model).items()
+        types.update((name, one.type.tensor_type.elem_type) for name, one in inferred)
+    outputs = {one.name for one in graph.output}
+    producers = {name: node for node in graph.node for name in node.output}
+    for node in [*graph.node]:
+        if node.op_type != "Cast" or domain_of(node.domain):
+            continue
+        source, result = node.input[0], node.output[0]
+        if (
+            types.get(source) != _FLOAT
+            or types.get(result, _FLOAT) != _FLOAT
+            or _casts_to(node) != _FLOAT
+        ):
+            continue
+        if result not in outputs:
+            rename_uses(graph, {result: source})
+        elif source in producers and source not in outputs:
+            producer = producers[source]
+            producer.output[:] = [result if name == source else name for name in producer.output]
+            producers[result] = producer
+            rename_uses(graph, {source: result})
+        else:
+            continue
+        graph.node.remove(node)
+
+
+def _casts_to(node: NodeProto) -> int:
+    """Return the type that a Cast converts to."""
+    return next((one.i for one in node.attribute if one.name == "to"), 0)
 
 
 def _widen_tensor(tensor: TensorProto) -> None:

@@ -56,8 +56,8 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
 
 
 def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Describe what is lost in a model that computes in float32 and keeps some tensors, such as a
-    cache, in half precision, unlike its reference; or else what differs beside it.
+    """Return the loss of a float32 model that keeps some tensors, such as a cache, in half
+    precision, unlike its reference; or the other differences.
     """
     pair = comparison.pair
     models = resolve(NarrowModels)
@@ -72,7 +72,10 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
         return Skip("the reference has tensors in half precision, too")
     names = [*filter(HALF.__contains__, ends), *([] if found is None else [found[0].name])]
     dtype = str(names[0])
-    wide, reference = open_model(models.widen_model(case.model.proto)), pair.reference
+    wide, reference = (
+        open_model(models.widen_model(case.model.proto, drops_casts=True)),
+        pair.reference,
+    )
     outcome = _diagnose_widened(case, comparison, wide, reference)
     if not isinstance(outcome, Found) or outcome.result.verdict == FAULT:
         return outcome
@@ -90,9 +93,7 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
 
 
 def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return in what the models differ where both compute in float32, with weights that are
-    rounded alike.
-    """
+    """Return the differences of the models in float32, with weights that are rounded alike."""
     pair = comparison.pair
     models = widen_models(case.model.proto, pair.reference.proto)
     with case.attempt(titles.IN_FLOAT32) as notes:

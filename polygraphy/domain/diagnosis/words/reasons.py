@@ -24,7 +24,9 @@ STEPS_EXPLAIN = constant(
     "steps_explain", "Every node agrees by itself; quantization steps explain the outputs."
 )
 WITHIN_TYPE = constant(
-    "within_type", "The differences are rounding to the type in which the outputs are computed."
+    "within_type",
+    "The differences are rounding to the type in which the outputs are computed. run accepts them"
+    " with --rtol auto.",
 )
 UNSTEADY_PROGRAM = constant(
     "unsteady_program", "Two runs of the program on the same data differ: it uses random numbers."
