@@ -49,7 +49,7 @@ def solve_weights(
     """
     node = side.nodes[index]
     goal = np.asarray(expected)
-    yield from _other_indices(side, node, inputs, goal)
+    yield from _solve_indices(side, node, inputs, goal)
     is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
     if not is_comparable and node.op != "QuantizeLinear":
         return
@@ -68,10 +68,10 @@ def solve_weights(
                     yield _weight_variant(side, index, position, weight, values)
 
 
-def _other_indices(
+def _solve_indices(
     side: Side, node: Node, inputs: Mapping[str, Any], goal: Any
 ) -> Iterator[Variant]:
-    """Yield a Gather with the indices under which its data hold what is expected."""
+    """Yield a Gather with the indices for which its data have the expected values."""
     if node.op != "Gather" or node.inputs[1] not in side.weights:
         return
     data = inputs.get(node.inputs[0])

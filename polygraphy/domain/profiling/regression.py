@@ -94,13 +94,13 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
         return key
 
     for row in (*before, *after):
-        first, *others = _keys(row)
+        first, *others = _join_keys(row)
         for key in others:
             parents[root(key)] = root(first)
     parts: dict[tuple[str, str], _Part] = {}
     for rows, is_now in ((before, False), (after, True)):
         for row in rows:
-            part = parts.setdefault(root(_keys(row)[0]), _Part())
+            part = parts.setdefault(root(_join_keys(row)[0]), _Part())
             part.sides.add(is_now)
             part.spread += row["spread"]
             if is_now:
@@ -119,8 +119,8 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
     return sorted(found, key=lambda each: each.before - each.after)
 
 
-def _keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a row is joined by: each of its nodes, or nothing for inserted nodes."""
+def _join_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the keys by which a row is joined: its nodes; empty for inserted nodes."""
     shapes = str(row.get("shapes", ""))
     return [(shapes, str(name)) for name in row["nodes"] or ("",)]
 
@@ -133,7 +133,7 @@ def shortest_times(profiles: Sequence[Times]) -> Times:
             twin["microseconds"]
             for times in profiles
             for twin in times
-            if _keys(twin) == _keys(row)
+            if _join_keys(twin) == _join_keys(row)
         )
         found.append({**row, "microseconds": min(twins)})
     return found

@@ -31,9 +31,9 @@ from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.solving import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     Variant,
-    integers,
+    integer_variants,
     matches_expected,
-    unknowns,
+    numeric_attributes,
     variants,
     with_number,
 )
@@ -173,7 +173,7 @@ class ChangeSearch:
         """Yield variants of a node in which one number is solved for: an attribute, or a weight."""
         node, graph = self.graph.nodes[position], self.graph
         makers: list[Callable[[float], Variant]] = [
-            partial(with_number, node, name) for name in unknowns(node)
+            partial(with_number, node, name) for name in numeric_attributes(node)
         ]
         makers += [
             partial(_with_scalar, graph, position, name) for name in scalar_weights(graph, position)
@@ -316,7 +316,7 @@ class ChangeSearch:
 def usual_variants(graph: Side, position: int) -> Iterator[Variant]:
     """Yield variants of a node by common mistakes, the likeliest first."""
     yield from variants(graph, position)
-    yield from integers(graph, position)
+    yield from integer_variants(graph, position)
 
 
 def output_name(variant: Variant) -> str:
