@@ -50,6 +50,8 @@ runs are measured badly on a busy machine.
 """
 _RANKING = 0.4
 """The share of the time for what each site loses by itself; the rest is for sets."""
+_LEAST_SEARCH = 0.3
+"""The share of the time that sets get at least."""
 _REPAIRS, _REPAIRING = 24, 0.5
 """At most so many sets of parameters are corrected, in this share of the time."""
 _FLOAT_BYTES = 12
@@ -468,6 +470,9 @@ class _GoalSearch:
     ) -> tuple[Search, float]:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
         within, checked = self._goal.within, 0
+        # Whatever was slow before, a share of the time is for sets.
+        spent = time.perf_counter() - self._start
+        self._limit = max(self._limit, spent + _LEAST_SEARCH * self._allowed)
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:
