@@ -94,7 +94,7 @@ def markdown(descriptions: Sequence[Description]) -> str:
             "",
         ]
         lines += _bullets(group[2])
-    return "\n".join((*lines, "", *_exit_codes())) + "\n"
+    return "\n".join((*lines, "", *_exit_code_lines())) + "\n"
 
 
 def pages_of(descriptions: Sequence[Description]) -> dict[str, str]:
@@ -109,11 +109,12 @@ def list_of_pages(descriptions: Sequence[Description], folder: str) -> str:
     for name, usage, _, _ in descriptions:
         lines += ["", f"## polygraphy {name}", "", _escape_text(COMMANDS[name][1])]
         lines += ["", f"[`{usage}`]({folder}/{name.replace(' ', '-')}.md)"]
-    lines += ["", *_exit_codes()]
+    lines += ["", *_exit_code_lines()]
     return "\n".join(lines) + "\n"
 
 
 def _page_of(description: Description) -> str:
+    """Return the Markdown page of a command."""
     name, usage, text, groups = description
     lines = [f"# polygraphy {name}", "", _escape_text(text), "", "```", usage]
     lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
@@ -126,10 +127,11 @@ def _page_of(description: Description) -> str:
         if explanation:  # It follows a colon in the help.
             lines += [_escape_text(explanation[0].upper() + explanation[1:]), ""]
         lines += _bullets(entries)
-    return "\n".join((*lines, "", *_exit_codes())) + "\n"
+    return "\n".join((*lines, "", *_exit_code_lines())) + "\n"
 
 
-def _exit_codes() -> list[str]:
+def _exit_code_lines() -> list[str]:
+    """Return the lines about exit codes."""
     return ["## Exit codes", "", *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES)]
 
 

@@ -46,11 +46,12 @@ def times_in(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     the longest first.
     """
     tables = [each for each in results if each["kind"] == "profile"]
-    found = [time for table in tables for time in _times(table, is_only=len(tables) == 1)]
+    found = [time for table in tables for time in _row_times(table, is_only=len(tables) == 1)]
     return sorted(found, key=lambda each: -float(each["microseconds"]))[:_MOST_ROWS]
 
 
-def _times(table: Mapping[str, Any], *, is_only: bool) -> Iterator[dict[str, Any]]:
+def _row_times(table: Mapping[str, Any], *, is_only: bool) -> Iterator[dict[str, Any]]:
+    """Yield the time and spread of each row of a table, as JSON values."""
     shapes = (
         "" if is_only else ", ".join(f"{name} {size}" for name, size in table["shapes"].items())
     )
@@ -87,6 +88,7 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
     parents: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(key: tuple[str, str]) -> tuple[str, str]:
+        """Return the representative of the group that a key is in."""
         parents.setdefault(key, key)
         while parents[key] != key:
             parents[key] = parents[parents[key]]

@@ -217,7 +217,7 @@ class Search:
         self._divide(edges, lambda low, high: (low, high) in whole)
 
     def _divide(self, edges: set[int], wanted: Callable[[int, int], bool]) -> None:
-        """Divide all numbers at `edges`; the elements of `wanted` intervals will be kept.
+        """Set the intervals between `edges`; passes keep the elements of `wanted` ones.
 
         Interval i holds the elements x with ``low <= key_of(x) < high``.
         """
