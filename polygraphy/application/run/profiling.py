@@ -244,14 +244,13 @@ class _Measurement:
         for place, (subject, profiler) in enumerate(pairs):
             keys = [key for key in kept if key[0] == place]
             for key, found in zip(keys, profiler.finish([kept[key] for key in keys])):
-                profiles.append(
-                    evolve(
-                        found,
-                        runner=subject.runner.name,
-                        shapes={name: list(shape) for name, shape in key[1]},
-                        plain_times=plain.get(key, ()),
-                    )
+                whole = evolve(
+                    found,
+                    runner=subject.runner.name,
+                    shapes={name: list(shape) for name, shape in key[1]},
+                    plain_times=plain.get(key, ()),
                 )
+                profiles.append(whole.without_event_cost())
         return profiles
 
 

@@ -454,7 +454,7 @@ class QuantizedModel:
         result = twin.output[0]
         raw = f"{result}{RAW}"
         reader = self._makers.get(result)
-        if reader is not None:  # A DequantizeLinear reads the codes under this name.
+        if reader is not None and reader.op_type == DEQUANTISE:  # It reads the codes by this name.
             if any(value.name == result for value in self._graph.output):
                 return
             for one in self._graph.node:
