@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -51,6 +50,13 @@ _EVENT = (
     '{"op_name":"Relu","provider":"CPUExecutionProvider","input_type_shape":[{"float":[1,3]}]}},\n'
 )
 _RUN = '{"cat":"Session","pid":1,"tid":1,"dur":60,"ts":%d,"ph":"X","name":"model_run","args":{}},\n'
+_MEASURED = """
+import resource, subprocess, sys, time
+start = time.perf_counter()
+code = subprocess.run(sys.argv[1:]).returncode
+took = time.perf_counter() - start
+print(f"{took:.2f}", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, code)
+"""
 
 
 def models(folder: Path, made: Path, only: str) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
@@ -142,13 +148,14 @@ def check_files(folder: Path) -> Iterator[str]:
     row = json.dumps({"name": "conv + relu", "timeMs": 1.0, "averageMs": 0.1})
     layers.write_text('[{"count": 10}, ' + ", ".join([row] * (_LARGE // len(row))) + "]")
     for path in (trace, layers):
-        start = time.perf_counter()
-        line = [sys.executable, "-m", "polygraphy", "inspect", "profile", str(path)]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
-        took = time.perf_counter() - start
-        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-        said = done.stderr.strip().splitlines()[:1] if done.returncode else ["shown"]
-        yield f"{path.name}: {path.stat().st_size >> 20} MiB, {took:.2f} s, {memory} MiB: {said[0]}"
+        line = [sys.executable, "-c", _MEASURED, sys.executable, "-m", "polygraphy"]
+        done = subprocess.run(
+            [*line, "inspect", "profile", str(path)], capture_output=True, text=True, check=False
+        )
+        took, memory, code = done.stdout.split()[-3:]
+        said = "shown" if code == "0" else done.stderr.strip().splitlines()[0]
+        size = path.stat().st_size >> 20
+        yield f"{path.name}: {size} MiB, {took} s, {int(memory) >> 10} MiB: {said}"
 
 
 def main() -> int:

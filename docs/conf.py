@@ -46,18 +46,20 @@ maximum_signature_line_length = 88
 html_theme = "furo"
 html_title = f"Polygraphy {version}"
 
-html_static_path = ["static"]
+html_static_path = ["static", "pictures/terminal-light.svg", "pictures/terminal-dark.svg"]
 html_css_files = ["site.css"]
 html_js_files = ["copy.js"]
 html_search_scorer = str(FOLDER / "generated" / "scorer.js")
 html_show_sphinx = False
 html_copy_source = False
+smartquotes = False  # It turns the hyphens of options into dashes.
 highlight_language = "text"
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 
 _HEADING = re.compile(r"^## (.+)$", re.M)
 _FILE = re.compile(r"^<!-- file: (.+) -->\n```(\w+)$", re.M)
+_PICTURE = re.compile(r'(src(?:set)?=")pictures/')
 _COMMAND = re.compile(r"\((generated/commands/.+)\.md\)$", re.M)
 _ENTRY = re.compile(r"^- \[.*\]\((.+)\.md\)", re.M)
 
@@ -66,6 +68,7 @@ def add_navigation(app: Sphinx, name: str, source: list[str]) -> None:
     """Give the index a tree of contents for each of its headings: the pages that it links to."""
     if name != "index":
         return
+    source[0] = _PICTURE.sub(r"\1_static/", source[0])
     _, *parts = _HEADING.split(source[0])
     for heading, text in zip(parts[::2], parts[1::2]):
         pages = _ENTRY.findall(text) + generate.PAGES.get(heading, [])

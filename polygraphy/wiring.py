@@ -144,7 +144,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "Progress": "polygraphy.adapters.console.progress:TerminalProgress",
         "report_page": "polygraphy.adapters.web.report_page:report_page",
         "Reports": "polygraphy.adapters.console.reports:LogReports",
-        "serve_page": "polygraphy.adapters.web.page:serve",
+        "serve_page": "polygraphy.adapters.web.page:serve_page",
     },
     "polygraphy.ports.running": {
         "ask": "polygraphy.adapters.console.questions:ask",

@@ -1,9 +1,11 @@
 """Measure `polygraphy diagnose --torch` with the PyTorch of this interpreter.
 
-    python -m exports [--only PART] [--folder FOLDER]
+    python -m exports [--only PART] [--folder FOLDER] [--seed N] [--cases N]
 
 In the folder `lab`. Each program is exported by both exporters: as it is nobody may be to blame;
 with a fault planted, or one that the release is known to have, the operator has to be named.
+With --only drawn, a seed draws programs: files of other programs, and files in which the example
+decided a number, a size or a branch.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import onnx
 import torch
 
 from .command import diagnosed
+from .drawn import drawn_cases
 from .planting import faults
 from .programs import NETWORKS, OPERATORS, PUBLIC, Program, libraries
 
@@ -158,6 +161,14 @@ class Suite:
             for one in culprits:
                 self.said("      " + " ".join(one["evidence"])[:600])
 
+    def drawn(self, seed: int, each: int) -> None:
+        """Diagnose drawn programs."""
+        for case in drawn_cases(self.folder, seed, each):
+            group = "drawn healthy" if not case.party else f"drawn {case.party}"
+            wrong = case.judge()
+            self.counts[f"{group} {'WRONG' if wrong else 'right'}"] += 1
+            self.said(f"{case.name:46} {wrong or 'right'} {case.words if wrong else ''}")
+
     def said(self, text: str) -> None:
         """Print at once."""
         print(text, flush=True)
@@ -179,9 +190,11 @@ def main() -> int:
     """Export, diagnose, count; 1 where something was wrong."""
     parser = argparse.ArgumentParser(prog="exports", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
-        "--only", default="", help="networks, operators, public, libraries or a name"
+        "--only", default="", help="networks, operators, public, libraries, drawn or a name"
     )
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--seed", type=int, default=1, help="of drawn programs")
+    parser.add_argument("--cases", type=int, default=1, help="of each kind of drawn programs")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
@@ -194,6 +207,8 @@ def main() -> int:
             model = suite.healthy(program, kind)
             if model is not None and program in NETWORKS:
                 suite.planted(program, kind, model)
+    if given.only in ("", "drawn"):
+        suite.drawn(given.seed, given.cases)
     print(dict(sorted(suite.counts.items())))
     return any("WRONG" in key for key in suite.counts)
 

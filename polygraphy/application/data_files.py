@@ -20,7 +20,7 @@ Source = tuple[str, Stored]
 
 
 def concat(paths: Sequence[str], output: str) -> None:
-    """Put the iterations of several files behind each other.
+    """Write the iterations of several files to one file, in sequence.
 
     Args:
         paths: files or folders of input data, or of results of the same runners. Runners of
@@ -49,7 +49,7 @@ def concat(paths: Sequence[str], output: str) -> None:
 
 
 def merge(paths: Sequence[str], output: str) -> None:
-    """Put the tensors of several files beside each other, iteration by iteration, as input data.
+    """Write the tensors of several files to one file of input data, iteration by iteration.
 
     Args:
         paths: files or folders of input data or of results, all with as many iterations. Where
@@ -77,7 +77,7 @@ def merge(paths: Sequence[str], output: str) -> None:
         )
     noted: set[str] = set()
     with resolve(ResultStore).writer(output, dict) as writer:
-        for steps in zip(*(_feeds(stored) for stored in sources.values())):
+        for steps in zip(*(_tensors_by_run(stored) for stored in sources.values())):
             merged: dict[str, Any] = {}
             for (run, _), feed in zip(runs, chain.from_iterable(steps)):
                 for name in sorted(feed.keys() & merged.keys() - noted):
@@ -113,7 +113,7 @@ def convert(path: str, output: str) -> None:
 
 
 def _inspect_sources(paths: Sequence[str]) -> list[Source]:
-    """Look into files that must all hold the same kind of data, which consists of iterations."""
+    """Return the contents of files, which must all have the same kind of data with iterations."""
     sources = [(path, resolve(ResultStore).look_into(path)) for path in paths]
     first_path, first = sources[0]
     for path, stored in sources:
@@ -144,8 +144,8 @@ def _order(first: Source, other: Source) -> list[int]:
     )
 
 
-def _feeds(stored: Stored) -> Iterator[list[dict[str, Any]]]:
-    """Yield, per iteration, the tensors of each run; of input data there is one."""
+def _tensors_by_run(stored: Stored) -> Iterator[list[dict[str, Any]]]:
+    """Yield, per iteration, the tensors of each run; input data have one."""
     for step in stored.iterations():
         yield [step] if stored.kind is dict else [one for _, [one] in step]
 
@@ -158,7 +158,7 @@ class _Tensors:
         self._is_noted = False
 
     def compare(self, path: str, step: Any) -> None:
-        """Look at one iteration, a feed dictionary or results."""
+        """Check one iteration, a feed dictionary or results, against the earlier files."""
         feeds = [one for _, one in step] if isinstance(step, RunResults) else [[step]]
         names = [{name for iteration in feed for name in iteration} for feed in feeds]
         if self._names is None:

@@ -33,7 +33,7 @@ from polygraphy.ports.storage import read_matches, write_matches
 
 
 def load_matches(path: str) -> list[PluginMatch]:
-    """Return what a YAML file holds; FileError when it holds something else."""
+    """Return the plugin matches in a YAML file; raise FileError for other content."""
     return read_matches(path)
 
 
@@ -127,7 +127,7 @@ def _single_parts(matches: Sequence[PluginMatch]) -> list[PluginMatch]:
 
 
 def _join_matches(parts: Sequence[PluginMatch]) -> list[PluginMatch]:
-    """Put parts of the same plugin together again."""
+    """Return matches in which parts of the same plugin are joined."""
     joined: dict[tuple[str, str], PluginMatch] = {}
     for part in parts:
         known = joined.get((part.name, part.op))
@@ -153,14 +153,14 @@ class _Tuning:
     _expected: IterationResult | None = None
 
     def baseline(self) -> Cost:
-        """Run the model without plugins; what it computes is what counts as right."""
+        """Return the cost of the model without plugins, whose outputs are the expected ones."""
         outputs, cost = self._run(())
         self._expected = outputs
         G_LOGGER.info(f"Without plugins: {_format_cost(cost)}")
         return cost
 
     def cost(self, choice: Choice) -> Cost | None:
-        """Return what a choice costs; None if it does not run, or computes something else."""
+        """Return the cost of a choice; None if it does not run, or its outputs differ."""
         names = ", ".join(self.parts[position].name for position in choice)
         try:
             outputs, cost = self._run(choice)
@@ -210,7 +210,7 @@ class _Tuning:
 
 
 def _measure_cost(runner: Runner, feed: Any) -> Cost:
-    """Run a model some more times: the median of what the device measured, or else of the clock."""
+    """Return the median time of some runs, as the device or else the clock measured it."""
     for _ in range(_WARM_UP):
         runner.infer(feed)
     latencies = []
@@ -223,8 +223,8 @@ def _measure_cost(runner: Runner, feed: Any) -> Cost:
 
 
 def _latency(runner: Runner, elapsed: float) -> float:
-    """Return what the last inference took: its computation on the device, where that is measured,
-    because copies are the same whatever is replaced.
+    """Return the seconds of the last inference: on the device without copies, if it measures them,
+    else the elapsed ones.
     """
     measured = last_device_times(runner)
     if measured is not None:

@@ -13,6 +13,8 @@ from polygraphy.domain.tensors.pickling import pickled_as
 
 DEFAULT_RTOL = 1e-5
 DEFAULT_ATOL = 1e-5
+ROUNDING_LIMIT = "rounding limit"
+"""How the reason begins of a tolerance that rounding along the model explains."""
 
 STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
 """What may be checked: every element, or one statistic of all differences."""
@@ -98,6 +100,11 @@ class Tolerance(Threshold):
     atol: float = field(default=DEFAULT_ATOL, converter=_number)
     rtol: float = field(default=DEFAULT_RTOL, converter=_number)
     reason: str = field(default="the default", validator=validators.instance_of(str), eq=False)
+
+    @property
+    def is_rounding_limit(self) -> bool:
+        """Return whether rounding along the model was measured for it, as for ``auto``."""
+        return ROUNDING_LIMIT in self.reason
 
     def metric_fields(self) -> tuple[str, ...]:
         """Name the metrics that decide; ``elemwise`` needs the arrays themselves and has none."""

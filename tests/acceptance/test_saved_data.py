@@ -90,7 +90,10 @@ def test_nan_infinities_and_zeros_are_counted_and_located(polygraphy: Run) -> No
     assert "fine | Percentiles: p1=0.02, p5=0.1, p25=0.5, p50=1," in done.out
     assert "[[  1.  nan   1.]" in done.out
     silent = polygraphy("polygraphy inspect data inputs.json")  # Bad news needs no flag.
-    assert f"{found} of 6 elements" in silent.out
+    assert silent.lines[0] == "NaN or infinity in 1 of 2 tensors; 1 iteration."
+    assert "NaN 1 at [0,1], +Inf 2, first at [1,0], -Inf 1 at [1,1]" in silent.out
+    old = polygraphy("polygraphy inspect data inputs.json --log-format legacy")
+    assert old.lines[0] == "[I] ==== Data (1 iterations) ====" and f"{found} of 6" in old.out
     assert not {"zeros", "Percentiles", "[["} & set(
         re.findall(r"zeros|Percentiles|\[\[", silent.out)
     )

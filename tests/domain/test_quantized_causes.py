@@ -35,6 +35,10 @@ def scheme(dtype: str, scale: float, zero: int) -> Scheme:
         (LEAKY, scheme("int8", LEAKY.max() / 127, -128), SIGN),
         # A range that cuts off one element is not too wide.
         (TAIL, scheme("uint8", 4.0 / 255, 0), CLIPPED),
+        # Neither does a symmetric range have a wrong zero point, although another one would help.
+        (TAIL, scheme("int8", 4.0 / 127, 0), CLIPPED),
+        # A range that is narrow because its zero point is far from where the data need it.
+        (RNG.normal(size=4000), scheme("int8", 0.02, -85), ZERO_POINT),
     ],
 )
 def test_the_cause_at_an_activation(array: Any, stored: Scheme, cause: str) -> None:

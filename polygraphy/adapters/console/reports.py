@@ -18,16 +18,15 @@ from polygraphy.adapters.console.numbers import (
 from polygraphy.adapters.console.profiles import profile_lines
 from polygraphy.adapters.console.screen import (
     columns,
-    is_abridged,
     log,
-    only_in_file,
     say,
     show,
+    show_instead,
     wrap_text,
 )
 from polygraphy.adapters.console.tables import Column, draw_table
 from polygraphy.domain.accuracy.accuracy import AccuracyResults
-from polygraphy.domain.accuracy.inspection import DataReport, RunReport, TensorReport
+from polygraphy.domain.accuracy.inspection import DataReport, Peculiarity, RunReport, TensorReport
 from polygraphy.domain.compare.result import CompareResult
 from polygraphy.domain.environment import Environment
 from polygraphy.domain.limits import Tolerance
@@ -72,14 +71,12 @@ class LogReports:
             edgeitems=max(num_items, 1),
             max_line_width=sys.maxsize if line_width < 0 else line_width,
         )
-        tensors = sum(len(step.tensors) for run in report.runs for step in run.reports)
-        if tensors <= _MOST or report.is_detailed or not is_abridged():
-            G_LOGGER.info("\n".join(_data_lines(report, values)))
-            return
-        if G_LOGGER.log_file is not None:
-            with only_in_file():
-                G_LOGGER.info("\n".join(_data_lines(report, values)))
-        G_LOGGER.info("\n".join(_table_lines(report)))
+        text = "\n".join(_data_lines(report, values))
+        tensors = [tensor for run in report.runs for step in run.reports for tensor in step.tensors]
+        if report.is_detailed or len(tensors) <= len(report.runs):  # The transcript of users.
+            G_LOGGER.info(text)
+        else:
+            show_instead(text, _table_lines(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
         """Write about verdicts that were saved, which the console otherwise shows as a table."""
@@ -144,9 +141,10 @@ class LogReports:
 
 
 def _table_lines(report: DataReport) -> Iterator[str]:
-    """Yield the lines of tables with the first of many tensors, and of those with NaN or
-    infinities.
+    """Yield an answer, and the lines of a table for each runner; of many tensors, those with NaN
+    or infinities, and the first ones.
     """
+    yield from wrap_text(_data_answer(report), 2)
     titles = short_names(run.runner or "inputs" for run in report.runs)
     for title, run in zip(titles, report.runs):
         tensors = [tensor for step in run.reports for tensor in step.tensors]
@@ -154,12 +152,25 @@ def _table_lines(report: DataReport) -> Iterator[str]:
         first = [tensor for tensor in tensors if not tensor.peculiarities]
         chosen = [*odd[:_MOST], *first[: max(0, _MOST - len(odd))]]
         kept = {tensor.name for tensor in chosen}
-        yield from _tensor_table(f"{title}, {count_text(run.iterations, 'iteration')}",
-                                [tensor for tensor in tensors if tensor.name in kept])  # fmt: skip
-        facts = [f"{len(kept)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"]
-        if odd:
-            facts.append(f"{len(odd)} with NaN or infinity")
-        yield f"  {'; '.join(facts)}"
+        yield ""
+        yield from _tensor_table(title, [tensor for tensor in tensors if tensor.name in kept])
+        if len(kept) < len(tensors):
+            shown = f"{len(kept)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"
+            yield from wrap_text(f"  {shown}", 2)
+
+
+def _data_answer(report: DataReport) -> str:
+    """Return how much data there is, and whether it contains NaN or infinity."""
+    runs = report.runs
+    tensors = [tensor for run in runs for step in run.reports for tensor in step.tensors]
+    odd = sum(bool(tensor.peculiarities) for tensor in tensors)
+    counts = [count_text(runs[0].iterations, "iteration")]
+    if not report.is_of_inputs:
+        counts.insert(0, count_text(len(runs), "runner"))
+    if runs[0].iterations > 1:
+        counts.append("the first is shown (-a shows all)")
+    found = f"NaN or infinity in {odd} of {len(tensors)} tensors" if odd else "No NaN or infinity"
+    return f"{found}{' here' * (runs[0].iterations > 1)}; {', '.join(counts)}."
 
 
 def _tensor_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
@@ -171,7 +182,7 @@ def _tensor_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
         cells = ["" if one is None else f"{getattr(one, name):.3g}" for one in measured]
         return Column(name, cells, is_number=True, rank=rank)
 
-    odd = [", ".join(f"{each.what} {each.count}" for each in one.peculiarities) for one in tensors]
+    odd = [", ".join(map(_peculiarity, one.peculiarities)) for one in tensors]
     others = [
         Column("dtype", [one.dtype for one in tensors], rank=2),
         Column("shape", [str(list(one.shape)).replace(" ", "") for one in tensors], rank=1),
@@ -180,11 +191,15 @@ def _tensor_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
     ]
     names = Column("", [one_line(tensor.name) for tensor in tensors])
     width = columns()
-    margin = len("[I] ")
-    room = None if width is None else width - margin
     failed = [bool(text) for text in odd]
-    for text, _ in draw_table(title, names, others, failed, room):
+    for text, _ in draw_table(title, names, others, failed, width):
         yield text
+
+
+def _peculiarity(found: Peculiarity) -> str:
+    """Return the number of NaN or infinities, and the index of the first one."""
+    place = "" if found.first is None else f" at {list(found.first)}".replace(", ", ",")
+    return f"{found.what} {found.count}{', first' * (found.count > 1)}{place}"
 
 
 Texts = Callable[[Any], str]

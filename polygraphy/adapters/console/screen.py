@@ -132,6 +132,17 @@ def show(lines: Iterable[str], severity: int = G_LOGGER.INFO) -> None:
         write_lines([(line, severity) for line in lines])
 
 
+def show_instead(text: str, lines: Iterable[str]) -> None:
+    """Log a message. A console that does not show the log line by line shows `lines` instead."""
+    if not is_abridged():
+        G_LOGGER.info(text)
+        return
+    with only_in_file():
+        G_LOGGER.info(text)
+    if max(G_LOGGER.severity, G_LOGGER.console_severity) <= G_LOGGER.INFO:
+        write_lines([(line, G_LOGGER.INFO) for line in lines])
+
+
 @contextmanager
 def only_in_file() -> Iterator[None]:
     """Write lines logged inside the block only to the log file."""

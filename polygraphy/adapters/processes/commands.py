@@ -48,7 +48,9 @@ class WarmInterpreter:
         interpreter: str = sys.executable,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Take what the interpreter is, and variables that it has in addition."""
+        """Create an interpreter with modules to preload and additional environment variables; it
+        starts when it is needed.
+        """
         self._command = safe_command([interpreter, "-m", _SERVER, preload])
         self._variables = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,7 +68,9 @@ class WarmInterpreter:
         return safe_command([sys.executable, "-m", "polygraphy"])
 
     def prepare(self, words: Sequence[str] = ()) -> None:
-        """Start the interpreter, unless it runs, and have it import what a command line needs."""
+        """Start the interpreter, unless it runs, and import the modules that a command line
+        needs.
+        """
         self._start(words)
 
     def start(
@@ -77,7 +81,7 @@ class WarmInterpreter:
         folder: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> WarmCommand:
-        """Start a command line, whose first word is ignored; see `Commands.start`."""
+        """Start a command line, whose first word is ignored, and return the running command."""
         output = tempfile.TemporaryFile()  # noqa: SIM115  # Closed by `wait` or `stop`.
         try:
             number = self.request(
@@ -112,7 +116,8 @@ class WarmInterpreter:
         return number
 
     def answer_to(self, number: int, wait: float | None = None) -> Mapping[str, Any] | None:
-        """Wait for the answer to a request, and keep those to others.
+        """Return the answer to a request once it is there, and keep answers to others; None after
+        `wait` seconds.
 
         Args:
             number: that of the request.
@@ -147,8 +152,8 @@ class WarmInterpreter:
         return self._answers.pop(number)
 
     def stop(self, number: int) -> Mapping[str, Any]:
-        """End the command of a request, wait until that is done, and return the answer to it; an
-        empty one where the interpreter has ended.
+        """End the command of a request, and return its answer; an empty one if the interpreter has
+        ended.
         """
         with suppress(BackendError):
             if number not in self._answers and self._process is not None:
@@ -193,7 +198,9 @@ class WarmInterpreter:
                 stdout=subprocess.PIPE,
                 env=environment,
             )
-        self._end = finalize(self, _stop, self._process, self._channel)  # Also at the end.
+        self._end = finalize(
+            self, _stop_interpreter, self._process, self._channel
+        )  # Also at the end.
 
 
 class WarmCommand:
@@ -221,8 +228,8 @@ class WarmCommand:
         self._output.close()
 
 
-def _stop(process: subprocess.Popen[bytes], channel: socket.socket) -> None:
-    """End an interpreter and what it runs."""
+def _stop_interpreter(process: subprocess.Popen[bytes], channel: socket.socket) -> None:
+    """End an interpreter and the processes that it runs."""
     process.terminate()  # It ends what it runs.
     channel.close()
     forget_group(process)
@@ -240,9 +247,7 @@ _AS_MODULE = ["-m", _OURS]
 
 
 def _own_path(interpreter: str) -> str:
-    """Return the path of the interpreter of this process if that is the one named, and else what
-    was named.
-    """
+    """Return the path of this process's interpreter if a name stands for it, else the name."""
     found = shutil.which(interpreter)
     return (
         sys.executable
@@ -290,7 +295,7 @@ class ProcessCommands:
         return self.start(command, timeout=timeout).wait()
 
     def close(self) -> None:
-        """End what waits for commands."""
+        """End the warm interpreter."""
         self._warm.close()
 
 
@@ -314,7 +319,7 @@ class _ProcessCommand:
             raise
 
     def wait(self) -> Finished:
-        """Wait for its end, or stop it when its time is over."""
+        """Return the finished command; stop it at its timeout."""
         timed_out = False
         try:
             code = self._process.wait(self._seconds_left())

@@ -62,8 +62,10 @@ sys.exit(main())
 
 
 def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Mapping[str, str]]:
-    """See the port."""
-    variables = _variables(Path(folder))
+    """Return the path of an interpreter, its environment variables, and the versions that
+    it has.
+    """
+    variables = _import_variables(Path(folder))
     if not path:
         sections = bound_function(sections_of, "packages")()
         return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
@@ -81,9 +83,9 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
 
 
 def install_environment(requirements: str, folder: str) -> str:
-    """See the port."""
+    """Install requirements into a folder, and return the path of its interpreter."""
     content = readable_file(requirements, "File of requirements").read_bytes()
-    needed = _requirements()
+    needed = _package_requirements()
     digest = hashlib.sha256(b"\n".join([content, *map(str.encode, needed)])).hexdigest()[:16]
     target = Path(folder).resolve() / "environments" / digest
     complete = target / "complete"
@@ -101,8 +103,10 @@ def install_environment(requirements: str, folder: str) -> str:
     return str(target)
 
 
-def _variables(folder: Path) -> dict[str, str]:
-    """Return what has an interpreter import this package, and nothing from where it runs."""
+def _import_variables(folder: Path) -> dict[str, str]:
+    """Return environment variables with which an interpreter imports this package, and nothing from
+    the current folder.
+    """
     here = Path(polygraphy.__file__).resolve().parent
     link = folder.resolve() / "package" / _NAME
     with translate_os_errors(link, "create the link"):
@@ -120,8 +124,8 @@ def _variables(folder: Path) -> dict[str, str]:
     return {**_OF_CELLS, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _requirements() -> list[str]:
-    """Return what this package requires, without its extras."""
+def _package_requirements() -> list[str]:
+    """Return the requirements of this package, without its extras."""
     try:
         required = metadata.requires(_NAME) or []
     except metadata.PackageNotFoundError:

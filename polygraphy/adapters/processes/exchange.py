@@ -104,7 +104,7 @@ class Message:
 
 
 def receive(channel: socket.socket) -> list[memoryview]:
-    """Read a message; `load` makes the object of it.
+    """Return the parts of a message, which `load` turns into an object.
 
     Raises:
         EOFError: nobody writes there any more.
@@ -112,15 +112,15 @@ def receive(channel: socket.socket) -> list[memoryview]:
     """
     header, descriptors, _, _ = socket.recv_fds(channel, _HEADER.size, 1)
     try:
-        rest = _read(channel, _HEADER.size - len(header))
+        rest = _read_bytes(channel, _HEADER.size - len(header))
         is_shared, length = _HEADER.unpack(header + rest)
-        sizes = array("Q", bytes(_read(channel, length)))
+        sizes = array("Q", bytes(_read_bytes(channel, length)))
         starts = _starts(sizes)
         total = starts[-1] + sizes[-1]
         content: Any = (
             mmap.mmap(descriptors[0], total, access=mmap.ACCESS_COPY)
             if is_shared
-            else _read(channel, total)
+            else _read_bytes(channel, total)
         )
     finally:
         for descriptor in descriptors:
@@ -130,7 +130,7 @@ def receive(channel: socket.socket) -> list[memoryview]:
 
 
 def load(message: Sequence[memoryview]) -> Any:
-    """Return the object of a message. What it is made of must be importable here."""
+    """Return the object of a message; its classes must be importable."""
     # From our own process, through a private socket.
     return pickle.loads(message[0], buffers=message[1:])
 
@@ -157,8 +157,8 @@ def _write_part(descriptor: int, part: memoryview, start: int) -> None:
         written += os.pwrite(descriptor, piece, start + written)
 
 
-def _read(channel: socket.socket, size: int) -> bytearray:
-    """Read so many bytes, which are the reader's own: arrays over them can be written to."""
+def _read_bytes(channel: socket.socket, size: int) -> bytearray:
+    """Return a number of bytes in new memory, so that arrays over them are writable."""
     content = bytearray(size)
     view = memoryview(content)
     while view:

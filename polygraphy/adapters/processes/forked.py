@@ -72,8 +72,8 @@ def call_isolated(
 
 
 def _fork() -> int:
-    """Fork; garbage is not collected in the child before it is frozen there: it may be a session
-    that waits for threads which the child does not have.
+    """Fork, without garbage collection in the child: it might collect a session that waits for
+    threads that only the parent has. Return the process ID.
     """
     is_enabled = gc.isenabled()
     gc.disable()
@@ -143,7 +143,7 @@ def _wait(pid: int, timeout: float | None) -> int | None:
 
 
 def _wait_for_end(pid: int, timeout: float) -> None:
-    """Sleep until a process ends, if the operating system wakes this one then: Linux from 5.3."""
+    """Sleep until a process ends, on systems that report it: Linux 5.3 and later."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):

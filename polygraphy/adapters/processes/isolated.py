@@ -20,7 +20,8 @@ def call_isolated(
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
-    """Call a function in a process of its own; see the port.
+    """Return the result of a function that runs in its own process; raise BackendError if that
+    crashes.
 
     That is a fork, which needs nothing to be pickled, unless a library in this process does not
     survive that: then it is a new process if what is called can be pickled. If not, the fork works

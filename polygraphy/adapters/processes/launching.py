@@ -62,8 +62,7 @@ _unfit: set[Any] = set()
 def launch(
     job: Job, limits: Limits, device: str | None, *, shared: bool, preload: str = ""
 ) -> LaunchedProcess | None:
-    """Start a job, unless its lock is held: by the process that runs it, so that the lock is given
-    back when that ends, however it does; implements the port `launch`.
+    """Start a job, and return its process; None if another process holds the lock of the job.
 
     Args:
         job: the job. A command line of this package runs in a fork of its interpreter.
@@ -165,8 +164,8 @@ class _Fresh:
         return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def _use_if_ended(self) -> _Used | None:
-        """Return what the process used, if it has ended, where ending and waiting are one: on
-        macOS before Python 3.13, and on Windows, which does not tell what it used.
+        """Return the resources that the process used, if it has ended, on systems where waiting
+        ends it: macOS before Python 3.13, and Windows, which does not report them.
         """
         if not hasattr(os, "wait4"):
             code = self._process.poll()
@@ -303,7 +302,7 @@ class LaunchedProcess:
             "memory": max(self._peak, memory),
             "said": self._last_line(),
         }
-        found = _essence_in(self._job.report)
+        found = _load_summary(self._job.report)
         if found is not None and how == "exit":
             record["essence"] = found
         try:
@@ -384,8 +383,10 @@ def _lock_file(path: str) -> _Lock | None:
         os.close(descriptor)  # Who held it has removed it.
 
 
-def _essence_in(path: str) -> dict[str, Any] | None:
-    """Return what is kept of a verdict document; None where there is none, or only a part."""
+def _load_summary(path: str) -> dict[str, Any] | None:
+    """Return the parts of a verdict document that a sweep keeps; None if it is missing or
+    incomplete.
+    """
     try:
         return essence(json.loads(Path(path).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):

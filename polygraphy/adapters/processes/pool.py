@@ -43,7 +43,7 @@ class LocalPool:
                 "--memory has no effect: this system does not report the memory of a process.",
                 hint="Remove it, and lower --jobs instead.",
             )
-        devices = _devices()
+        devices = _visible_devices()
         count = limits.jobs or (len(devices) if len(devices) > 1 else cores())
         memory = limits.memory or free_memory() // 2 // count
         limits = evolve(limits, jobs=count, memory=memory)
@@ -81,8 +81,8 @@ def _can_start(job: Job, running: Sequence[_Running], count: int) -> bool:
     return len(running) < count
 
 
-def _devices() -> list[str]:
-    """Return the GPUs that there are, as CUDA_VISIBLE_DEVICES names them."""
+def _visible_devices() -> list[str]:
+    """Return the available GPUs, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [each.strip() for each in named.split(",") if each.strip()]

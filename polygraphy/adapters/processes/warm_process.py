@@ -87,17 +87,17 @@ class WarmProcess:
         return self._process is not None and self._owner == os.getpid()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function there; see the port."""
+        """Return the result of a function that the process calls."""
         return self._request(function, arguments, None)
 
     def keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
-        """Call a function and keep there what it returns; see the port."""
+        """Call a function in the process, which keeps the result; return a handle of it."""
         number = next(self._numbers)
         self._request(function, arguments, number)
         return Kept(self, number)
 
     def begin_to_keep(self, function: Callable[..., Any], *arguments: Any) -> Kept:
-        """Start to call a function whose result the process keeps; see the port."""
+        """Start a call in the process, which keeps the result; return a handle of it."""
         number = next(self._numbers)
         with self._lock:
             self._finish_begun()
@@ -120,7 +120,7 @@ class WarmProcess:
             self._limits = before
 
     def close(self) -> None:
-        """End the process, with what it keeps."""
+        """End the process and drop the objects that it keeps."""
         with self._lock:
             self._process = None
             self._released.clear()
@@ -289,7 +289,7 @@ def _kept_object(number: int) -> Any:
 
 
 def main() -> None:
-    """Answer calls until there are no more."""
+    """Answer calls until the channel is closed."""
     sys.path += [path for path in json.loads(sys.argv.pop(1)) if path not in sys.path]
     channel = socket.socket(fileno=os.dup(0))
     nowhere = os.open(os.devnull, os.O_RDWR)

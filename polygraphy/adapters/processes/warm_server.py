@@ -63,8 +63,8 @@ _running: dict[int, _Running] = {}
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
-    signal.signal(signal.SIGTERM, _end)
+    """Answer requests until standard input is closed."""
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What is imported may write something.
     channel = socket.socket(fileno=os.dup(0))
@@ -91,7 +91,7 @@ def main() -> None:
             continue
         read, came, _, _ = socket.recv_fds(channel, _LINE, _MOST_FILES)
         if not read:
-            _end(0, None)
+            _exit_on_signal(0, None)
         files.extend(came)
         *lines, rest = (rest + read).split(b"\n")
         for line in lines:
@@ -120,8 +120,8 @@ def _seconds_to_next_deadline() -> float | None:
     return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
 
-def _end(signum: int, frame: Any) -> NoReturn:
-    """End with what is running, each of which is in a group of its own."""
+def _exit_on_signal(signum: int, frame: Any) -> NoReturn:
+    """Kill all running process groups, and end this process."""
     for each in _running.values():
         _kill_group(each.pid)
     os._exit(1)

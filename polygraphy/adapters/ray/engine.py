@@ -143,7 +143,8 @@ def _in_folder(path: str) -> Iterator[None]:
 
 
 def _connect() -> None:
-    """Connect to a cluster, until this process ends; workers import this package from where it is.
+    """Connect to a Ray cluster until this process ends; workers import this package from its
+    current location.
 
     Raises:
         BackendError: there is none, or none can be started.

@@ -21,7 +21,7 @@ class Everyone:
     """Passes every call on to each of some listeners, in order."""
 
     def __init__(self, listeners: Sequence[Any]) -> None:
-        """Name them; they answer nothing."""
+        """Set the listeners to which calls are passed on."""
         self._listeners = listeners
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -69,7 +69,7 @@ class OutputFaults:
                 )
 
     def output_validated(self, runner: str, validity: OutputValidity) -> None:
-        """One output was checked for NaN and infinity."""
+        """Record whether an output has NaN or infinite values."""
         self._add_fault(validity.name, float("nan") if validity.nan or validity.inf else None)
 
     def _add_fault(self, name: str, fault: float | None) -> None:

@@ -54,7 +54,7 @@ def _lines(document: Document) -> Iterator[str]:
         if result["kind"] == "sweep":
             yield from _causes(result)
         elif result["kind"] == "samples":
-            yield from _samples(result)
+            yield from _sample_lines(result)
         elif result["kind"] == "steps":
             yield from _steps(result)
     others = [check for check in checks_of(document) if check.outcome != PASSED]
@@ -110,7 +110,7 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
             yield from ("", proof, "", _code(group["remedy"]))
 
 
-def _samples(found: Mapping[str, Any]) -> Iterator[str]:
+def _sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about samples, with those whose answer changed."""
     yield ""
     yield " ".join(map(text_of, sample_sentences(found)))

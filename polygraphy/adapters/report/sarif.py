@@ -45,7 +45,7 @@ def _findings(document: Document) -> Iterator[dict[str, Any]]:
         if report["kind"] != "lint":
             continue
         for entry in report["entries"]:
-            yield _result(
+            yield _sarif_result(
                 entry["rule"],
                 _LEVELS[entry["level"]],
                 entry["message"],
@@ -59,11 +59,15 @@ def _failures(document: Document) -> Iterator[dict[str, Any]]:
     path = document.files[0].path if document.files else ""
     for check in checks_of(document):
         if check.outcome in (FAILED, ERROR):
-            yield _result(_OTHER, "error", f"{check.group}: {check.message}", path, [check.name])
+            yield _sarif_result(
+                _OTHER, "error", f"{check.group}: {check.message}", path, [check.name]
+            )
 
 
-def _result(rule: str, level: str, text: str, path: str, nodes: list[str]) -> dict[str, Any]:
-    """Return a result: a model has no lines, so it is placed in the first, and by its nodes."""
+def _sarif_result(rule: str, level: str, text: str, path: str, nodes: list[str]) -> dict[str, Any]:
+    """Return a result in SARIF; it points to the first line of the model, because a model has no
+    lines, and names the nodes.
+    """
     place: dict[str, Any] = {
         "physicalLocation": {
             "artifactLocation": {"uri": quote(path.replace("\\", "/"))},

@@ -117,7 +117,7 @@ class ReportsRecorder:
     """Turns every report into a finding."""
 
     def __init__(self, findings: Findings) -> None:
-        """Set who takes them."""
+        """Set the recorder of the findings."""
         self._findings = findings
         self._path: str | None = None
 
@@ -128,13 +128,13 @@ class ReportsRecorder:
     # Saved data, and the machine.
 
     def source(self, path: str) -> None:
-        """Several files are reported on, and this one is next."""
+        """Record the path of the next file in a report on several."""
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
         self._record_event("data", **plain(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
-        """Verdicts that were saved; what each comparison found comes as an event of its own."""
+        """Record saved verdicts; comparisons are separate events."""
         found = [
             {"function": result.label, "parties": pair, "iterations": len(iterations)}
             for result in results
@@ -195,7 +195,7 @@ class ReportsRecorder:
         self._record_event("page", path=path)
 
     def page_served(self, address: str) -> None:
-        """A page that shows a model can be opened at this address."""
+        """Record nothing: a page is open at this address."""
 
     # Builds.
 
@@ -307,7 +307,7 @@ class Session:
         report: str | Sequence[str] | None = None,
         sources: Sequence[str] = (),
     ) -> None:
-        """Record from now on; see `polygraphy.program.run`. `recorder` takes what happens.
+        """Record events in `recorder` from now on, for a document in a format.
 
         Raises:
             UsageError: there is no such format, or no report of such an extension.
@@ -342,7 +342,7 @@ class Session:
             self._bound.enter_context(bind(cast("Any", port), heard))
 
     def problem(self, kind: str, message: str, code: int) -> None:
-        """Take an error that ends the program, and the exit code that it stands for."""
+        """Record an error that ends the program, and its exit code."""
         self._problems.append(Problem(kind, message))
         self._code = code
 
@@ -432,8 +432,8 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _take_standard_output() -> TextIO | None:
-    """Return standard output, for the document alone: what others write there, child processes and
-    libraries of C among them, goes to standard error from now on.
+    """Return a stream for the document alone: other output of this process and its children goes to
+    standard error from now on.
     """
     taken: TextIO | None = sys.stdout  # None where it was closed before the start.
     if taken is None:

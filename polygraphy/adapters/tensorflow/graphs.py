@@ -268,7 +268,7 @@ class OptimizeGraph(BaseLoader):
     """Freezes a TensorFlow graph, and removes what its outputs do not need."""
 
     def __init__(self, graph: Deferred[GraphAndOutputs]) -> None:
-        """Take a graph and the names of its outputs, or a loader that makes them."""
+        """Create a loader that optimizes a graph with its output names, or those from a loader."""
         self._graph = graph
 
     def call_impl(self) -> GraphAndOutputs:

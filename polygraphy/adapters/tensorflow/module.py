@@ -41,10 +41,10 @@ def tensorflow_module() -> Any:
 
 def register_logger_callback() -> None:
     """Set TensorFlow's log level to that of our log now, and whenever that changes."""
-    G_LOGGER.register_callback(_report_as_much)
+    G_LOGGER.register_callback(_apply_log_level)
 
 
-def _report_as_much(_: object) -> None:
+def _apply_log_level(_: object) -> None:
     """Apply the log level to TensorFlow if it is imported."""
     if "tensorflow" in sys.modules:
         tensorflow_module()
@@ -68,7 +68,7 @@ _CAUSE = "Exception encountered: "
 
 @contextmanager
 def translate_errors(doing: str, model: object = "") -> Iterator[None]:
-    """Turn an error of TensorFlow inside the block into one of ours.
+    """Turn an error of TensorFlow inside the block into one of this package.
 
     Args:
         doing: what was being done: ``load``, ``run``, ``convert``.

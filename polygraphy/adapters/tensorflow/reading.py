@@ -40,11 +40,11 @@ class GraphFromFrozen(BaseLoader):
     """Loads a TensorFlow graph from a file that holds a `GraphDef` (.pb, .graphdef)."""
 
     def __init__(self, path: str) -> None:
-        """Name the file."""
+        """Create a loader of the graph in a file."""
         self._path = path
 
     def call_impl(self) -> GraphAndOutputs:
-        """Return the graph, and the names of its outputs: the tensors that nothing in it uses.
+        """Return the graph and the names of its outputs: the tensors that no operation reads.
 
         Raises:
             FileError: the file is missing or empty.
@@ -86,7 +86,7 @@ class GraphFromSavedModel(BaseLoader):
     def __init__(
         self, path: str, signature: str | None = None, tags: Sequence[str] | None = None
     ) -> None:
-        """Name the folder.
+        """Create a loader of a signature in a SavedModel folder.
 
         Args:
             path: the folder that holds ``saved_model.pb``.
@@ -109,7 +109,7 @@ class GraphFromSavedModel(BaseLoader):
             ModelError: it holds no SavedModel, or one without signatures.
             UnknownNameError: there is no such signature.
         """
-        path = _folder(self._path)
+        path = _saved_model_folder(self._path)
         tf = tensorflow_module()
         G_LOGGER.info(f"Loading SavedModel: {path.absolute()}")
         with translate_errors("load", path):
@@ -134,7 +134,7 @@ class GraphFromSavedModel(BaseLoader):
         return signatures[wanted]
 
 
-def _folder(name: str) -> Path:
+def _saved_model_folder(name: str) -> Path:
     """Return the path of a SavedModel; raise if it is not one."""
     path = Path(name)
     if path.name in ("saved_model.pb", "saved_model.pbtxt"):
@@ -167,7 +167,7 @@ class GraphFromCkpt(BaseLoader):
     """Loads a TensorFlow graph from a checkpoint and the ``.meta`` file beside it."""
 
     def __init__(self, dir: str, name: str | None = None) -> None:
-        """Name the folder.
+        """Create a loader of a checkpoint folder.
 
         Args:
             dir: the folder of the checkpoint.
@@ -179,7 +179,7 @@ class GraphFromCkpt(BaseLoader):
 
     def call_impl(self) -> GraphAndOutputs:
         """Return the graph with its variables as constants, and the names of its outputs: the
-        tensors that nothing in it uses.
+        tensors that no operation reads.
 
         Raises:
             FileError: the folder or the checkpoint is missing.
@@ -244,9 +244,7 @@ class GraphFromKeras(BaseLoader):
     """Loads a TensorFlow graph from a Keras model (.keras, .h5, .hdf5)."""
 
     def __init__(self, path: str) -> None:
-        """Name the file; the folder of a SavedModel, which older releases of Keras wrote, will do
-        too.
-        """
+        """Create a loader of a Keras model: a file, or the SavedModel folder of older releases."""
         self._path = path
 
     def call_impl(self) -> GraphAndOutputs:
@@ -415,10 +413,10 @@ def _attributes(op: Any) -> Iterator[Attribute]:
             if kind == "list":
                 field = next((field for field, found in value.list.ListFields()), None)
                 items = getattr(value.list, field.name) if field is not None else ()
-                parts = tuple(_plain(field.name, item)[1] for item in items) if field else ()
+                parts = tuple(_attribute(field.name, item)[1] for item in items) if field else ()
                 yield Attribute(name, "strings" if _are_texts(parts) else "ints", parts)
             elif kind is not None:
-                yield Attribute(name, *_plain(kind, getattr(value, kind)))
+                yield Attribute(name, *_attribute(kind, getattr(value, kind)))
 
 
 def _are_texts(values: tuple[Any, ...]) -> bool:
@@ -426,8 +424,8 @@ def _are_texts(values: tuple[Any, ...]) -> bool:
     return any(isinstance(value, str) for value in values)
 
 
-def _plain(kind: str, value: Any) -> tuple[str, Any]:
-    """Return the kind of an attribute in our descriptions, and its value."""
+def _attribute(kind: str, value: Any) -> tuple[str, Any]:
+    """Return the kind and value of an attribute in the descriptions of this package."""
     tf = tensorflow_module()
     if kind == "type":
         return "dtype", tf.as_dtype(value).name

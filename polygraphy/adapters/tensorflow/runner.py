@@ -76,7 +76,9 @@ class CreateConfig(BaseLoader):
 
 
 def _allow_xla_on_cpu() -> None:
-    """Let sessions compile for the CPU too: TensorFlow reads the setting when it first compiles."""
+    """Allow sessions to compile for the CPU; TensorFlow reads the setting at its first
+    compilation.
+    """
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if _XLA_ON_CPU not in flags:
         os.environ["TF_XLA_FLAGS"] = f"{flags} {_XLA_ON_CPU}".strip()
@@ -87,7 +89,7 @@ class SessionFromGraph(BaseLoader):
     """Makes a TensorFlow session that runs a graph."""
 
     def __init__(self, graph: Deferred[GraphAndOutputs], config: Deferred[Any] = None) -> None:
-        """Take the parts.
+        """Create a loader of a session for a graph, with an optional configuration.
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.
@@ -128,7 +130,7 @@ class TfRunner(BaseRunner):
         timeline_dir: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Wrap a session.
+        """Create a runner of a session, or of the session that a loader returns on activation.
 
         Args:
             sess: a session and the names of the outputs, or a loader that makes them when the

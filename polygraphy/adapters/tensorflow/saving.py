@@ -48,7 +48,7 @@ class UseTfTrt(BaseLoader):
         is_dynamic_op: bool = False,
         minimum_segment_size: int | None = None,
     ) -> None:
-        """Describe the engines; what is None is left to TensorFlow.
+        """Set the options of TensorRT engines in the graph; None means TensorFlow's default.
 
         Args:
             graph: a graph and the names of its outputs, or a loader that makes them.

@@ -74,7 +74,7 @@ class TrtParty:
 
     @property
     def lowers_to(self) -> str | None:
-        """Return in what it computes where that is not float32; see the port."""
+        """The precision below float32 in which it computes; None for float32."""
         return self._half or (None if self.lowered is None else self.lowered.dtype)
 
     @property
@@ -101,7 +101,9 @@ class TrtParty:
         return TrtParty(**{**self._settings, "tf32": None}, name=self.name)
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
-        """Return what builds an engine when it is given data first; see the port."""
+        """Return a function that computes the outputs; the engine is built for the shapes of the
+        first data.
+        """
         made = evaluate(model)
         if without and not isinstance(made, str):
             self._unnamed = {n.output[0] for n in made.graph.node if not n.name and n.output}
@@ -123,7 +125,7 @@ class TrtParty:
         return {**self.options, "layer_precisions": layers, **obey}
 
     def _layer_names(self, nodes: Collection[str]) -> list[str]:
-        """Return what TensorRT calls nodes: one without a name goes by what it computes."""
+        """Return the names of nodes in TensorRT; one without a name has that of its output."""
         prefix = "node_of_" if _obeys() else ""
         return [f"{prefix}{name}" if name in self._unnamed else name for name in nodes]
 
@@ -209,7 +211,9 @@ class _Built:
         keep: Collection[str],
         timings: io.BytesIO,
     ) -> None:
-        """Set what is built, with what earlier builds measured: most layers are the same."""
+        """Set the model and the settings, with the timings of earlier builds, which have most
+        layers in common.
+        """
         self._model = model
         self._settings = dict(settings)
         self._keep = list(keep)
@@ -224,21 +228,21 @@ class _Built:
             self.close()
             self._ranges = widen_ranges(self._ranges, shapes)
             self._runner = self._build_runner()
-            self._build()
+            self._build_engine()
         fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
         made = self._runner.infer(fitted, check_inputs=False)
         return {name: np.array(array) for name, array in made.items()}
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Release the engine."""
         if self._runner is not None:
             self._runner.deactivate()
         self._runner = None
 
     __del__ = close
 
-    def _build(self) -> None:
-        """Build the engine, quietly if there was one before: what is logged is the same again."""
+    def _build_engine(self) -> None:
+        """Build the engine; later builds do not log, because their messages are the same."""
         assert self._runner is not None
         with ExitStack() as stack:
             if self._timings.getbuffer().nbytes:

@@ -43,29 +43,29 @@ def _deciding_statement(body: Sequence[ast.stmt], line: int) -> ast.If | ast.Whi
     for position, each in enumerate(body):
         if not each.lineno <= line <= (each.end_lineno or each.lineno):
             continue
-        for inner in _bodies(each):
+        for inner in _blocks(each):
             if (found := _deciding_statement(inner, line)) is not None:
                 return found
         is_inside = any(
             inner and inner[0].lineno <= line <= (inner[-1].end_lineno or 0)
-            for inner in _bodies(each)
+            for inner in _blocks(each)
         )
         if isinstance(each, (ast.If, ast.While)) and is_inside and may_vary(each.test):
             return each
         asked = (before for before in body[:position] if isinstance(before, ast.If))
-        left = [before for before in asked if _leaves(before) and may_vary(before.test)]
+        left = [before for before in asked if _ends_with_jump(before) and may_vary(before.test)]
         if left:
             return left[-1]
     return None
 
 
-def _bodies(each: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of a statement: body, `else` and `finally`; empty where it has none."""
+def _blocks(each: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a statement: body, `else` and `finally`; empty if it has none."""
     for name in ("body", "orelse", "finalbody"):
         yield getattr(each, name, [])
 
 
-def _leaves(each: ast.If) -> bool:
+def _ends_with_jump(each: ast.If) -> bool:
     """Return whether an `if` ends with `return`, `raise` or the like, so that the rest is its other
     branch.
     """

@@ -78,32 +78,32 @@ def record_decisions(call: Callable[[], Any]) -> list[Decision]:
             place = places[line]
             if isinstance(place.statement, ast.IfExp):
                 shown = records.setdefault((path, line), _Record())
-                shown.follows_data = shown.follows_data or _follows_data(place, frame)
+                shown.follows_data = shown.follows_data or _depends_on_data(place, frame)
                 return
             is_new = (path, line) not in records
             record = records.setdefault((path, line), _Record())
             if not isinstance(place.statement, ast.If) and not record.outcomes:
                 record.outcomes.append(0)
             if is_new or not record.follows_data:
-                record.follows_data = _follows_data(place, frame)
+                record.follows_data = _depends_on_data(place, frame)
             pending[id(frame)] = place
 
-    _trace(call, watch)
+    _call_traced(call, watch)
     return [
         Decision(
             path,
             line,
-            _describe(_places(path)[line].statement),
+            _describe(_decision_places(path)[line].statement),
             tuple(record.outcomes),
             record.follows_data,
-            tuple(_other_outcomes(_places(path)[line], record.outcomes)),
+            tuple(_other_outcomes(_decision_places(path)[line], record.outcomes)),
         )
         for (path, line), record in records.items()
     ]
 
 
-def decide_otherwise(decision: Decision, outcome: int, call: Callable[[], Any]) -> Any:
-    """Call a function in which a statement decides something else, and return its result.
+def call_with_outcome(decision: Decision, outcome: int, call: Callable[[], Any]) -> Any:
+    """Return the result of a function in which a statement decides another outcome.
 
     Args:
         decision: of the statement.
@@ -129,17 +129,17 @@ def decide_otherwise(decision: Decision, outcome: int, call: Callable[[], Any]) 
         except ValueError as error:
             failures.append(str(error))
 
-    result = _trace(call, watch)
+    result = _call_traced(call, watch)
     if failures or not passes:
         raise ValueError(failures[0] if failures else "The statement does not run.")
     return result
 
 
-def _trace(call: Callable[[], Any], watch: Callable[[FrameType, str, Any], None]) -> Any:
-    """Call a function, and let `watch` see each line of the functions that decide something."""
+def _call_traced(call: Callable[[], Any], watch: Callable[[FrameType, str, Any], None]) -> Any:
+    """Return the result of a function; `watch` gets each line of functions with decisions."""
 
     def enter(frame: FrameType, event: str, _: Any) -> Any:
-        places = _places(frame.f_code.co_filename)
+        places = _decision_places(frame.f_code.co_filename)
         if not places:
             return None
 
@@ -159,8 +159,8 @@ def _trace(call: Callable[[], Any], watch: Callable[[FrameType, str, Any], None]
 
 
 @lru_cache(maxsize=256)
-def _places(path: str) -> dict[int, Place]:
-    """Return, by its line, each statement of a file that may decide what a module computes."""
+def _decision_places(path: str) -> dict[int, Place]:
+    """Return the statements of a file that may decide what a module computes, by line."""
     if not path.endswith(".py") or _is_library(path):
         return {}
     body = parse_file(path)
@@ -228,7 +228,7 @@ def _describe(statement: Statement) -> str:
 
 
 def _other_outcomes(place: Place, outcomes: Sequence[int]) -> Iterator[int]:
-    """Yield what a statement can be made to decide instead."""
+    """Yield the outcomes other than the actual one that a statement can have."""
     if isinstance(place.statement, ast.If):
         for other in (0, 1):
             raises = other and isinstance(place.statement.body[-1], ast.Raise)
@@ -238,8 +238,8 @@ def _other_outcomes(place: Place, outcomes: Sequence[int]) -> Iterator[int]:
         yield from (count for count in range(_MAX_LOOP + 1) if [count] != [*outcomes])
 
 
-def _follows_data(place: Place, frame: FrameType) -> bool:
-    """Return whether a condition reads what follows from tensors that the module computes or takes.
+def _depends_on_data(place: Place, frame: FrameType) -> bool:
+    """Return whether a condition depends on tensors that the module computes or reads.
 
     Names hold such tensors themselves, or what earlier lines compute from them.
     """
@@ -250,20 +250,22 @@ def _follows_data(place: Place, frame: FrameType) -> bool:
             continue
         if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and each.value is not None:
             targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-            if _names(each.value) & tainted:
-                tainted |= {name for target in targets for name in _names(target)}
-        elif isinstance(each, ast.For) and _names(each.iter) & tainted:
-            tainted |= _names(each.target)
+            if _data_names(each.value) & tainted:
+                tainted |= {name for target in targets for name in _data_names(target)}
+        elif isinstance(each, ast.For) and _data_names(each.iter) & tainted:
+            tainted |= _data_names(each.target)
     tested = statement.iter if isinstance(statement, ast.For) else statement.test
-    return bool(_names(tested) & (tainted - {"self"}))
+    return bool(_data_names(tested) & (tainted - {"self"}))
 
 
-def _names(expression: ast.AST) -> set[str]:
-    """Return the names that an expression reads, except for what is the same for all data."""
+def _data_names(expression: ast.AST) -> set[str]:
+    """Return the names that an expression reads, except for those that are the same for all
+    data.
+    """
     if isinstance(expression, ast.Attribute) and expression.attr in _SAME_FOR_ALL_DATA:
         return set()
     own = {expression.id} if isinstance(expression, ast.Name) else set()
-    return own.union(*(_names(each) for each in ast.iter_child_nodes(expression)))
+    return own.union(*(_data_names(each) for each in ast.iter_child_nodes(expression)))
 
 
 def _holds_data(value: Any) -> bool:

@@ -45,7 +45,7 @@ def compute_precision(model: Any, place: Any) -> ComputePrecision | None:
 
 @contextmanager
 def computing_in_float32() -> Iterator[None]:
-    """Let PyTorch compute nothing in TF32 inside the block."""
+    """Disable TF32 in PyTorch inside the block."""
     if not torch.cuda.is_initialized():
         yield
         return

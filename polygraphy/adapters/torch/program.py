@@ -34,8 +34,8 @@ from polygraphy.logger import G_LOGGER
 
 @contextmanager
 def translate_errors(doing: str, model: object = "") -> Iterator[None]:
-    """Turn whatever is raised inside the block into one of our errors: a model is Python code, and
-    may raise anything. The error names the line of it.
+    """Turn any exception inside the block into an error of this package that names the line of the
+    model.
 
     Args:
         doing: what was being done: ``load``, ``compile``, ``run``.
@@ -72,8 +72,8 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
 
 
 @contextmanager
-def silence() -> Iterator[None]:
-    """Let PyTorch's exporters say nothing: they print graphs and warn of what they go on with."""
+def mute_exporters() -> Iterator[None]:
+    """Silence PyTorch's exporters inside the block."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -153,7 +153,7 @@ class Exported:
         }
 
     def start(self, device: str | None, compiled: bool) -> Any:
-        """Make a module of the program, on a device of its own where one is given."""
+        """Return a module of the program, on a device if one is given."""
         check_compiler()
         if device is not None:
             self.move(device)
@@ -173,7 +173,7 @@ class Exported:
         self._program = move_to_device_pass(self._program, device)
 
     def run(self, tensors: Sequence[Any]) -> Any:
-        """Call the program with its arguments arranged as when it was exported."""
+        """Return the result of the program, with its arguments arranged as at export."""
         args, kwargs = self._arrange_inputs(tensors)
         return self._call(*args, **kwargs)
 
@@ -211,7 +211,7 @@ class Exported:
         return computed
 
     def stop(self) -> None:
-        """Let go of the module."""
+        """Release the module."""
         self._module = self._call = None
 
 
@@ -225,8 +225,8 @@ class Module:
         self._exported: dict[Any, Exported] = {}
 
     def inputs(self) -> TensorMetadata | None:
-        """Describe the parameters of `forward` that have no default, of any data type and shape;
-        there is nothing to describe if their number is open.
+        """Return the metadata of the required parameters of `forward`, of any data type and shape;
+        None if their number is open.
         """
         names = self._parameters()
         if names is None:
@@ -252,11 +252,11 @@ class Module:
         ]
 
     def output_names(self) -> Sequence[str] | None:
-        """Return None: what a module returns has no names, unless it is a dictionary."""
+        """Return None, because the outputs of a module have no names."""
         return None
 
     def start(self, device: str | None, compiled: bool) -> Any:
-        """Move the model, and switch it to inference."""
+        """Move the model to a device, switch it to inference, and return it."""
         if compiled:
             check_compiler()
         if device is not None:
@@ -276,7 +276,7 @@ class Module:
         self.model.to(device)
 
     def run(self, tensors: Sequence[Any]) -> Any:
-        """Call the model."""
+        """Return the result of the model."""
         return self._call(*tensors)
 
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
@@ -299,7 +299,7 @@ class Module:
                     hint="Export the module with torch.export.export.",
                 )
             try:
-                with silence():
+                with mute_exporters():
                     made = torch.export.export(self.model, tuple(tensors), strict=False)
             except Exception as error:  # Whatever the code of the module, or the exporter, raises.
                 said = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -311,7 +311,7 @@ class Module:
         return self._exported[key]
 
     def stop(self) -> None:
-        """Switch the parts of the model back to training that were in it."""
+        """Switch the parts of the model that were in training back to it."""
         for part in self._in_training:
             part.training = True
         self._call = None
@@ -358,7 +358,7 @@ def _reject_class(loader: InvokeFromScript) -> None:
     path, _, name = loader.script.rpartition(":")
     bases = [
         ast.unparse(base)
-        for statement in _statements(path)
+        for statement in _script_statements(path)
         if isinstance(statement, ast.ClassDef) and statement.name == name
         for base in statement.bases
     ]
@@ -366,8 +366,8 @@ def _reject_class(loader: InvokeFromScript) -> None:
         raise UsageError(_about_class(loader))
 
 
-def _statements(path: str) -> list[ast.stmt]:
-    """Return the statements of a script; none if it cannot be parsed, which running it reports."""
+def _script_statements(path: str) -> list[ast.stmt]:
+    """Return the statements of a script; empty if it cannot be parsed, which running it reports."""
     try:
         return ast.parse(Path(path).read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -377,7 +377,7 @@ def _statements(path: str) -> list[ast.stmt]:
 def _about_class(loader: InvokeFromScript) -> str:
     functions = [
         statement.name
-        for statement in _statements(loader.script.rpartition(":")[0])
+        for statement in _script_statements(loader.script.rpartition(":")[0])
         if isinstance(statement, ast.FunctionDef) and statement.name[0] != "_"
     ]
     known = f" Functions there: {', '.join(functions)}." if functions else ""
@@ -411,7 +411,7 @@ class TorchFromPath(BaseLoader):
     """
 
     def __init__(self, path: str) -> None:
-        """Name the file."""
+        """Create a loader of the program or model in a file."""
         self.path = self._path = path
 
     def call_impl(self) -> Any:
@@ -423,13 +423,13 @@ class TorchFromPath(BaseLoader):
         """
         path = readable_file(self._path, "Model")
         G_LOGGER.info(f"Loading PyTorch model: {path.absolute()}")
-        kind = _kind(path)
+        kind = _archive_kind(path)
         with translate_errors("load", path):
             if kind == "script":
                 return torch.jit.load(str(path), map_location="cpu")
             check_compiler()
             try:
-                with silence():  # It warns of archives of older releases, which it reads.
+                with mute_exporters():  # It warns of archives of older releases, which it reads.
                     return torch.export.load(str(path))
             except Exception as error:
                 if (release := _newer_release(path)) is None:
@@ -443,7 +443,7 @@ class TorchFromPath(BaseLoader):
                 ) from error
 
 
-def _kind(path: Path) -> str:
+def _archive_kind(path: Path) -> str:
     """Return the kind of an archive, from the names in it: an exported program or TorchScript."""
     try:
         with zipfile.ZipFile(path) as archive:

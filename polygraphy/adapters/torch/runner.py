@@ -74,7 +74,7 @@ class PytRunner(BaseRunner):
         compiled: bool = False,
         device: str | None = None,
     ) -> None:
-        """Wrap a model.
+        """Create a runner of a model, or of the model that a loader returns on activation.
 
         Args:
             model: a `torch.nn.Module`, TorchScript or a `torch.export.ExportedProgram`; or a
@@ -105,10 +105,10 @@ class PytRunner(BaseRunner):
         self._lowered: ComputePrecision | None = None
 
     def activate_impl(self) -> None:
-        """Get the model, move it to the device, and switch it to inference."""
+        """Load the model, move it to the device, and switch it to inference."""
         _use_one_thread_after_a_fork()
         loaded = get_model(self._model)
-        model, metadata, names = _parts(loaded)
+        model, metadata, names = _model_parts(loaded)
         program = program_of(model)
         inputs = self._input_metadata or metadata or program.inputs()
         if inputs is None:
@@ -127,9 +127,7 @@ class PytRunner(BaseRunner):
         self._program = program
 
     def deactivate_impl(self) -> None:
-        """Switch the model back to where and how it was, let go of it, and release memory of a
-        device.
-        """
+        """Restore the mode and device of the model, release it, and free memory of the device."""
         if self._program is not None:
             self._program.stop()
             if self._former_place is not None and self._place.type != "meta":  # It has no values.
@@ -138,7 +136,7 @@ class PytRunner(BaseRunner):
         release_cached_memory(self._place)
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        """Describe the inputs."""
+        """Return the metadata of the inputs."""
         return self._inputs
 
     @property
@@ -147,8 +145,8 @@ class PytRunner(BaseRunner):
         return self._place is not None and self._place.type not in ("cpu", "meta")
 
     def get_model_facts(self) -> Facts:
-        """Return what is known of the model: whether all tensors of a program are outputs, and
-        whether they are computed in TF32.
+        """Return the facts about the model: whether all tensors of a program are outputs, and
+        whether TF32 is used.
         """
         is_program = self._names == constants.MARK_ALL
         if self._lowered is None:
@@ -200,8 +198,8 @@ class PytRunner(BaseRunner):
         return dict(zip(names, values))
 
 
-def _parts(loaded: Any) -> tuple[Any, TensorMetadata | None, Sequence[str] | None]:
-    """Return a loaded model with its inputs and output names, where it states them."""
+def _model_parts(loaded: Any) -> tuple[Any, TensorMetadata | None, Sequence[str] | None]:
+    """Return a loaded model with its inputs and output names, if it states them."""
     if not isinstance(loaded, tuple):
         return loaded, None, None
     model, metadata, names = (*loaded, None, None)[:3]

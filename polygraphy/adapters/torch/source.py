@@ -16,7 +16,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.torch.arrays import array_from, tensor_from
 from polygraphy.adapters.torch.branches import describe_condition
-from polygraphy.adapters.torch.decisions import decide_otherwise, record_decisions
+from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
 from polygraphy.adapters.torch.precision import computing_in_float32
 from polygraphy.adapters.torch.program import (
     Exported,
@@ -24,9 +24,9 @@ from polygraphy.adapters.torch.program import (
     Program,
     TorchFromPath,
     get_model,
+    mute_exporters,
     program_of,
     release_cached_memory,
-    silence,
     translate_errors,
 )
 from polygraphy.adapters.torch.recorded import Recording, compute_operation, record_call
@@ -58,7 +58,7 @@ class TorchProgram:
     name = "torch"
 
     def __init__(self, model: Deferred[Any], device: str | None = None) -> None:
-        """Wrap a program.
+        """Create a source of a program for a diagnosis, on a device.
 
         Args:
             model: a `torch.export.ExportedProgram`, of which every tensor is known; a
@@ -76,7 +76,7 @@ class TorchProgram:
         self._runs: dict[tuple[str, ...], OpenedTorch] = {}  # By the names of the data.
 
     def open(self, feed: Mapping[str, Any]) -> OpenedTorch:
-        """Open it for data, once for each of their shapes; see the port."""
+        """Return the program opened for data, once for each of their shapes."""
         self._load()
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
         if key in self._opened:
@@ -90,7 +90,7 @@ class TorchProgram:
         key = tuple(feed)
         if key not in self._runs:
             program = program_of(self._model)
-            self._runs[key] = OpenedTorch(program, _names(program, feed))
+            self._runs[key] = OpenedTorch(program, _input_names(program, feed))
         return self._runs[key].run(feed)
 
     def _load(self) -> None:
@@ -126,9 +126,9 @@ class TorchProgram:
         program = program_of(self._model)
         path = self._given.path if isinstance(self._given, TorchFromPath) else ""
         if isinstance(program, Exported):
-            return OpenedTorch(program, _names(program, feed), path)
+            return OpenedTorch(program, _input_names(program, feed), path)
         assert isinstance(program, Module)
-        names = _names(program, feed)
+        names = _input_names(program, feed)
         notes = []
         if any(part.training for part in self._model.modules()):
             notes.append("The module is in training mode; it was compared in evaluation mode.")
@@ -152,7 +152,9 @@ class TorchProgram:
         args: Sequence[Any],
         notes: Sequence[str],
     ) -> OpenedTorch:
-        """Open a module that `torch.export` cannot take, by what it does with the data."""
+        """Return a module that `torch.export` does not support, opened by recording its operations
+        on the data.
+        """
         try:
             with torch.no_grad():
                 recording = record_call(self._model, [name for name in names if names[name]], args)
@@ -174,7 +176,7 @@ class OpenedTorch:
         notes: Sequence[str] = (),
         module: Any = None,
     ) -> None:
-        """Wrap a program.
+        """Set the opened program, the names of its inputs, and notes.
 
         Args:
             program: how it is run.
@@ -232,7 +234,7 @@ class OpenedTorch:
         return [_fit_input(name, feed, self._names[name], described, place) for name in self._names]
 
     def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
-        """Return what an operation makes of given values in float64; see the port."""
+        """Return the result of an operation on given values in float64."""
         given = {own: feed[other] for own, other in self._names.items() if other is not None}
         known = ChainMap({}, held, given, self.weights)  # type: ignore[arg-type]
         try:
@@ -250,7 +252,7 @@ class OpenedTorch:
             return ""  # The file is another one by now.
         return describe_condition(place.path, place.line)
 
-    def _value(self, name: str, known: Mapping[str, Any]) -> Any:
+    def _in_float64(self, name: str, known: Mapping[str, Any]) -> Any:
         """Return a tensor in float64; other values, such as sizes and tuples, unchanged."""
         if name not in known:
             return self._compute_operation(name, known)
@@ -258,10 +260,10 @@ class OpenedTorch:
         return tensor.double() if tensor.is_floating_point() else tensor
 
     def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
-        """Compute an operation of known arrays."""
+        """Return the result of an operation on known arrays."""
 
         def value(each: Any) -> Any:
-            return self._value(each.name, known)
+            return self._in_float64(each.name, known)
 
         node = self._graph[name]
         if node.op != "call_function":
@@ -316,7 +318,9 @@ class OpenedTorch:
             yield options, command, partial(_export_quietly, self._exported, way)
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Export the program as a model was exported; see the port."""
+        """Return the program exported with these data as the model was exported, and the name of
+        the exporter.
+        """
         described = self._program.inputs() or TensorMetadata()
         arrays = [
             _fit_input(name, feed, self._names[name], described, "cpu") for name in self._names
@@ -331,7 +335,7 @@ class OpenedTorch:
             options |= {"dynamic_axes": sizes, "input_names": names}
             if not any(name.isdigit() for name in exporter.outputs):  # It numbers tensors itself.
                 options["output_names"] = list(exporter.outputs)
-        with silence(), torch.no_grad():
+        with mute_exporters(), torch.no_grad():
             if self._module is None:
                 assert self._exported is not None
                 program = self._exported.module()
@@ -348,7 +352,7 @@ class OpenedTorch:
                 make = partial(way, self._module, tuple(arrays), options)
                 if exporter.decides is None:
                     return make(), ""
-                return decide_otherwise(*exporter.decides, make), ""
+                return call_with_outcome(*exporter.decides, make), ""
             finally:
                 for part in trained:
                     part.training = True
@@ -374,7 +378,7 @@ class OpenedModule(OpenedTorch):
         recording: Recording,
         notes: Sequence[str],
     ) -> None:
-        """Wrap a module; see `OpenedTorch`."""
+        """Set the recorded module, the names of its inputs, and notes."""
         assert isinstance(program, Module)
         super().__init__(program, names, notes=notes, module=program.model)
         self._recording = recording
@@ -387,7 +391,9 @@ class OpenedModule(OpenedTorch):
         self.unsteady = next(filter(None, drawing), "")
 
     def on(self, feed: Mapping[str, Any]) -> OpenedTorch:
-        """Return the module opened for other data of the same shapes: it may do something else."""
+        """Return the module opened for other data of the same shapes, for which its operations may
+        differ.
+        """
         return OpenedModule(self._program, self._names, self._record(feed), self.notes)
 
     def _record(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
@@ -408,7 +414,9 @@ class OpenedModule(OpenedTorch):
         return []
 
     def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
-        return compute_operation(self._recording, name, lambda other: self._value(other, known))
+        return compute_operation(
+            self._recording, name, lambda other: self._in_float64(other, known)
+        )
 
     def condition_of(self, name: str) -> str:
         place = self._recording.frames.get(name)
@@ -421,7 +429,7 @@ class OpenedModule(OpenedTorch):
     def _trace(self, feed: Mapping[str, Any]) -> Any:
         args = tuple(self._start_program(feed))
         try:
-            with silence():
+            with mute_exporters():
                 return _older(self._module, args)
         finally:
             self._program.stop()
@@ -444,19 +452,19 @@ class _Weights(Mapping[str, Any]):
 
 
 def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
-    """Export a program, without a word."""
+    """Return the exported program; nothing is printed."""
     if way is _OLDER:
         given = program.example_inputs[0]
-        with silence():
+        with mute_exporters():
             return _older(torch.jit.trace(program.module(), given), given)
-    with silence():
+    with mute_exporters():
         made = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
     return onnx.load_model_from_string(made.model_proto.SerializeToString())
 
 
 def _dynamo(program: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """Return the model that PyTorch's newer exporter makes of a program."""
-    with silence():
+    with mute_exporters():
         made = torch.onnx.export(program, args, verbose=False, **options)
     return onnx.load_model_from_string(made.model_proto.SerializeToString())
 
@@ -519,7 +527,7 @@ def _describe_randomness(
     )
 
 
-def _names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
+def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | None]:
     """Return for each input of a program the name of the model's input: the same name, else the
     same position.
 

@@ -83,8 +83,8 @@ def depth_chart(
     if len(points) < 3:
         return None
     points = _worst_of_segments(points, len(rows))
-    limits = [(number, _number(row.limit, measure.limit)) for number, row, _ in points]
-    noise = [(number, _number(row.rounding, measure.limit)) for number, row, _ in points]
+    limits = [(number, _positive_number(row.limit, measure.limit)) for number, row, _ in points]
+    noise = [(number, _positive_number(row.rounding, measure.limit)) for number, row, _ in points]
     known = [value for _, value in (*limits, *noise) if value is not None]
     scale = _Scale([*(value for *_, value in points), *known])
 
@@ -187,7 +187,7 @@ def _worst_of_segments(
     return sorted(kept.values(), key=lambda point: point[0])
 
 
-def _number(facts: Any, field: str) -> float | None:
+def _positive_number(facts: Any, field: str) -> float | None:
     """Return a metric if it is a finite positive number; else None."""
     value = getattr(facts, field, None)
     return value if isinstance(value, float) and isfinite(value) and value > 0 else None

@@ -44,7 +44,7 @@ _ADDRESS = "127.0.0.1"
 _SITES = ("none", "same-origin")  # A browser says so of what the user opens, or the page itself.
 
 
-def serve(page: str, port: int, announce: Callable[[str], Any]) -> None:
+def serve_page(page: str, port: int, announce: Callable[[str], Any]) -> None:
     """Serve a page until the user interrupts; announce its address first.
 
     Raises:
@@ -370,7 +370,7 @@ def model_page(
 
 
 def json_for_script(value: Any) -> str:
-    """Return JSON that can stand in a script element, whatever texts it holds."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.translate(_ESCAPES)
 

@@ -161,7 +161,7 @@ def _node(
 ) -> Markup:
     """Return the drawing of a node, which links to its row."""
     found, (x, y) = [name for name in node.outputs if name in levels], box
-    kind, text = _kind([levels[name] for name in found])
+    kind, text = _node_class([levels[name] for name in found])
     if is_centre:
         kind += " centre"
     label = node.label
@@ -184,8 +184,8 @@ def _node(
     return start + drawn + Markup("</g>" if link is None else "</a>")
 
 
-def _kind(found: Sequence[tuple[int, str]]) -> tuple[str, str]:
-    """Return the class of a node and what stands in it about its errors."""
+def _node_class(found: Sequence[tuple[int, str]]) -> tuple[str, str]:
+    """Return the class of a node in the drawing, and the text about its errors."""
     if not found:
         return "unknown", "not compared"
     level, words = max(found)
@@ -237,7 +237,9 @@ class _Table:
 
     @property
     def rows(self) -> list[tuple[str, OutputRow]]:
-        """The rows that are shown with their ids: all, or of very many those that failed first."""
+        """The rows that are shown, with their IDs: all, or the first failures if there are very
+        many.
+        """
         indexed = list(enumerate(self.comparison.outputs))
         if len(indexed) > _MOST_ROWS:
             indexed = sorted(indexed, key=lambda pair: pair[1].passed)[:_MOST_ROWS]
@@ -330,7 +332,7 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     for number, row in enumerate(rows, 1):
         models.setdefault(row["model"], {})[row["label"]] = (number, row)
     folder = quote(Path(os.path.relpath(sweep["folder"] or ".", place)).as_posix())
-    texts = [_cell(folder, number, row) for number, row in enumerate(rows, 1)]
+    texts = [_cell_texts(folder, number, row) for number, row in enumerate(rows, 1)]
     lines = [
         [model, *([cells[label][0], cells[label][1]["state"]] if label in cells else None
                   for label in labels)]
@@ -351,8 +353,8 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     }
 
 
-def _cell(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a cell's columns, and before them the class of its row."""
+def _cell_texts(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
+    """Return the class of the row of a cell, and the texts of its columns."""
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
     why = [f"{each[0].upper()}{each[1:]}." for each in (*row["changes"], row["known"]) if each]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:

@@ -55,7 +55,7 @@ def times_table(found: Mapping[str, Any]) -> Mapping[str, Any]:
                 "how": executed_text(row.cells),
                 "where": ", ".join(_places(row, has_providers=len(providers) > 1)),
                 "inner": [*_inner_lines(row)],
-                "figures": [*_figures(row, is_pair=is_pair, has_errors=has_errors)],
+                "figures": [*_number_cells(row, is_pair=is_pair, has_errors=has_errors)],
             }
             for row in table.sorted(found["sort"])
         ],
@@ -86,8 +86,10 @@ def _inner_lines(row: TimeRow) -> Iterator[str]:
         yield f"{name} {op}: {' | '.join(texts)} us"
 
 
-def _figures(row: TimeRow, *, is_pair: bool, has_errors: bool) -> Iterator[tuple[str, str, bool]]:
-    """Yield the text of each number, its explanation, and whether it says little."""
+def _number_cells(
+    row: TimeRow, *, is_pair: bool, has_errors: bool
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield the text of each number, its explanation, and whether it is insignificant."""
     for cell in row.cells:
         text = "-" if cell.microseconds is None else digits_text(cell.microseconds)
         yield f"{text} ~" if cell.is_below_cost else text, "", cell.is_below_cost

@@ -140,8 +140,8 @@ def _answers(
 
 
 def with_chosen(run: Run, other: Run) -> Run:
-    """Return a run with the outputs excluded from it that the other run has, because saved results
-    may hold other outputs.
+    """Return a run without outputs that the other run excludes, because saved results may contain
+    other outputs.
     """
     name, outputs = run
     if outputs is None or other[1] is None or not outputs.unmarked:
@@ -212,7 +212,7 @@ class DepthPlot:
     """
 
     def __init__(self, path: str) -> None:
-        """Name the file.
+        """Set the path of the plot.
 
         Raises:
             MissingDependencyError: nothing that draws plots is installed.
@@ -349,7 +349,7 @@ def compare_accuracy(
 
 
 def _refuse_unanswered(verdicts: Sequence[AccuracyResult]) -> None:
-    """Refuse verdicts of functions that answered about no output."""
+    """Raise if a comparison function returned no result for any output."""
     for verdict in verdicts:
         if verdict.left_out_at or (not verdict.is_average and verdict):
             continue
@@ -515,7 +515,7 @@ class _Comparison:
         return not {*pair.mismatched} - {*(facts.states if facts is not None else ())}
 
     def leave_out_harmless_states(self) -> None:
-        """Leave out states that differ although all other outputs agree."""
+        """Remove states that differ from the results if all other outputs agree."""
         for position, figures in self.steps.items():
             if names := figures.harmless_states:
                 for verdict in self.verdicts:

@@ -66,7 +66,7 @@ class Comparator:
         streaming: bool | None = None,
         profiling: ProfileNodes | None = None,
     ) -> RunResults | Iterator[RunResults]:
-        """Run every runner on the same data.
+        """Return the outputs of every runner on the same data, or a stream of them.
 
         Args:
             runners: what to run.
@@ -325,7 +325,7 @@ def _telling(data_loader: Any, results: Iterator[RunResults]) -> Iterator[RunRes
 
 
 def postprocess(run_results: Any, function: Any) -> Any:
-    """Apply a function to the outputs of every iteration.
+    """Return results in which a function was applied to the outputs of every iteration.
 
     Args:
         run_results: results, which are changed in place; a stream of them, which is changed while

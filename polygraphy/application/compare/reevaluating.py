@@ -123,7 +123,7 @@ def _label_results(stored: Stored, path: str, names: Container[str]) -> Iterator
 
 
 def _as_results(stored: Stored, path: str) -> Iterator[RunResults]:
-    """Yield input data as if a runner of the name of the file had put them out."""
+    """Yield input data as the outputs of a runner with the name of the file."""
     for feed in stored.iterations():
         yield RunResults([(path, [IterationResult(feed, runner_name=path)])])
 
@@ -222,7 +222,7 @@ def _select_functions(
 
 
 def _judge_average(path: str, result: AccuracyResult) -> None:
-    """Have the means over the iterations judged, if there are any that can be."""
+    """Judge the averages over the iterations again, if there are any."""
     answers = [answer for _, _, _, answer in result.outputs()]
     check_metrics(answer for answer in answers if answer is not False)
     for answer in answers:
@@ -252,7 +252,7 @@ class _Judge:
         return self._judges_differences or bool(self._thresholds)
 
     def check_names(self, results: AccuracyResults) -> None:
-        """Refuse settings for outputs that there are not."""
+        """Raise UsageError for settings of outputs that do not exist."""
         known = dict.fromkeys(name for result in results for name in result.output_names())
         settings = (*self._tolerances, *self._thresholds.values())
         named = {name for each in settings if isinstance(each, Mapping) for name in each if name}
@@ -261,7 +261,7 @@ class _Judge:
                 raise UnknownNameError("Output", name, known)
 
     def check_results(self, path: str, results: AccuracyResults) -> None:
-        """Refuse settings that nothing in the file is for."""
+        """Raise UsageError for settings that apply to nothing in the file."""
         answers = [answer for result in results for _, _, _, answer in result.outputs()]
         if self._judges_differences and not any(
             isinstance(answer, OutputCompareResult) for answer in answers

@@ -38,7 +38,7 @@ class Samples:
         labels: str | None = None,
         output: str | None = None,
     ) -> None:
-        """Name the samples.
+        """Set the files of the samples, their labels, and the output with the predictions.
 
         Args:
             paths: the files and folders that input data are loaded from. A picture is a sample; of

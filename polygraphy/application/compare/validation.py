@@ -54,7 +54,7 @@ def validate_stream(
     check_nan: bool = True,
     fail_fast: bool = False,
 ) -> Iterator[RunResults]:
-    """Pass a stream on, checking each iteration on the way.
+    """Yield each iteration of a stream after checking its outputs.
 
     With `fail_fast` the stream ends at the first iteration that fails; otherwise all iterations
     pass through first.

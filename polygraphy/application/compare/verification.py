@@ -24,6 +24,7 @@ from polygraphy.domain.compare.result import OutputCompareResult
 from polygraphy.domain.compare.simple_arrays import judge_worst_part
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
+from polygraphy.domain.limits import ROUNDING_LIMIT
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.rounding import Rounding, deviation, in_a_row, in_order
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -85,7 +86,7 @@ def verify(
     if advice is not None and not results:
         G_LOGGER.info(f"To find the nodes at fault and a fix: {advice}")
     if results and pair.last is not None:
-        _run_as_users_do(edited, pair.last)
+        _run_optimized(edited, pair.last)
     return results
 
 
@@ -211,7 +212,7 @@ class _OfHalf(PairwiseCompareFunc):
         self.feeds = feeds
         self._tolerance = tolerance
         adds = ", accumulated along the model" if tolerance.share > 1 else ""
-        self.given_by = f"rounding limit of {dtype}{adds}"
+        self.given_by = f"{ROUNDING_LIMIT} of {dtype}{adds}"
 
     def thresholds_for(self, output_name: str) -> Any:
         """Return the tolerance of an output, as a share of its size."""
@@ -271,8 +272,8 @@ class _OfHalf(PairwiseCompareFunc):
         return value, right
 
 
-def _run_as_users_do(model: Any, feed: Mapping[str, Any]) -> None:
-    """Run a model in ONNX Runtime with all that it does to models, if it is there.
+def _run_optimized(model: Any, feed: Mapping[str, Any]) -> None:
+    """Run a model in ONNX Runtime with all optimizations, if it is installed, to raise its errors.
 
     Raises:
         BackendError: it crashes, or is refused because of that.
@@ -305,7 +306,7 @@ def _runs_plainly(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) ->
 
 
 def verify_runs(model: Any, data_loader: Any = None) -> bool:
-    """Run a model that there is nothing to compare with.
+    """Return whether a model runs, if there is nothing to compare it with.
 
     Args:
         model: the model as it is.

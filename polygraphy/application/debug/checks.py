@@ -122,7 +122,7 @@ class CheckCommand:
         return RunningCheck(self, words, folder, afresh=afresh)
 
     def hold_to_first_failure(self, known: Mapping[str, Any] | None = None) -> None:
-        """From now on, count only failures like the first one; others are unresolved, unless exit
+        """Count only failures like the first one from now on; others are unresolved, unless exit
         codes or patterns define failures.
 
         Args:
@@ -143,7 +143,7 @@ class CheckCommand:
     def begin(
         self, words: Sequence[str], folder: str | None, path: str, *, afresh: bool
     ) -> RunningCommand:
-        """Start the command; it writes the failed outputs to `path`."""
+        """Start the command, and return it; it writes the failed outputs to `path`."""
         G_LOGGER.verbose(f"Running check command: {shlex.join(words)}")
         return resolve(Commands).start(
             words,
@@ -255,7 +255,7 @@ class RunningCheck:
         return found
 
     def stop(self) -> None:
-        """End it: its answer is not needed any more."""
+        """Stop the command, because its result is not needed."""
         self._running.stop()
         remove_path(self._faults)
 
@@ -306,7 +306,7 @@ class AskUser:
     artifact: str | None = None
 
     def __init__(self, otherwise: CheckCommand | None = None) -> None:
-        """Set what decides where no user is there.
+        """Set the program that decides if no user is present.
 
         Args:
             otherwise: takes the place of the person where standard input is no terminal; without
@@ -315,7 +315,7 @@ class AskUser:
         self._otherwise = otherwise
 
     def check(self) -> Checked:
-        """Ask the user, or the replacement program; see `__call__`."""
+        """Return the answer of the user, or of the replacement program."""
         if self._otherwise is not None and not can_ask():
             return self._otherwise.start().wait()
         return Checked(self())

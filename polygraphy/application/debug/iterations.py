@@ -96,7 +96,7 @@ class Iterations:
         logs: str = "polygraphy_debug",
         jobs: int = 1,
     ) -> None:
-        """Set what is checked how, and what is kept.
+        """Set the check, the artifacts, and what is kept.
 
         Args:
             check: answers about what is there now.
@@ -470,7 +470,7 @@ _ENOUGH = 3
 def repeat(
     iterations: Iterations, until: Until, make: Callable[[str], Any] | None = None
 ) -> dict[Outcome, int]:
-    """Repeat the check, at most a number of times or until an outcome; return the count of each
+    """Repeat the check up to a number of times, or until an outcome; return the count of each
     outcome.
 
     Args:

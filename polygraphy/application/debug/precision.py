@@ -169,7 +169,7 @@ def find_nodes_to_keep(
 def _search_by_checks(
     model: Any, dtype: str, iterations: Iterations, data_loader: Any
 ) -> list[str]:
-    """Find them by a check of each cast model."""
+    """Return the nodes that must stay in higher precision, found by a check of each cast model."""
     entry, loaded = half_type(dtype), model() if callable(model) else model
     again = None if data_loader is None or isinstance(data_loader, Iterator) else data_loader
     count = None if again is None else sum(1 for _ in again)

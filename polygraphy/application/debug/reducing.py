@@ -343,7 +343,7 @@ def numbered_path(path: str, number: int) -> str:
 
 
 def prove_reduction(reduction: Reduction, iterations: Iterations, path: str) -> None:
-    """Have the check run on a part from scratch: as it was saved, in a new process.
+    """Run the check on the reduced model as saved, in a new process; raise if it does not fail.
 
     Args:
         reduction: what was found.
@@ -399,7 +399,7 @@ def _prepare_failing_model(
 
 
 def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
-    """Reduce a model that fails."""
+    """Return the reduction of a failing model, and the part that remains."""
     opened, iterations = parts.opened, parts.iterations
     whole = tuple(range(len(opened.dependencies)))
     before = iterations.count
@@ -473,7 +473,7 @@ def _reduce_rest(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
     iterations = parts.iterations
     others: list[Reduction] = []
     first = iterations.first_failure
-    while (rest := _rest(parts, left)) is not None:
+    while (rest := _remaining_model(parts, left)) is not None:
         model, feed = rest
         data = None if feed is None else [feed]
         iterations.hold_to_first_failure()
@@ -494,7 +494,7 @@ def _reduce_rest(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
     return others
 
 
-def _rest(parts: Parts, left: Part) -> tuple[Any, Mapping[str, Any] | None] | None:
+def _remaining_model(parts: Parts, left: Part) -> tuple[Any, Mapping[str, Any] | None] | None:
     """Return the rest of a model, and its inputs with the recorded values (0 if not finite) of the
     nodes found. If the check compares with saved outputs, dependent nodes are removed as well.
     """

@@ -73,7 +73,7 @@ def culprit_at(case: Case, party: SuspectedParty, place: Place, trace: Trace) ->
 def prove_remedies(
     case: Case, culprits: Sequence[Culprit], pairs: Sequence[tuple[Feed, Values]]
 ) -> list[Culprit]:
-    """Apply the remedies, and see whether all outputs match then.
+    """Return the culprits with remedies marked as proven if all outputs match with them.
 
     Args:
         case: what is diagnosed.

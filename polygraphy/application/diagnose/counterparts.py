@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import changes, evidence, steps, titles
+from polygraphy.domain.diagnosis.words import changes, evidence, program_evidence, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import deviation
@@ -72,7 +72,7 @@ class Counterparts:
     """
 
     def __init__(self, case: Case, program: OpenedProgram, feed: Feed, expected: Values) -> None:
-        """Compute all tensors, and find them.
+        """Compute all tensors, and pair them with those of the program.
 
         Args:
             case: the model, of which the first party makes the tensors.
@@ -93,7 +93,7 @@ class Counterparts:
         self._prints = _tensor_prints(self.theirs)
         self._named = _exporter_names(case, program)
         self.pairs: dict[str, str] = {}
-        self._pair()
+        self._pair_tensors()
         for name, value in expected.items():
             if name not in self.pairs and (made := self._returning_operation(value)):
                 self.pairs[name] = made
@@ -116,11 +116,11 @@ class Counterparts:
         same = [name for name, each in self._prints.items() if own and own.distance(each) == 0]
         return same[-1] if same else ""
 
-    def _pair(self) -> None:
+    def _pair_tensors(self) -> None:
         """Pair all tensors: by value and, after the models diverge, by computing later nodes from
         the program's values.
         """
-        self._match()
+        self._match_values()
         for _ in range(_TRIED):
             if not self.off(ChainMap(self._changed, self.own)):  # type: ignore[arg-type]
                 break
@@ -133,9 +133,9 @@ class Counterparts:
             made = self._compute_with(given)
             self._changed = ChainMap(given, made, self._changed)  # type: ignore[arg-type]
             self._mine.update(_tensor_prints(made))
-            self._match()
+            self._match_values()
 
-    def _match(self) -> None:
+    def _match_values(self) -> None:
         """Pair more tensors by value. If model and program have equally many operators with the
         same inputs and results, pair them in order, so that a cosine is not paired with a
         neighboring sine.
@@ -461,7 +461,7 @@ class _Search:
             kind = None if other else relation(held, right)
             ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
             off = deviation(held, right)
-            facts.append(evidence.weight_is_not(name, ops, names[name], off, other, kind))
+            facts.append(program_evidence.weight_is_not(name, ops, names[name], off, other, kind))
         is_as_held = any(
             np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
             for name in weights
@@ -515,7 +515,7 @@ class _Search:
             best = self._best(tries)
             if best is not None:
                 ops = [*dict.fromkeys(node.op for _, node in self._readers(name))]
-                facts = [evidence.number_is_not(name, ops, now, best[1])]
+                facts = [program_evidence.number_is_not(name, ops, now, best[1])]
                 return OtherWeights(best[0], self._positions([name]), None, facts)
         return None
 

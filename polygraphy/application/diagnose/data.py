@@ -85,8 +85,8 @@ def feeds_that_run(
     runs: Callable[[dict[str, Any]], bool],
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return input data on which a model runs: made-up dynamic dimensions get the first lengths
-    that work, else 1. See `choose_feeds` for the arguments.
+    """Return input data on which a model runs; dynamic dimensions without a given length get the
+    first length that works, else 1.
 
     Raises:
         UsageError: there are none.
@@ -137,7 +137,7 @@ def choose_feeds_for_parties(
     case: Case, data_loader: Any, *, are_saved: bool = False
 ) -> list[dict[str, Any]]:
     """Return input data on which all backends run without NaN from integers (such as an empty
-    mask); see `feeds_that_run`. All given input sets are used, as far as memory allows.
+    mask). All given input sets are used, as far as memory allows.
     """
 
     def is_fit(compute: Compute, feed: dict[str, Any]) -> bool:

@@ -78,7 +78,7 @@ def diagnose(
     save: str | None = None,
     budget: float | None = None,
 ) -> bool:
-    """Run a model in one or more backends, and if something is wrong, say why.
+    """Return whether a model is correct in one or more backends, and report the cause if it is not.
 
     Args:
         model: its path, an ``onnx.ModelProto``, or a loader that makes one.
@@ -149,7 +149,9 @@ def diagnose(
 
 
 def diagnose_once(case: Case, request: Request) -> Found:
-    """Compare a model with its reference, or else backends with each other; return the result."""
+    """Return the result of comparing a model with its reference, or else backends with each
+    other.
+    """
     data_loader, golden = request.data_loader, request.golden
     case = with_data_loader(case, data_loader)
     feeds = choose_feeds_for_parties(case, data_loader, are_saved=golden is not None)

@@ -104,7 +104,7 @@ class Fitted:
 
 
 def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Values]) -> Fitted:
-    """Fit results to a model.
+    """Return saved results in the names and shapes of a model.
 
     Args:
         model: the model.

@@ -80,7 +80,7 @@ def blame_model(case: Case, found: Found, feeds: Sequence[Feed]) -> Found:
         found: the result.
         feeds: the data on which a repaired model has to work.
     """
-    case, refused = found.case, _refusal_of_the_whole(found.result)
+    case, refused = found.case, _whole_model_error(found.result)
     if refused:
         return diagnose_invalid_model(case, refused, feeds) or found
     suspects = [one for one in found.result.culprits if _is_backend(case, one)]
@@ -161,7 +161,7 @@ def _refusing(case: Case, error: PolygraphyException | str) -> str:
     return str(getattr(error, "backend", "") or case.parties[0].name)
 
 
-def _refusal_of_the_whole(result: DiagnosisResult) -> str:
+def _whole_model_error(result: DiagnosisResult) -> str:
     """Return the error message if backends refuse a model but none of its parts; else an empty
     string.
     """
@@ -201,7 +201,7 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
         for one in facts
         if one.kind in ("refused", "runs", "accepts_more")
     ]
-    remedy = Remedy() if broken.is_of_data else _sanitize(case, feeds)
+    remedy = Remedy() if broken.is_of_data else _sanitize_remedy(case, feeds)
     if broken.is_of_data:
         party, cause = DATA, DATA
     else:
@@ -214,7 +214,7 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
     return Culprit([node.name], tensor, party, cause, None, seen, remedy, node.op)
 
 
-def _sanitize(case: Case, feeds: Sequence[Feed]) -> Remedy:
+def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
     """Return the command that makes all backends run a refused model, if there is one."""
     arbiter = resolve(SuspectedParty, REFERENCE)
     for options in _SANITIZED if case.is_given else ():

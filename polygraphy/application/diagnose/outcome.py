@@ -57,7 +57,7 @@ Ending = Callable[[Found, T], Found]
 
 
 def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutcome:
-    """Take steps in order until one ends the diagnosis.
+    """Return the outcome of the first step, in order, that ends the diagnosis.
 
     Returns:
         What that step found; else the last reason why a difference is unexplained; else a skip.

@@ -52,7 +52,7 @@ class Part:
         return run
 
     def load_first(self, parties: Sequence[SuspectedParty]) -> Compute:
-        """Return the part as the first backend loads it that takes it, without rewrites.
+        """Return the part, loaded without rewrites by the first backend that accepts it.
 
         Raises:
             BackendError: none does.

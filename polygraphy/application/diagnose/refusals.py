@@ -66,7 +66,7 @@ def diagnose_refusals(
             raise error
     branched = evolve(case, model=inline_branches(case, [feed]))
     if branched.model is case.model or not any(
-        _runs(branched, CarefulParty(case.parties[index]), feed) for index in refusals
+        _runs_model(branched, CarefulParty(case.parties[index]), feed) for index in refusals
     ):  # Else what is refused stands in a branch that is not taken.
         case = branched
     able = [third, *(party for i, party in enumerate(case.parties) if i not in refusals)]
@@ -208,16 +208,16 @@ def _part_refusal_culprit(
     """
     nodes, feeds = case.model.nodes, [known.feed, *others]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
-    healed = passes and _runs(case, party, *feeds, whole=True, without=passes)
+    healed = passes and _runs_model(case, party, *feeds, whole=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
         wider = refusal_passes(party, Part(case.model.given, known.feed))
-        healed = bool(wider) and _runs(case, party, *others, whole=True, without=wider)
+        healed = bool(wider) and _runs_model(case, party, *others, whole=True, without=wider)
         passes = wider or passes
     is_whole = bool(healed)
     command = ""
     if healed:
         command = case.command(party, without=passes)
-    elif plain and (healed := _runs(case, party, *feeds, whole=True, plain=True)):
+    elif plain and (healed := _runs_model(case, party, *feeds, whole=True, plain=True)):
         command = case.command(party, plain=True)
     facts = [
         evidence.refused(party.name, message),
@@ -247,9 +247,9 @@ def _whole_refusal_culprit(
     rewrite that can be disabled.
     """
     passes = refusal_passes(party, Part(case.model.given, known.feed)) if party.passes else []
-    if not passes and not (party.rewrites and _runs(case, party, known.feed, plain=True)):
+    if not passes and not (party.rewrites and _runs_model(case, party, known.feed, plain=True)):
         return None
-    if not _runs(case, party, *others, whole=True, plain=not passes, without=passes):
+    if not _runs_model(case, party, *others, whole=True, plain=not passes, without=passes):
         return None
     command = case.command(party, plain=not passes, without=passes)
     facts = [
@@ -296,7 +296,9 @@ def _smallest_number(most: int, holds: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _runs(case: Case, party: SuspectedParty, *feeds: Feed, whole: bool = False, **how: Any) -> bool:
+def _runs_model(
+    case: Case, party: SuspectedParty, *feeds: Feed, whole: bool = False, **how: Any
+) -> bool:
     """Return whether a backend runs the model on any data, with only the branches it takes or the
     whole.
     """

@@ -156,7 +156,7 @@ def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) 
     """Return the verdict if outputs differ by more than accumulated rounding although no backend
     computes a node incorrectly.
     """
-    worst = max(relative(case, name, each) for name, each in found.items())
+    worst = max(relative_error(case, name, each) for name, each in found.items())
     if all(_is_compute_type_rounding(case, name, each) for name, each in found.items()):
         return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
     made = case.perturb_outputs(known.feed)
@@ -187,7 +187,7 @@ def _is_compute_type_rounding(case: Case, name: str, found: Deviation) -> bool:
     return found.excess * own.epsilon <= inside.epsilon
 
 
-def relative(case: Case, output: str, found: Deviation) -> float:
+def relative_error(case: Case, output: str, found: Deviation) -> float:
     """Return the error of an output relative to its size, or to the size it could have."""
     nodes = case.model.nodes
     is_bounded = computing_op(nodes, producers(nodes), output) in BOUNDED

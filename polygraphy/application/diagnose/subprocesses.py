@@ -94,7 +94,7 @@ class WarmParty:
 
     @cached_property
     def lowers_to(self) -> str | None:
-        """Return the compute type if it is not float32, else None; see the port."""
+        """The precision below float32 in which it computes; None for float32."""
         lowers_to: str | None = self._call(_plain_attribute, "lowers_to")
         return lowers_to
 
@@ -121,7 +121,7 @@ class WarmParty:
     ) -> Any | None:
         """Return the graph that is executed; see the port."""
         how = {"without": list(without), **({} if level is None else {"level": level})}
-        return self._call(_call_method, "executed", how, _evaluate(model))
+        return self._call(_call_method, "executed", how, _load_model(model))
 
     def remedy(self, *, plain: bool, without: Collection[str]) -> Mapping[str, Any]:
         how = {"plain": plain, "without": list(without)}
@@ -129,7 +129,7 @@ class WarmParty:
         return options
 
     def start(self) -> None:
-        """Send the backend to the process, and let it start; other methods do so on first use.
+        """Start the backend in the process; other methods do so on first use.
 
         A class of this package is known there, so nobody has to wait for it.
         """
@@ -143,19 +143,19 @@ class WarmParty:
         return self._process.limited(timeout, is_silent=True)
 
     def close(self) -> None:
-        """End the process: it holds memory of a device."""
+        """End the process, which holds device memory."""
         self._process.close()
 
     def keep(self, model: Any, how: Mapping[str, Any]) -> KeptObject:
-        """Load a model there."""
+        """Load a model in the process, and return its handle."""
         return self._name_in_errors(
             lambda: self._process.keep(
-                _call_method, self._party_there(), "load", how, _evaluate(model)
+                _call_method, self._party_there(), "load", how, _load_model(model)
             )
         )
 
     def compute(self, loaded: KeptObject, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a model that was loaded there."""
+        """Return the outputs of a model that was loaded in the process."""
         return self._name_in_errors(lambda: self._process.call(_compute, loaded, dict(feed)))
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -224,8 +224,8 @@ def _compute(loaded: Compute, feed: Mapping[str, Any]) -> dict[str, Any]:
     return loaded(feed)
 
 
-def _evaluate(model: Any) -> Any:
-    """Return a model, or what it returns if it is callable."""
+def _load_model(model: Any) -> Any:
+    """Return a model, or the result of a loader."""
     return model() if callable(model) else model
 
 
@@ -298,7 +298,7 @@ def run_in_subprocess(
 
 
 def load_carefully(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Compute:
-    """Load a model; if the backend may crash, run it once in a subprocess before.
+    """Return the loaded model; if the backend may crash, it runs once in a subprocess first.
 
     Raises:
         BackendError: it refuses it, or crashes.
@@ -356,9 +356,7 @@ def filter_in_subprocess(
 def _filter_guesses(
     guesses: Sequence[T], is_right: Callable[[T], bool], who: str | SuspectedParty
 ) -> Iterator[T]:
-    """Yield the guesses that are right; one that crashes its process, or takes too long, is left
-    out.
-    """
+    """Yield the guesses that are right, without those that crash their process or take too long."""
     rest = list(guesses)
     while rest:
         try:

@@ -116,7 +116,7 @@ class _SpooledTensors(MutableMapping[str, Any]):
 
 
 def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
-    """Compute every tensor of a model.
+    """Return the values of all tensors of a model.
 
     Raises:
         BackendError: the party cannot.

@@ -66,7 +66,8 @@ class OtherVersions:
 
 
 def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
-    """Open environments with other versions of the backends; broken ones are left out and reported.
+    """Return the environments with other versions of the backends; broken ones are reported and
+    skipped.
 
     Args:
         case: what is diagnosed.

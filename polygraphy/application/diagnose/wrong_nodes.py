@@ -381,7 +381,7 @@ def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     if not any(case.model.nodes[index].op == "DequantizeLinear" for index in before):
         return False
     computing = next((node.op for node in reversed(nodes) if node.op not in _STEPPING), "")
-    step = _last_step(case, nodes)
+    step = _quantization_step(case, nodes)
     if not step:
         return made.relative <= _STEP
     many = _table_share(made) if computing in BOUNDED else ONE_STEP
@@ -394,9 +394,9 @@ def _table_share(made: Deviation) -> float:
     return max(COARSELY, _USUALLY + 3 * few)
 
 
-def _last_step(case: Case, nodes: Sequence[GraphNode]) -> float:
-    """Return the step by which the last of some nodes quantises, in what they make; 0 where none
-    does, or where it is not one number.
+def _quantization_step(case: Case, nodes: Sequence[GraphNode]) -> float:
+    """Return the step by which the last of some nodes quantizes its output; 0 if none does, or if
+    it is not one number.
     """
     for node in reversed(nodes):
         if node.op == "QuantizeLinear":
@@ -459,8 +459,8 @@ def compute_with_noise(
     wanted: Collection[str],
     loaded: MutableMapping[int, Compute],
 ) -> Mapping[str, Any]:
-    """Return some tensors where nodes are computed one by one, with everything that they read moved
-    by about an ulp; the nodes that are loaded are kept for the next time.
+    """Return some tensors, computed node by node with inputs moved by about an ulp; loaded nodes
+    are reused.
     """
     held, nodes = known.held, case.model.nodes
     last = {name: index for index in region for name in nodes[index].reads}
@@ -481,8 +481,8 @@ def compute_with_noise(
 
 
 def first_non_finite(case: Case, known: Trace) -> Culprit | None:
-    """Return the first node that makes infinity of finite numbers which becomes NaN, or else the
-    one that makes the first NaN, as of a mask that leaves nothing; None where there is neither.
+    """Return the first node that computes infinity, which becomes NaN, or else the one with the
+    first NaN, such as a mask that excludes everything; None if there is neither.
     """
     held = known.held
     first = None

@@ -94,7 +94,7 @@ def inspect_capability(
         placements = place_nodes(loaded, providers, provider_libraries)
         report = _provider_support(placements, loaded, with_partitioning=with_partitioning)
     else:
-        report = _partition_model(loaded) if with_partitioning else _whole(loaded)
+        report = _partition_model(loaded) if with_partitioning else _report_on_whole(loaded)
     resolve(Reports).support(report)
     if report.is_supported:
         return True
@@ -131,8 +131,8 @@ def _external(name: str, suffix: str | None) -> str | None:
     return splitext(basename(name))[0] + (suffix or _EXTERNAL_SUFFIX)
 
 
-def _whole(model: Any) -> SupportReport:
-    """Ask about the model as a whole."""
+def _report_on_whole(model: Any) -> SupportReport:
+    """Return the support report for the model as a whole."""
     problems = bound_function(support_problems, "trt")(model)
     operators = open_model(model, as_it_is=True).operators
     return SupportReport(not problems, tuple(map(ModelNode, operators)), tuple(problems))
@@ -179,7 +179,7 @@ def _part(model: Any, nodes: Sequence[int]) -> Any:
 
 def _partition_model(model: Any) -> SupportReport:
     """Return the model split into supported and unsupported parts, with reasons."""
-    report = _whole(model)
+    report = _report_on_whole(model)
     if report.is_supported:
         return report
     count = len(report.nodes)

@@ -61,7 +61,7 @@ def check_lint(
     ignore: Sequence[str] | None = None,
     provider_libraries: Mapping[str, str] | None = None,
 ) -> bool:
-    """Report everything that is wrong with an ONNX model, or with several.
+    """Return whether ONNX models have no problems, and report those that they have.
 
     Args:
         path: the model, or several.

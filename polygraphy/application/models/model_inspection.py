@@ -175,7 +175,7 @@ def read_model(
     model_type: str | None = None,
     display_as: str | None = None,
 ) -> Any:
-    """Describe a model, of whichever type it is.
+    """Return the description of a model of any type.
 
     Raises:
         UsageError: nothing reads models of this type.

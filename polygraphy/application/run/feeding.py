@@ -69,7 +69,7 @@ _INFERENCE = frozenset(("infer", "infer_impl"))
 
 @contextmanager
 def explain_assumptions(data_loader: Any) -> Iterator[None]:
-    """In the block, add the assumed shapes of data to errors of backends."""
+    """Add the assumed shapes of data to errors of backends inside the block."""
     try:
         yield
     except (BackendError, InputError) as error:
@@ -160,7 +160,7 @@ class Feeds:
     """
 
     def __init__(self, data_loader: Any, console: Console, seen: set[str] | None = None) -> None:
-        """Start iterating; a loader over files says here what is missing.
+        """Start iterating over a data loader; print its notes.
 
         Args:
             data_loader: where the data come from.

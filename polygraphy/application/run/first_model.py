@@ -19,7 +19,7 @@ class WithFirstModel:
     """
 
     def __init__(self, runner: Runner, first: Runner) -> None:
-        """Join two runners.
+        """Join the runner of later steps with the runner of the first step.
 
         Args:
             runner: runs all later steps.
@@ -83,7 +83,7 @@ class WithFirstModel:
         return self._runner.get_input_metadata(use_numpy_dtypes=use_numpy_dtypes)
 
     def get_model_facts(self) -> Facts:
-        """Return what is known of the model of later steps."""
+        """Return the facts about the model of later steps."""
         return facts_of(self._runner)
 
     def runner_of(self, feed_dict: Mapping[str, Any]) -> Runner:
@@ -96,7 +96,7 @@ class WithFirstModel:
     def infer(
         self, feed_dict: Mapping[str, Any], check_inputs: bool = True, *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        """Run the step in the runner that takes its inputs."""
+        """Return the outputs of the step from the runner that accepts its inputs."""
         self._last = self.runner_of(feed_dict)
         return self._last.infer(feed_dict, check_inputs, *args, **kwargs)
 
@@ -105,5 +105,5 @@ class WithFirstModel:
         return self._last.last_inference_time()
 
     def last_device_times(self) -> Any:
-        """Return what the device measured of the last step; None where it does not."""
+        """Return the device times of the last step; None without them."""
         return last_device_times(self._last)

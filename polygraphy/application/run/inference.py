@@ -61,7 +61,7 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
     """
     is_joined = isinstance(run_results, list) and not isinstance(run_results, RunResults)
     sources: Any = run_results if is_joined else [run_results]
-    lanes = [_lanes(source) for source in sources]
+    lanes = [_source_steps(source) for source in sources]
     known: list[list[str]] = [[] for _ in lanes]
     try:
         while (step := _side_by_side(lanes, known)) is not None:
@@ -98,7 +98,7 @@ def _kinds(names: Sequence[str]) -> list[str]:
     return [kind_of_runner(name) for name in names]
 
 
-def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
+def _source_steps(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
     """Yield the iterations of one source in parallel, to the end of its longest run."""
     if isinstance(source, RunResults):
         for index in range(max((len(iterations) for _, iterations in source), default=0)):
@@ -109,7 +109,7 @@ def _lanes(source: RunResults | Iterable[RunResults]) -> Iterator[Step]:
         if isinstance(results, RunResults) and not results:
             yield []
         else:
-            yield from _lanes(results)
+            yield from _source_steps(results)
         del results
 
 
@@ -176,8 +176,8 @@ class _RunnerState:
         return made
 
     def part_of(self, feed: Feed) -> tuple[Callable[[Feed], Feed], Facts]:
-        """Return what fits data to the runner, or to the one of several that takes them, and what
-        is known of its model.
+        """Return the function that fits data to the runner, or to the part that accepts them, and
+        the facts about its model.
         """
         choose = ability(self.runner, RunnerExtras.runner_of)
         runner = self.runner if choose is None else choose(feed)
@@ -409,9 +409,7 @@ class _Recording:
 def _record_turn(
     runner: Runner, feeds: Feeds, cached: list[Feed], warm_up: int
 ) -> tuple[_Turn, _Events]:
-    """Run one runner like `_one_turn`; return its results and events for the console of the parent
-    process.
-    """
+    """Return the results of one runner, and its events for the console of the parent process."""
     recording = _Recording()
     console = cast("Console", recording)
     with feeds.reporting_to(console):

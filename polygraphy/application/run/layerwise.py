@@ -105,7 +105,7 @@ class WithUnmarked:
         unmarked: Runner,
         exclude_outputs: Sequence[str] | None = None,
     ) -> None:
-        """Join two runners.
+        """Join a runner of the model with marked tensors and one of the unmarked model.
 
         Args:
             marked: runs the model with tensors marked as outputs.

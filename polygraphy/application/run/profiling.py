@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from polygraphy.binding import resolve
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.profiling.execution import MOST_RUNS, ExecutionProfile, ModelNodes
+from polygraphy.domain.profiling.execution import ExecutionProfile, ModelNodes, check_runs
 from polygraphy.domain.profiling.explanation import compare_profiles
 from polygraphy.domain.profiling.table import SORTS, USUAL_ROWS, ProfileTable
 from polygraphy.domain.results.results import short_names
@@ -52,7 +52,7 @@ class ProfileNodes:
     """
 
     def __init__(self, model: Any = None, runs: int | None = None) -> None:
-        """Choose what is measured.
+        """Set the model and the number of runs to profile.
 
         Args:
             model: the model whose nodes are the rows: a path, an `onnx.ModelProto`, or a loader
@@ -62,18 +62,14 @@ class ProfileNodes:
         Raises:
             UsageError: the number of runs is outside of these limits.
         """
-        self._runs = USUAL_RUNS if runs is None else runs
-        if not 1 <= self._runs <= MOST_RUNS:
-            raise UsageError(
-                f"{self._runs} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}."
-            )
+        self._runs = check_runs(USUAL_RUNS if runs is None else runs)
         self._model = model
         self._subjects: dict[int, _Subject] = {}
         self._nodes: ModelNodes | None = None
         self.profiles: list[ExecutionProfile] = []
 
     def note_feed(self, runner: Runner, feed: Feed) -> None:
-        """Remember data with shapes that the runner did not have yet."""
+        """Remember data if their shapes are new for the runner."""
         subject = self._subjects.setdefault(id(runner), _Subject(_timed_runner(runner)))
         shapes = tuple((name, tuple(np.shape(array))) for name, array in feed.items())
         if shapes in subject.feeds:
@@ -144,7 +140,7 @@ class ProfileNodes:
 
 
 def _timed_runner(runner: Any) -> Any:
-    """Return the runner of the model as it is, if tensors of another one are marked."""
+    """Return the runner of the unmarked model, if there is one; else the runner."""
     return getattr(runner, "unmarked_runner", runner)
 
 
@@ -238,7 +234,7 @@ class _Measurement:
                     shapes, feed = list(subject.feeds.items())[number]
                     key = (place, shapes)
                     subject.runner.infer(feed, check_inputs=False)
-                    plain.setdefault(key, []).extend(_timed(subject.runner, feed, runs))
+                    plain.setdefault(key, []).extend(_run_times(subject.runner, feed, runs))
                     for run in range(runs + 1):  # The first one of each turn is not counted.
                         profiler.infer(feed)
                         if run:
@@ -248,19 +244,18 @@ class _Measurement:
         for place, (subject, profiler) in enumerate(pairs):
             keys = [key for key in kept if key[0] == place]
             for key, found in zip(keys, profiler.finish([kept[key] for key in keys])):
-                profiles.append(
-                    evolve(
-                        found,
-                        runner=subject.runner.name,
-                        shapes={name: list(shape) for name, shape in key[1]},
-                        plain_times=plain.get(key, ()),
-                    )
+                whole = evolve(
+                    found,
+                    runner=subject.runner.name,
+                    shapes={name: list(shape) for name, shape in key[1]},
+                    plain_times=plain.get(key, ()),
                 )
+                profiles.append(whole.without_event_cost())
         return profiles
 
 
-def _timed(runner: Any, feed: Feed, runs: int) -> list[float]:
-    """Return microseconds of some runs, as the device measured them if it does."""
+def _run_times(runner: Any, feed: Feed, runs: int) -> list[float]:
+    """Return the microseconds of each run, measured by the device if it can."""
     measured_by_device = getattr(runner, "last_device_times", lambda: None)
     times = []
     for _ in range(runs):

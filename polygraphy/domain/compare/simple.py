@@ -193,7 +193,7 @@ def _make_tolerance(
         if given is None:
             return default, "the default"
         if given == AUTO and explained is not None:
-            return explained, f"rounding limit of {rounding}"
+            return explained, f"{tolerance.ROUNDING_LIMIT} of {rounding}"
         return given, given_by
 
     absolute, why_absolute = limit(atol, defaults[0], explained[0])

@@ -108,7 +108,7 @@ def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]
 
 def _as(array: Any, mine: Any) -> Iterator[Any]:
     """Yield an array in the shape of another: turned round, or a part of it."""
-    if array.dtype != mine.dtype or not mine.size:
+    if array.dtype != mine.dtype or not mine.size or not array.size:
         return
     if array.size == mine.size:
         if mine.ndim == 2 and array.T.shape == mine.shape:

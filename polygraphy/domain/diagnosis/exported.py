@@ -13,7 +13,7 @@ from attrs import frozen
 
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.regions import GraphNode, producers
-from polygraphy.domain.diagnosis.words import evidence, titles
+from polygraphy.domain.diagnosis.words import program_evidence, titles
 from polygraphy.domain.rounding import LARGE, deviation
 from polygraphy.domain.tensors.precision import is_float
 
@@ -313,11 +313,15 @@ def relation(value: Any, expected: Any) -> Fact | None:
     for order in [*permutations(range(value.ndim))][1:] if 1 < value.ndim <= _RANK else ():
         turned = np.transpose(expected, order)
         if turned.shape == value.shape and not deviation(value, turned):
-            return evidence.transposed() if value.ndim == 2 else evidence.other_axis_order(order)
+            return (
+                program_evidence.transposed()
+                if value.ndim == 2
+                else program_evidence.other_axis_order(order)
+            )
     for axis in range(value.ndim):
         if not deviation(value, np.flip(expected, axis)):
-            return evidence.reversed_axis(axis)
+            return program_evidence.reversed_axis(axis)
     factor = float(np.vdot(value, expected)) / max(float(np.vdot(expected, expected)), 1e-30)
     if factor and not deviation(value, (expected * factor).astype(value.dtype)):
-        return evidence.scaled(factor)
+        return program_evidence.scaled(factor)
     return None

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import median
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 
 from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
+from polygraphy.domain.errors import UsageError
 
 HOST, DEVICE, LAUNCH = "host", "device", "launch"
 """What a time is: of the host, of the device, or of the host that only launches a kernel of a
@@ -24,6 +25,17 @@ _DISTURBED = 1.1
 
 MOST_RUNS = 50
 """Profiled runs of one set of shapes: 50 runs of 135 nodes are 4 MB of events."""
+
+
+def check_runs(runs: int) -> int:
+    """Return the number of profiled runs.
+
+    Raises:
+        UsageError: it is outside of 1 to 50.
+    """
+    if not 1 <= runs <= MOST_RUNS:
+        raise UsageError(f"{runs} profiled runs are not possible.", hint=f"Use 1 to {MOST_RUNS}.")
+    return runs
 
 
 @frozen
@@ -108,6 +120,7 @@ class ExecutionProfile:
         plain_times: microseconds of each run without the profiler.
         model: the nodes of the model that was run; None if unknown.
         notes: what is not known, or was left out, a sentence each.
+        event_cost: microseconds that were subtracted from each measurement of a node.
     """
 
     runner: str
@@ -119,6 +132,7 @@ class ExecutionProfile:
     plain_times: Sequence[float] = ()
     model: ModelNodes | None = None
     notes: Sequence[str] = ()
+    event_cost: float = 0.0
 
     @property
     def node_time(self) -> float:
@@ -152,11 +166,32 @@ class ExecutionProfile:
     @cached_property
     def cost(self) -> float:
         """Microseconds that it takes to measure one node: an estimate, 0 if unknown."""
+        if self.event_cost:
+            return self.event_cost
         events = sum(node.events for node in self.nodes)
         if self.plain_time is None or not events or not self.run_times:
             return 0.0
         added = max(min(self.run_times) - min(self.plain_times), 0.0)
         return min(added, max(self.outside_time or 0.0, 0.0)) / events
+
+    def without_event_cost(self) -> ExecutionProfile:
+        """Return the profile without the time that a device takes for the events around each node,
+        which is inside of the time that it measures: as much as all nodes together take longer than
+        a run without the profiler. No node becomes shorter than nothing.
+        """
+        events = sum(node.events for node in self.nodes)
+        is_device = bool(self.nodes) and all(node.clock == DEVICE for node in self.nodes)
+        if not is_device or self.plain_time is None:
+            return self
+        added = (self.node_time - self.plain_time) / events
+        if added <= 0:
+            return self
+        nodes = [
+            evolve(node, times=[max(time - added * node.events, 0.0) for time in node.times])
+            for node in self.nodes
+        ]
+        note = f"{added:.3g} us were subtracted from each node: the device takes them to measure."
+        return evolve(self, nodes=nodes, event_cost=added, notes=[*self.notes, note])
 
     def _times_inside(self) -> list[float]:
         """Return the time of all nodes in each run."""

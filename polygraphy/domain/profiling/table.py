@@ -264,7 +264,8 @@ def side_in_words(side: Side) -> str:
     ]
     executed = count_text(side.executed, "node") + " executed"
     what = "; ".join([executed, *gone])
-    return f"{one_line(side.runner)}{setting}: {measured}; median of {side.runs}; {what}"
+    runs = f"median of {side.runs}; " if side.runs > 1 else ""
+    return f"{one_line(side.runner)}{setting}: {measured}; {runs}{what}"
 
 
 def profile_table(

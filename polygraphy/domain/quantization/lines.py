@@ -23,7 +23,12 @@ def exclusion(producer: str, nodes: Sequence[str]) -> str:
     if producer == "olive":
         return f'"nodes_to_exclude": {json.dumps(names)} in the configuration of the pass'
     if producer == "genai":
-        return f"--extra_options int4_nodes_to_exclude={','.join(names)}"
+        # Release 0.18 ignores the former name without a word, and earlier ones ignore this one.
+        listed = ",".join(names)
+        return (
+            f"--extra_options nodes_to_exclude={listed} (of builders before 0.18:"
+            f" int4_nodes_to_exclude={listed})"
+        )
     call = _CALLS.get(producer)
     return f"{call}(..., nodes_to_exclude={names!r})" if call else f"nodes_to_exclude={names!r}"
 

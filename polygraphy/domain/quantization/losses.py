@@ -40,6 +40,7 @@ class SiteLoss:
         shared: of a weight with one scale, what its worst channel loses, and what it would lose
             with a scale for each channel; None if that is not known.
         replaces_relu: whether the smallest code stands for what a Relu cut off.
+        moved: the loss with the same scale and another zero point; None if there is none.
     """
 
     loss: float
@@ -50,6 +51,7 @@ class SiteLoss:
     best: Scheme | None = field(default=None, repr=False)
     shared: tuple[float, float] | None = None
     replaces_relu: bool = False
+    moved: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -85,7 +87,28 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
     chosen = next((made for one, made in best if one <= _SYMMETRIC_COST * least), None)
     if chosen is not None:
         chosen = evolve(chosen, axis=axis)
-    return SiteLoss(loss, min(least, loss), cut, (low, high), None, chosen)
+    moved = _loss_with_other_zero(array, site) if site.read is None else None
+    return SiteLoss(loss, min(least, loss), cut, (low, high), None, chosen, moved=moved)
+
+
+def _loss_with_other_zero(array: Array, site: Site) -> float | None:
+    """Return the least loss with the same scale and another zero point, which puts one end of the
+    data at one end of the range; None if there is none.
+    """
+    scheme = site.scheme
+    assert scheme is not None
+    if scheme.stored.minifloat is not None or not scheme.is_per_tensor or not array.size:
+        return None
+    stored, scale = scheme.stored, float(np.ravel(scheme.scale)[0])
+    ends = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
+    zeros = (stored.least - ends[0] / scale, stored.most - ends[1] / scale)
+    losses = []
+    for zero in zeros:
+        code = np.clip(np.rint(zero), stored.least, stored.most)
+        if code != np.ravel(scheme.zero_point)[0]:
+            other = evolve(scheme, zero_point=np.full(np.shape(scheme.zero_point), code))
+            losses.append(_relative(other.values(other.codes(array)) - array, array))
+    return min(losses, default=None)
 
 
 def _by_element(limits: Array, array: Array) -> Array:

@@ -7,16 +7,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from polygraphy.domain.profiling.regression import SlowerNodes, times_in
 from polygraphy.domain.quantization.causes import PARAMETER_CAUSES
 from polygraphy.domain.sweep.cells import cells_meant
 from polygraphy.domain.sweep.plan import Known
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT
 from polygraphy.domain.tensors.naming import count_text, join_words
+
+if TYPE_CHECKING:
+    from polygraphy.domain.profiling.regression import SlowerNodes
 
 PASSED, FAILED, INCONCLUSIVE, FLAKY = "passed", "failed", "inconclusive", "flaky"
 ERROR, CRASHED, HUNG, MEMORY = "error", "crashed", "timeout", "memory"
@@ -54,8 +56,10 @@ def essence(document: Mapping[str, Any]) -> dict[str, Any]:
         made["inference"] = times[0]["median"]
     if document["culprits"]:
         made["culprits"] = document["culprits"]
-    if nodes := times_in(document["results"]):
-        made["nodes"] = nodes
+    if any(each["kind"] == "profile" for each in document["results"]):
+        from polygraphy.domain.profiling.regression import times_in
+
+        made["nodes"] = times_in(document["results"])
     return made
 
 

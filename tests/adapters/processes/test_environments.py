@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What this package requires comes from an index; a wheel that is made here does not."""
-    monkeypatch.setattr(environments, "_requirements", list)
+    monkeypatch.setattr(environments, "_package_requirements", list)
 
 
 def wheel(folder: Path) -> Path:

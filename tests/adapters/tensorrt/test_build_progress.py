@@ -14,7 +14,7 @@ import pytest
 from polygraphy.adapters.fake import RecordingProgress
 from polygraphy.adapters.tensorrt.engine import build as build_progress
 from polygraphy.adapters.tensorrt.engine.build import build_watched
-from polygraphy.adapters.tensorrt.library.module import _log, using
+from polygraphy.adapters.tensorrt.library.module import _log_message, using
 from polygraphy.backend.trt import CreateConfig, EngineBytesFromNetwork, NetworkFromOnnxPath
 from polygraphy.binding import bind
 from polygraphy.ports.reporting import Progress
@@ -124,7 +124,7 @@ def test_without_monitors_the_log_says_what_is_done() -> None:
 
     def build() -> None:
         for line in said:
-            _log("VERBOSE", line)
+            _log_message("VERBOSE", line)
 
     progress = RecordingProgress()
     with bind(Progress, progress), using(OLD):

@@ -69,7 +69,7 @@ def test_ctrl_c_while_tensorrt_logs_ends_the_build(
         raise KeyboardInterrupt
 
     network = NetworkFromOnnxPath(mlp_path)()
-    monkeypatch.setattr(logger, "_log", interrupted)
+    monkeypatch.setattr(logger, "_log_message", interrupted)
     with pytest.raises(KeyboardInterrupt):
         built(network)
 

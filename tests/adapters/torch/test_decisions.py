@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from polygraphy.adapters.torch import decisions
-from polygraphy.adapters.torch.decisions import decide_otherwise, record_decisions
+from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
 
 MODULE = """\
 def forward(x, scale=None, depth=2):
@@ -81,8 +81,8 @@ def test_statements_decide_something_else(forward: Any) -> None:
 
     found = {one.line: one for one in record_decisions(call)}
     assert call() == 11.0
-    assert decide_otherwise(found[8], 0, call) == 9.6875
-    assert decide_otherwise(found[13], 1, call) == 9.5
-    assert decide_otherwise(found[17], 1, call) == 11.0
+    assert call_with_outcome(found[8], 0, call) == 9.6875
+    assert call_with_outcome(found[13], 1, call) == 9.5
+    assert call_with_outcome(found[17], 1, call) == 11.0
     with pytest.raises(ValueError):
-        decide_otherwise(found[8], 0, lambda: None)
+        call_with_outcome(found[8], 0, lambda: None)

@@ -25,8 +25,8 @@ from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_quantised import SIZE, plain, quantised
 from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
 
 FEEDS = [
     {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)} for n in range(3)
@@ -345,3 +345,51 @@ def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
         for one in (opened.repaired({0: loss.best}).float_at_sites(()), right)
     )
     assert np.sqrt(np.mean((made - expected) ** 2)) < 0.15
+
+
+def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+    from tests.support.models import make, value
+
+    rng = np.random.default_rng(4)
+    weights = {
+        "table": rng.normal(size=(16, 8)).astype(np.float32),
+        "b": rng.normal(size=8).astype(np.float32),
+        "pads": np.array([0, 1, 0, 1]),
+        "zero": np.array(0, np.float32),
+        "w": rng.normal(size=(10, 4)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Gather", ["table", "i"], ["rows"], "gather"),
+        helper.make_node("Add", ["rows", "b"], ["sum"], "add"),
+        helper.make_node("Relu", ["sum"], ["positive"], "relu"),
+        helper.make_node("Shape", ["positive"], ["shape"], "shape"),  # Reads what is dequantized.
+        helper.make_node("Reshape", ["positive", "shape"], ["same"], "reshape"),
+        helper.make_node("Split", ["same"], ["left", "right"], "split", axis=1),
+        helper.make_node("Concat", ["right", "left"], ["turned"], "concat", axis=1),
+        helper.make_node("Pad", ["turned", "pads", "zero"], ["padded"], "pad"),
+        helper.make_node("MatMul", ["padded", "w"], ["y"], "matmul"),
+    ]
+    ends = [value("i", [5], onnx.TensorProto.INT64)], [value("y", [5, 4])]
+    right = make("moves", nodes, *ends, weights=weights, opset=13)
+    feeds = [{"i": rng.integers(0, 16, 5)} for _ in range(3)]
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = iter(feeds)
+
+        def get_next(self) -> Any:
+            return next(self.left, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/q.onnx"
+        quantize_static(right, path, Reader(), quant_format=QuantFormat.QOperator)
+        quantized = onnx.load(path)
+    opened = open_quantized(quantized, [right])
+    for model, same in (
+        (opened.float_at_sites(()), quantized),
+        (opened.float_at_sites(range(len(opened.sites))), right),
+    ):
+        made, expected = (OnnxrtParty().load(one)(feeds[0])["y"] for one in (model, same))
+        assert np.allclose(made, expected, atol=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polygraphy.domain.diagnosis.borrowed import Borders, SameTensors, is_close
+from polygraphy.domain.diagnosis.borrowed import Borders, SameTensors, _as, is_close
 from polygraphy.domain.diagnosis.regions import GraphNode
 
 
@@ -35,3 +35,8 @@ def test_an_equal_part_of_a_tensor_does_not_show_that_its_maker_is_right() -> No
     values = {name: np.arange(4, dtype=np.float32) for name in ("all", "part", "rest")}
     assert Borders(nodes, nodes, values).makers_of(["part"]) == {1}
     assert Borders(nodes, nodes, values).makers_of(["rest"]) == {0, 2}
+
+
+def test_an_empty_weight_has_no_parts_to_borrow() -> None:
+    assert [*_as(np.zeros((0, 3)), np.ones((2, 3)))] == []
+    assert len([*_as(np.ones((4, 3)), np.ones((2, 3)))]) == 2

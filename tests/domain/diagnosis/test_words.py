@@ -16,7 +16,15 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact, facts_of, join_statements
 from polygraphy.domain.diagnosis.versions import Span
-from polygraphy.domain.diagnosis.words import changes, evidence, precision, reasons, remedies, steps
+from polygraphy.domain.diagnosis.words import (
+    changes,
+    evidence,
+    precision,
+    program_evidence,
+    reasons,
+    remedies,
+    steps,
+)
 from polygraphy.domain.report.document import plain
 from polygraphy.domain.rounding import Deviation
 
@@ -36,7 +44,7 @@ SENTENCES = [
     (evidence.right_without_rewrites([]), "With only all rewrites disabled, all outputs match."),
     (evidence.refused("onnxrt", "no kernel", because=True),
      "onnxrt refuses the model because of this: no kernel"),
-    (evidence.weight_is_not("w", ["Gemm"], ["fc.weight"], OFF, relation=evidence.transposed()),
+    (program_evidence.weight_is_not("w", ["Gemm"], ["fc.weight"], OFF, relation=program_evidence.transposed()),
      "The weight 'w' of Gemm is not the program's 'fc.weight'; it is transposed: it is 1.24 at"
      " [0, 2], expected 0.52."),
     (evidence.reference_is_wrong("formulas in float64", "onnxrt", "onnx", "y", OFF),
@@ -44,7 +52,7 @@ SENTENCES = [
      " [0, 2], expected 0.52."),
     (evidence.versions_tried(Span("1.2", "1.2", "1.1", None)),
      "Versions tried: correct in 1.1, incorrect in 1.2, correct in no newer version."),
-    (evidence.lost(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
+    (precision.lost(precision.too_large("a", 3, 9, 7e4, "float16", 65504.0)),
      "3 of 9 elements of 'a' are too large, up to 7e+04; the largest float16 value is 65504."),
     (evidence.quantization_cost(0.2, 0.03, 1, 5),
      "Quantization changes the outputs by 20 % of their RMS, and by 3 % if this node is not"

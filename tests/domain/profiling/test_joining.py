@@ -9,7 +9,13 @@ from attrs import evolve
 
 from polygraphy.domain.diagnosis.regions import GraphNode
 from polygraphy.domain.errors import UsageError
-from polygraphy.domain.profiling.execution import ExecutedNode, ExecutionProfile, ModelNodes
+from polygraphy.domain.profiling.execution import (
+    DEVICE,
+    HOST,
+    ExecutedNode,
+    ExecutionProfile,
+    ModelNodes,
+)
 from polygraphy.domain.profiling.explanation import compare_profiles
 from polygraphy.domain.profiling.joining import FOLDED, REMOVED, join_profile
 
@@ -196,6 +202,20 @@ def test_rows_within_their_spread_explain_nothing() -> None:
     assert sentence.startswith(
         "b is 34.33 times as slow as a, but the times of nodes vary too much"
     )
+
+
+def test_the_time_that_a_device_takes_to_measure_is_subtracted() -> None:
+    nodes = [
+        ExecutedNode(name, "Conv", [time] * 3, clock=DEVICE) for name, time in (("a", 7), ("b", 55))
+    ]
+    measured = ExecutionProfile("gpu", nodes, run_times=[90.0] * 3, plain_times=[52.0] * 3)
+    found = measured.without_event_cost()
+    assert [node.time for node in found.nodes] == [2, 50]
+    assert (found.node_time, found.run_time, found.cost) == (52, 90, 5)
+    assert "5 us were subtracted" in found.notes[0]
+    shorter = evolve(measured, plain_times=[70.0] * 3)
+    on_host = evolve(measured, nodes=[evolve(node, clock=HOST) for node in nodes])
+    assert shorter.without_event_cost() is shorter and on_host.without_event_cost() is on_host
 
 
 def test_a_node_that_two_groups_share_does_not_join_rows() -> None:

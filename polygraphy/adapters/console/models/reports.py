@@ -17,6 +17,7 @@ from polygraphy.adapters.console.screen import (
     only_in_file,
     say,
     show,
+    show_instead,
 )
 from polygraphy.domain.tensors.naming import one_line, some_of
 from polygraphy.logger import G_LOGGER
@@ -79,8 +80,8 @@ class LogModelReports:
         from polygraphy.domain.model.engine import EngineStatistics
 
         is_built = isinstance(statistics, EngineStatistics)
-        lines = size_lines if is_built else statistics_lines
-        G_LOGGER.info("\n".join(map(one_line, lines(statistics))))
+        lines = [*map(one_line, (size_lines if is_built else statistics_lines)(statistics))]
+        show_instead("\n".join(lines), _as_tables(lines))
 
     def unbounded(self, names: Sequence[str]) -> None:
         """Log the names of tensors whose sizes depend on data without a bound."""
@@ -336,6 +337,14 @@ def statistics_lines(statistics: ModelStatistics) -> Iterator[str]:
     yield f"---- {statistics.nodes} Node(s) by Op ----"
     width = max(map(len, statistics.ops), default=0)
     yield from (f"{op:{width}} | {count}" for op, count in statistics.ops.items())
+
+
+def _as_tables(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines of the log without its bars: titles, and rows of tables below them."""
+    for line in lines:
+        title = line.strip("=- ")
+        is_row = " | " in line and title == line
+        yield f"  {line.replace(' | ', '  ', 1)}" if is_row else title
 
 
 def size_lines(statistics: EngineStatistics) -> Iterator[str]:

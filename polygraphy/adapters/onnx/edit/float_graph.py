@@ -63,8 +63,11 @@ class FloatGraph:
             is_same = before is not None and before.op_type == makers[name].op_type
             return twin if is_same else None
         readers = self._readers.get(name, [])
-        is_removed = len(readers) == 1 and readers[0].op_type in REMOVABLE
-        return readers[0] if is_removed and readers[0].output[0] not in makers else None
+        if len(readers) != 1 or readers[0].op_type not in REMOVABLE:
+            return None
+        maker = makers.get(readers[0].output[0])
+        is_removed = maker is None or maker.op_type == "DequantizeLinear"
+        return readers[0] if is_removed else None
 
     def operand(self, node: NodeProto, at: int) -> Array | None:
         """Return the weight that the node with the same name or result reads at a position; None if

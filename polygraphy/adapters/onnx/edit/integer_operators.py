@@ -84,6 +84,11 @@ class _Rewriter:
         self._parameters: dict[str, tuple[str, str]] = {}
         self._taken = {name for node in graph.node for name in node.output}
         self._weights = {weight.name: weight for weight in graph.initializer}
+        for name in self._weights:  # As ONNX Runtime names them; a Gather reads such a weight.
+            stem = name.removesuffix("_quantized")
+            scale, zero = f"{stem}_scale", f"{stem}_zero_point"
+            if stem != name and scale in self._weights and zero in self._weights:
+                self._parameters[name] = scale, zero
 
     def rewrite(self) -> None:
         """Rewrite all nodes, in order."""
@@ -132,14 +137,18 @@ class _Rewriter:
     def _rewrite_moving_node(self, node: NodeProto) -> Iterator[NodeProto]:
         """Yield a node that moves integers as one that moves the dequantized numbers."""
         scale, zero = self._parameters[node.input[0]]
-        made = f"{node.output[0]}//0"
-        yield _make_node(_DEQUANTISE, [node.input[0], scale, zero], made)
-        result = self._float_name(node.output[0])
-        self._parameters[node.output[0]] = scale, zero
-        quantize = _make_node(_QUANTISE, [result, scale, zero], node.output[0])
-        node.input[0], node.output[0] = made, result
+        for at in (0, 2) if node.op_type == "Pad" else (0,):  # The number that pads is a code, too.
+            if at < len(node.input) and node.input[at]:
+                made = f"{node.output[0]}//{at}"
+                yield _make_node(_DEQUANTISE, [node.input[at], scale, zero], made)
+                node.input[at] = made
+        codes = [*node.output]
+        node.output[:] = [self._float_name(name) if name else "" for name in codes]
         yield node
-        yield quantize
+        for name, result in zip(codes, node.output):
+            if name:
+                self._parameters[name] = scale, zero
+                yield _make_node(_QUANTISE, [result, scale, zero], name)
 
     def _rewrite_bias(
         self, node: NodeProto, given: list[str], operator: _Operator, reads: list[str]

@@ -458,6 +458,13 @@ class QuantizedModel:
         """Add a Relu or Clip of the reference after a node."""
         result = twin.output[0]
         raw = f"{result}{RAW}"
+        reader = self._makers.get(result)
+        if reader is not None and reader.op_type == DEQUANTISE:  # It reads the codes by this name.
+            if any(value.name == result for value in self._graph.output):
+                return
+            for one in self._graph.node:
+                one.input[:] = [f"{result}//read" if name == result else name for name in one.input]
+            reader.output[0] = f"{result}//read"
         for node in self._graph.node:
             # What is stored is what the integers make of the input of the Relu.
             end = raw if node.op_type == QUANTISE else result

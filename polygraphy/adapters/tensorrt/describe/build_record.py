@@ -123,7 +123,9 @@ def remember_record(made: Any, record: BuildRecord) -> None:
 
 
 def record_of(made: Any) -> BuildRecord | None:
-    """Return what an engine or a plan in memory was built with; None if it was not built here."""
+    """Return the build record of an engine or plan in memory; None if this process did not build
+    it.
+    """
     try:
         return _records.get(made)
     except TypeError:
@@ -136,7 +138,7 @@ def record_path(plan: str | Path) -> Path:
 
 
 def save_record(plan: str | Path, record: BuildRecord | None, plan_size: int) -> None:
-    """Write a record beside a plan; without one, remove that of the plan that was there before."""
+    """Write a record beside a plan; None removes the record of an earlier plan."""
     path = record_path(plan)
     if record is None:
         path.unlink(missing_ok=True)
@@ -147,8 +149,8 @@ def save_record(plan: str | Path, record: BuildRecord | None, plan_size: int) ->
 
 
 def check_record(plan: str | Path) -> BuildRecord | None:
-    """Warn if the plan was built with something other than what is here now, or if the model has
-    changed since. Without a record, or with one of another plan, nothing is said.
+    """Return the build record of a plan, after warnings about other versions or a changed model;
+    None if there is no record of this plan.
 
     Returns:
         The record, if it belongs to the plan.

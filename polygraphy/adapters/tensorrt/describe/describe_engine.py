@@ -139,14 +139,14 @@ def _profile_tensor(
         shape = shapes[name] if profile == 0 else tuple(engine.get_tensor_shape(name))
         return ProfileTensor(name, is_input=False, shape=shape)
     is_value = bool(engine.is_shape_inference_io(name))
-    ranges = _values(engine, name, profile) if is_value else None
+    ranges = _shape_values(engine, name, profile) if is_value else None
     if ranges is None:
         is_value, ranges = False, engine.get_tensor_profile_shape(name, profile)
     low, usual, high = (tuple(one) for one in ranges)
     return ProfileTensor(name, True, shapes[name], (low, usual, high), is_value)
 
 
-def _values(engine: Any, name: str, profile: int) -> Any:
+def _shape_values(engine: Any, name: str, profile: int) -> Any:
     """Return the minimum, optimum and maximum values of a shape tensor; None if there are none."""
     if hasattr(engine, "get_tensor_profile_values"):
         found = engine.get_tensor_profile_values(profile, name)
@@ -156,7 +156,7 @@ def _values(engine: Any, name: str, profile: int) -> Any:
 
 
 def layer_information(engine: Any, context: Any = None) -> list[Any]:
-    """Return what the inspector tells of each layer: a dictionary, or only its name."""
+    """Return the inspector's information about each layer: a dictionary, or only its name."""
     inspector = engine.create_engine_inspector()
     if context is not None:
         inspector.execution_context = context
@@ -176,12 +176,12 @@ def inspected_layers(
     described = layer_information(engine, context)
     # An engine of little detail tells names only.
     return [
-        _layer(layer, attrs, notes or {}) if isinstance(layer, dict) else Layer(str(layer))
+        _engine_layer(layer, attrs, notes or {}) if isinstance(layer, dict) else Layer(str(layer))
         for layer in described
     ]
 
 
-def _layer(described: Mapping[str, Any], attrs: bool, notes: Mapping[str, str]) -> Layer:
+def _engine_layer(described: Mapping[str, Any], attrs: bool, notes: Mapping[str, str]) -> Layer:
     """Return one layer from what the engine inspector reports about it."""
     inputs, outputs = (_metadata(described.get(kind, ()), notes) for kind in _TENSORS)
     return Layer(
@@ -329,7 +329,7 @@ def _facts(engine: Any) -> ModelFacts:
 
 
 def tensorrt_tf32() -> ComputePrecision:
-    """Return what TensorRT may compute in TF32, if it is allowed to."""
+    """Return the precision of operators that TensorRT may compute in TF32."""
     return ComputePrecision(TF32, (*CONVOLUTIONS, *PRODUCTS), "trt", "leave out --tf32")
 
 

@@ -64,7 +64,7 @@ def describe_network(
 
 
 def tensor_dtype(dtype: Any) -> Any:
-    """Return our data type for one of TensorRT's; one that we do not have is returned unchanged."""
+    """Return the data type for one of TensorRT's; unknown ones are returned unchanged."""
     ours = TensorrtDataTypes().from_native(dtype)
     return dtype if ours is None else ours
 
@@ -202,7 +202,7 @@ class OnnxLikeFromNetwork(BaseLoader):
     """
 
     def __init__(self, network: Deferred[NetworkParts]) -> None:
-        """Take the network, or a loader that makes it."""
+        """Create a loader of an ONNX-like model for a network, or the network from a loader."""
         self._network = network
 
     def call_impl(self) -> Any:

@@ -75,10 +75,10 @@ def _module(name: str, *, is_used: bool) -> Section:
         return Section(
             f"{_MODULES[name]} ({state})", (), (f"None: it does not load{beside}: {message}",)
         )
-    return Section(f"{caps.name} {caps.version} ({state})", tuple(_table(caps)))
+    return Section(f"{caps.name} {caps.version} ({state})", tuple(_feature_rows(caps)))
 
 
-def _table(caps: Capabilities) -> list[tuple[str, str]]:
+def _feature_rows(caps: Capabilities) -> list[tuple[str, str]]:
     """Return a row for each feature: its name, and whether this version has it or which one
     does.
     """
@@ -144,10 +144,10 @@ def _builder() -> Any:
 
 def problems_of(parser: Any) -> list[Problem]:
     """Return the errors that a parser reports."""
-    return [_problem(parser.get_error(index)) for index in range(parser.num_errors)]
+    return [_parser_problem(parser.get_error(index)) for index in range(parser.num_errors)]
 
 
-def _problem(error: Any) -> Problem:
+def _parser_problem(error: Any) -> Problem:
     """Return one error of a parser with its node and its reason."""
     stack = error.local_function_stack() if hasattr(error, "local_function_stack") else ()
     name = error.node_name() if hasattr(error, "node_name") else ""

@@ -106,7 +106,7 @@ class _Signals:
     """Ctrl-C and SIGTERM during a build, where Python handles them."""
 
     def __init__(self, can_stop: bool, tell: Callable[[str], None]) -> None:
-        """Take what is needed.
+        """Set whether the build can be stopped, and the function that reports it.
 
         Args:
             can_stop: whether the build ends soon when it is asked to.
@@ -136,7 +136,7 @@ class _Signals:
         for number in self._handlers:
             signal.signal(number, self._handle)
         try:
-            return watch_signals(self._hear, call)
+            return watch_signals(self._handle_signal, call)
         finally:
             self._patience.cancel()
             for number, handler in self._handlers.items():
@@ -151,7 +151,7 @@ class _Signals:
         elif self._first is None:
             self._first = number
 
-    def _hear(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         """React to a signal at once, in another thread."""
         handler = self._handlers.get(number)
         if handler is end_program and not self._may_wait(number):
@@ -217,18 +217,18 @@ def _monitor_class(key: ModuleKey) -> Any:
             self._steps: dict[str, int] = {}
 
         def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-            """Begin a part of the build."""
+            """Record that a part of the build begins."""
             self._steps[phase_name] = num_steps
             self._tell_unless_stopping(phase_name)
 
         def step_complete(self, phase_name: str, step: int) -> bool:
-            """Take a step in it; return whether the build goes on."""
+            """Record a step of a part; return whether the build continues."""
             steps = self._steps.get(phase_name, 0)
             self._tell_unless_stopping(f"{phase_name} ({step + 1} of {steps})")
             return not self._is_asked_to_stop()
 
         def phase_finish(self, phase_name: str) -> None:
-            """End that part."""
+            """Record that a part of the build ended."""
 
         def _tell_unless_stopping(self, part: str) -> None:
             """Report a part of the build, unless it is to stop."""

@@ -95,7 +95,7 @@ class CreateConfig(BaseLoader):
 
     @property
     def timing_cache_path(self) -> PathOrFile | None:
-        """The timing cache that builds begin with, as it was given."""
+        """The file of the timing cache that builds start with; None without one."""
         return self._settings.load_timing_cache
 
     def request(self) -> PrecisionRequest:
@@ -266,7 +266,7 @@ class PostprocessConfig(BaseLoader):
     """Has a function of the user's change a configuration."""
 
     def __init__(self, config: Any, func: Callable[..., Any]) -> None:
-        """Take the configuration, or a loader of it, and the function.
+        """Create a loader that calls a function with a configuration, or the one from a loader.
 
         Args:
             config: an `IBuilderConfig`, or something that takes a builder and a network and
@@ -380,7 +380,7 @@ def _pools(config: Any, *, uses_dla: bool) -> str:
     with mute_log():  # Some pools are of hardware that is not there.
         sizes = {
             name: config.get_memory_pool_limit(pool)
-            for name, pool in _members("MemoryPoolType")
+            for name, pool in _enum_members("MemoryPoolType")
             if uses_dla or not name.startswith("DLA")
         }
     return _list_text(
@@ -390,10 +390,10 @@ def _pools(config: Any, *, uses_dla: bool) -> str:
 
 def _enabled_members(enum: str, is_on: Callable[[Any], object]) -> str:
     """Return the names of the members of an enumeration that are enabled, as text."""
-    return _list_text(name for name, member in _members(enum) if is_on(member))
+    return _list_text(name for name, member in _enum_members(enum) if is_on(member))
 
 
-def _members(enum: str) -> list[tuple[str, Any]]:
+def _enum_members(enum: str) -> list[tuple[str, Any]]:
     """Return names and values of one of TensorRT's enumerations; empty if this version lacks it."""
     members = getattr(getattr(trt, enum, None), "__members__", {})
     return list(members.items())

@@ -139,12 +139,12 @@ class CommonSettings:
             if value is not None:
                 if feature:
                     require(feature, setting_of(name, _spell(value)))
-                wanted = _member(enum, value, name) if enum else value
+                wanted = _enum_member(enum, value, name) if enum else value
                 with capture_log() as reasons:  # TensorRT only logs what it does not take.
                     setattr(config, name, wanted)
                 if str(reasons):
                     raise reasons.error_for(f"take {setting_of(name, _spell(value))}")
-        config.profiling_verbosity = _member(
+        config.profiling_verbosity = _enum_member(
             "ProfilingVerbosity", self.profiling_verbosity or "DETAILED", "profiling_verbosity"
         )
         self._apply_constraints(config)
@@ -174,7 +174,7 @@ class CommonSettings:
         if self.tactic_sources is not None:
             mask = 0
             for item in self.tactic_sources:
-                mask |= 1 << int(_member("TacticSource", item, "tactic_sources"))
+                mask |= 1 << int(_enum_member("TacticSource", item, "tactic_sources"))
             if not config.set_tactic_sources(mask):
                 raise BackendError(
                     f"TensorRT rejected the tactic sources {_spell_all(self.tactic_sources)}.",
@@ -182,7 +182,8 @@ class CommonSettings:
                 )
         if self.preview_features is not None:
             wanted = [
-                _member("PreviewFeature", it, "preview_features") for it in self.preview_features
+                _enum_member("PreviewFeature", it, "preview_features")
+                for it in self.preview_features
             ]
             for feature in trt.PreviewFeature.__members__.values():
                 config.set_preview_feature(feature, feature in wanted)
@@ -194,7 +195,7 @@ class CommonSettings:
         if not flags and not capabilities().has("quantization_flags"):
             return
         require("quantization_flags", setting_of("quantization_flags", _spell_all(flags)))
-        wanted = [_member("QuantizationFlag", item, "quantization_flags") for item in flags]
+        wanted = [_enum_member("QuantizationFlag", item, "quantization_flags") for item in flags]
         for flag in trt.QuantizationFlag.__members__.values():
             (config.set_quantization_flag if flag in wanted else config.clear_quantization_flag)(
                 flag
@@ -203,7 +204,7 @@ class CommonSettings:
     def _apply_pools(self, config: Any) -> None:
         """Set the limits of the memory pools; warn of those without effect."""
         for pool, size in (self.memory_pool_limits or {}).items():
-            member = _member("MemoryPoolType", pool, "memory_pool_limits")
+            member = _enum_member("MemoryPoolType", pool, "memory_pool_limits")
             with capture_log() as reasons, mute_log():
                 config.set_memory_pool_limit(member, int(size))
             if str(reasons):  # A command may name pools that this machine has no use for.
@@ -277,7 +278,7 @@ def set_flag(config: Any, name: str, asked: str) -> None:
     config.set_flag(enum_value("BuilderFlag", name, asked))
 
 
-def _member(enum: str, value: Any, setting: str) -> Any:
+def _enum_member(enum: str, value: Any, setting: str) -> Any:
     """Return a member of an enumeration, given as such or by name."""
     return enum_value(enum, _spell(value), setting_of(setting, _spell(value)))
 

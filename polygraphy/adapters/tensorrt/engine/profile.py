@@ -37,8 +37,8 @@ class Profile(DomainProfile):
         opt: Sequence[int] | None = None,
         max: Sequence[int] | None = None,
     ) -> Profile:
-        """Add or replace the range of one input and return this object, so that calls can be
-        chained; see `polygraphy.domain.tensors.profile.Profile.add`.
+        """Add or replace the range of one input, and return this object, so that calls can be
+        chained.
 
         A smallest shape that is left out is that of the network, with 1 for each dynamic dimension;
         `fill_defaults` finds it. A usual shape that is left out is the largest, and the other way

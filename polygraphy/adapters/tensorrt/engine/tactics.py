@@ -70,7 +70,7 @@ class CachedTactics:
             _write_tactics(config.get_timing_cache(), self._wanted)
 
     def collect_tactics(self, config: Any) -> None:
-        """Pass on the tactics that the build chose.
+        """Send the tactics that the build chose to the recorder.
 
         Raises:
             BackendError: the timing cache holds none.
@@ -253,7 +253,7 @@ class _Rules:
         return allowed
 
     def check_all_met(self, chosen: TacticReplay) -> None:
-        """Compare what was chosen in the end with what should have been.
+        """Raise BackendError if the chosen tactics differ from the replayed ones.
 
         Raises:
             BackendError: a layer got another tactic, or none of the layers was met.
@@ -312,7 +312,7 @@ def _selector_class() -> Any:
 
         @guard_callback(None)
         def report_algorithms(self, contexts: Any, choices: Any) -> None:
-            """Take note of what was chosen; called by TensorRT when the build is over."""
+            """Record the chosen tactics; called by TensorRT at the end of the build."""
             chosen = TacticReplay()
             for context, choice in zip(contexts, choices):
                 chosen.add(context.name, Algorithm.from_trt(context, choice))

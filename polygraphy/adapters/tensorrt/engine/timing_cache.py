@@ -65,7 +65,7 @@ def save_timing_cache(config: Any, dest: PathOrFile) -> None:
         with _lock_file(dest):
             known = _read_if_present(dest)
             if known:
-                _merge(config, cache, known, dest)
+                _merge_caches(config, cache, known, dest)
             with atomic_file(dest) as stream:
                 stream.write(_serialize_cache(cache))
     G_LOGGER.info(f"Saved the timing cache to {Path(dest).absolute()}")
@@ -89,7 +89,7 @@ def _set_cache(config: Any, content: bytes, source: PathOrFile | None) -> None:
 
 
 def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
-    """Return a timing cache made of bytes, and why they were rejected; empty if they were not.
+    """Return a timing cache from bytes, and why TensorRT rejected them; empty if it did not.
 
     Returns:
         The cache, None if TensorRT makes none; and why it is an empty one in place of what the
@@ -100,7 +100,7 @@ def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
     return cache, reasons.warnings[-1] if content and reasons.warnings else ""
 
 
-def _merge(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
+def _merge_caches(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
     """Merge the timing cache of a file into another; one of another version or GPU is replaced."""
     other, complaint = _create_cache(config, known)
     if other is None or complaint or not cache.combine(other, ignore_mismatch=False):

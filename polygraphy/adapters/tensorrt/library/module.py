@@ -43,7 +43,7 @@ class Reasons:
         self.warnings: list[str] = []
 
     def add(self, message: str) -> None:
-        """Keep a message, unless it is kept already."""
+        """Append a message, unless it is there already."""
         if message not in self._messages:
             self._messages.append(message)
 
@@ -117,9 +117,7 @@ def get_trt_logger() -> Any:
 
 
 def existing_trt_logger() -> Any:
-    """Return the logger of this process if it was created already; else None. Nothing is
-    imported.
-    """
+    """Return the logger of this process; None if it was not created yet. Nothing is imported."""
     return _Made.logger
 
 
@@ -144,7 +142,7 @@ def _make_logger(key: ModuleKey) -> Any:
         def log(self, severity: Any, msg: str) -> None:
             """Write a line; called by TensorRT, from any thread."""
             try:
-                _log(str(severity.name), msg)
+                _log_message(str(severity.name), msg)
             except BaseException as error:  # TensorRT would print it and go on.
                 if not _watchers:
                     raise
@@ -154,10 +152,8 @@ def _make_logger(key: ModuleKey) -> Any:
     return TrtLogger()
 
 
-def _log(severity: str, message: str) -> None:
-    """Pass a message of TensorRT's log to `G_LOGGER`, and an error to the blocks that
-    collect them.
-    """
+def _log_message(severity: str, message: str) -> None:
+    """Log a message of TensorRT, and add an error to the blocks that collect them."""
     if severity in ("INTERNAL_ERROR", "ERROR"):
         for watcher in tuple(_watchers):  # Other threads may come and go.
             watcher.add(message)
@@ -230,13 +226,13 @@ def lazy_import_trt() -> Any:
 
 
 def use(module: Any) -> None:
-    """Make `module` the one in use; None to search the installed ones again."""
+    """Replace the TensorRT module; None means to search for an installed one."""
     _Choice.module = module
 
 
 @contextmanager
 def using(module: Any) -> Iterator[Any]:
-    """Make `module` the one in use inside the block."""
+    """Replace the TensorRT module inside the block."""
     before = _Choice.module
     use(module)
     try:

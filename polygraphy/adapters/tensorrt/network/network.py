@@ -53,7 +53,7 @@ class LoadPlugins(BaseLoader):
     """Loads libraries of plugins, whose plugins register themselves, and then calls a loader."""
 
     def __init__(self, plugins: Sequence[str] | None = None, obj: Any = None) -> None:
-        """Name the libraries.
+        """Set the plugin libraries to load, and the object or loader to return.
 
         Args:
             plugins: paths of shared libraries.
@@ -63,7 +63,7 @@ class LoadPlugins(BaseLoader):
         self._obj = obj
 
     def call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """Load the libraries, and return `obj`, or what calling it with these arguments returns.
+        """Load the libraries, and return `obj`, or its result if it is callable.
 
         Raises:
             BackendError: a library cannot be loaded.
@@ -179,7 +179,7 @@ class CreateNetwork(BaseLoader):
         return self.create_with(None)
 
     def create_with(self, builder: Any) -> tuple[Any, Any]:
-        """Return a builder, a new one for None, and a network of it."""
+        """Return a builder and a new network of it; None creates a builder."""
         if self._strongly_typed:
             require("strongly_typed", setting_of("strongly_typed"))
         if self._mark_unfused:
@@ -218,10 +218,10 @@ def raisable_layers(network: Deferred[NetworkParts]) -> list[str]:
             that are called after nodes of it.
     """
     if capabilities().has("layer_precisions"):
-        return _names(parts_of(network)[1])
+        return _layer_names(parts_of(network)[1])
     listing, job = _Listing(), Casting(PrecisionRequest(floats=DataType.FLOAT16))
     with bind(cast_precision, listing.cast), casting(job):
-        names = _names(parts_of(network)[1])
+        names = _layer_names(parts_of(network)[1])
     return [name for name in names if name in listing.names]
 
 
@@ -243,8 +243,8 @@ class _Listing:
         return model
 
 
-def _names(network: Any) -> list[str]:
-    """Return the names of layers whose precision can be raised, each once."""
+def _layer_names(network: Any) -> list[str]:
+    """Return names of layers whose precision can be raised, without duplicates."""
     chosen = (layer.name for layer in layers_of(network) if _is_raisable(layer))
     return list(dict.fromkeys(chosen))
 

@@ -42,7 +42,7 @@ class EditingLoader(BaseLoader):
     """Makes a network and applies one edit to it."""
 
     def __init__(self, network: Deferred[NetworkParts], edit: NetworkEdit) -> None:
-        """Take the network, or a loader that makes it, and what changes it.
+        """Create a loader that edits a network, or the network from a loader.
 
         Args:
             network: builder, network and, where there is one, parser.
@@ -52,7 +52,7 @@ class EditingLoader(BaseLoader):
         self._edit = edit
 
     def call_impl(self) -> NetworkParts:
-        """Return the builder, the network and, if there is one, the parser."""
+        """Return the builder, the edited network and, if there is one, the parser."""
         parts = parts_of(self._network)
         remember_edit(parts[1], self._edit)
         return parts
@@ -68,7 +68,7 @@ class PostprocessNetwork(EditingLoader):
         func: Callable[..., Any],
         name: str | None = None,
     ) -> None:
-        """Take the network, or a loader that makes it, and the function.
+        """Create a loader that calls a function with a network, or the network from a loader.
 
         Args:
             network: builder, network and, where there is one, parser.
@@ -105,7 +105,7 @@ class SetDecomposableAttentions(EditingLoader):
     """Lets TensorRT decompose every attention of a network that it has no fused kernel for."""
 
     def __init__(self, network: Deferred[NetworkParts]) -> None:
-        """Take the network, or a loader that makes it."""
+        """Create a loader that changes a network, or the network from a loader."""
         super().__init__(network, _set_decomposable)
 
 
@@ -130,7 +130,9 @@ class MarkDebug(EditingLoader):
     """Marks tensors whose values a debug listener gets while the engine runs."""
 
     def __init__(self, network: Deferred[NetworkParts], mark_debug: Sequence[str]) -> None:
-        """Take the network, or a loader that makes it, and the names of tensors."""
+        """Create a loader that marks tensors of a network, or of the network from a loader, for
+        debugging.
+        """
         names = list(mark_debug)
 
         def edit(network: Any) -> None:
@@ -157,7 +159,7 @@ class SetTensorFormats(EditingLoader):
         network: Deferred[NetworkParts],
         tensor_formats: Mapping[str, Sequence[Any]] | Sequence[Any],
     ) -> None:
-        """Take the network, or a loader that makes it, and the formats.
+        """Create a loader that sets tensor formats of a network, or of the network from a loader.
 
         Args:
             network: builder, network and, where there is one, parser.
@@ -189,7 +191,8 @@ class SetTensorDatatypes(EditingLoader):
         network: Deferred[NetworkParts],
         tensor_datatypes: Mapping[str, Any] | Any,
     ) -> None:
-        """Take the network, or a loader that makes it, and the data types.
+        """Create a loader that sets tensor data types of a network, or of the network from a
+        loader.
 
         Args:
             network: builder, network and, where there is one, parser.
@@ -403,7 +406,8 @@ class SetLayerPrecisions(BaseLoader):
         layer_precisions: Mapping[str, Any],
         calibrator: Any = None,
     ) -> None:
-        """Take the network, or a loader that makes it, and a data type per name of a layer.
+        """Create a loader that sets the data types of layers, by name, of a network or of the
+        network from a loader.
 
         Args:
             network: builder, network and, where there is one, parser.
@@ -425,7 +429,7 @@ class SetLayerPrecisions(BaseLoader):
             parts = parts_of(self._network)
             self._set(parts[1])
             return parts
-        return self._cast()
+        return self._network_from_cast_model()
 
     def _set(self, network: Any) -> None:
         """Set the precisions of the layers of a network."""
@@ -445,17 +449,17 @@ class SetLayerPrecisions(BaseLoader):
             if layer.type != trt.LayerType.CAST:  # What a cast makes is what it is for.
                 _set_output_types(layer, dtype)
 
-    def _cast(self) -> NetworkParts:
+    def _network_from_cast_model(self) -> NetworkParts:
         """Return a network from a model in which those layers have those types."""
         wanted = {name: _narrow(name, dtype) for name, dtype in self._precisions.items()}
         job = current_casting()
         if job is not None:
-            _add(wanted, job)
+            _add_to_cast(wanted, job)
             if job.calibration is None:
                 job.calibration = self._calibrator
             return parts_of(self._network)
         own = Casting(PrecisionRequest(), calibration=self._calibrator)
-        _add(wanted, own)
+        _add_to_cast(wanted, own)
         lowered = own.narrow_types(floats=True) | own.narrow_types(floats=False)
         if not lowered:
             parts = parts_of(self._network)
@@ -474,7 +478,7 @@ class SetLayerPrecisions(BaseLoader):
         return parts
 
 
-def _add(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
+def _add_to_cast(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
     """Add requested layer precisions to a cast that is in progress; it can cast to one type, and
     quantize to one.
     """

@@ -88,7 +88,7 @@ def source_of(network: Any) -> NetworkSource | None:
 
 
 def remember_edit(network: Any, edit: NetworkEdit) -> None:
-    """Apply an edit to a network, and keep it, unless other code edited the network before."""
+    """Apply an edit to a network, and record it, unless other code edited the network before."""
     origin = source_of(network)
     if origin is None or origin.parse is None:
         edit(network)
@@ -171,7 +171,7 @@ def parsing_failed(
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + more)
     said = f"TensorRT could not parse {source}:{text}"
-    return BackendError(said, backend="tensorrt", hint=_hint(errors))
+    return BackendError(said, backend="tensorrt", hint=_error_hint(errors))
 
 
 def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
@@ -187,7 +187,7 @@ def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
     return f" ({said})" if said else ""
 
 
-def _hint(errors: Sequence[Any]) -> str:
+def _error_hint(errors: Sequence[Any]) -> str:
     """Return advice about errors, on a line of its own; empty if there is none."""
     texts = [str(error.desc()) for error in errors]
     if any(_DLA in text for text in texts):
@@ -412,7 +412,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
         cast: str | None = None,
         explicit_precision: bool | None = None,
     ) -> None:
-        """Take the bytes, or a loader that makes them; the rest says how they are parsed."""
+        """Create a loader that parses a serialized model, or the bytes from a loader."""
         super().__init__(
             flags,
             plugin_instancenorm,
@@ -451,7 +451,7 @@ class NetworkFromOnnxModel(_NetworkFromOnnx):
         cast: str | None = None,
         explicit_precision: bool | None = None,
     ) -> None:
-        """Take the `onnx.ModelProto`, or a loader that makes it; the rest says how it is parsed."""
+        """Create a loader that parses a model, or the model from a loader."""
         super().__init__(
             flags,
             plugin_instancenorm,
@@ -486,7 +486,7 @@ class NetworkFromOnnxPath(_NetworkFromOnnx):
         cast: str | None = None,
         explicit_precision: bool | None = None,
     ) -> None:
-        """Name the file, or a loader that names it; the rest says how it is parsed."""
+        """Create a loader that parses the model in a file."""
         super().__init__(
             flags,
             plugin_instancenorm,

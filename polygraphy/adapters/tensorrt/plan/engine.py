@@ -274,7 +274,7 @@ class LoadRuntime(BaseLoader):
     """Loads the TensorRT runtime in a library, such as the lean runtime of another version."""
 
     def __init__(self, path: str) -> None:
-        """Name the library."""
+        """Create a loader of a runtime from a library."""
         self._path = path
 
     def call_impl(self) -> Any:
@@ -297,7 +297,7 @@ class EngineFromBytes(BaseLoader):
         runtime: Any = None,
         dla_workspace_allocation_strategy: Any = None,
     ) -> None:
-        """Take the plan.
+        """Create a loader of the engine in a plan, or in the plan from a loader.
 
         Args:
             serialized_engine: bytes, anything else that has a buffer, a `FileReader`, or a loader
@@ -335,7 +335,7 @@ class EngineFromPath(BaseLoader):
     def __init__(
         self, path: str, runtime: Any = None, dla_workspace_allocation_strategy: Any = None
     ) -> None:
-        """Name the file.
+        """Create a loader of the engine in a file.
 
         Args:
             path: the plan.
@@ -347,7 +347,7 @@ class EngineFromPath(BaseLoader):
         self._strategy = dla_workspace_allocation_strategy
 
     def call_impl(self) -> Any:
-        """Return the `tensorrt.ICudaEngine`; warn if it was built for something else.
+        """Return the `tensorrt.ICudaEngine`; warn if it was built for another version or GPU.
 
         Raises:
             FileError: the file is missing or empty.
@@ -374,7 +374,7 @@ class BufferFromEngine(BaseLoader):
     """Serialises an engine into memory of TensorRT's, without a copy of it in Python."""
 
     def __init__(self, engine: Deferred[Any]) -> None:
-        """Take the engine, or a loader of it."""
+        """Create a loader that serializes an engine, or the engine from a loader."""
         self._engine = engine
 
     def call_impl(self) -> Any:
@@ -387,7 +387,7 @@ class BytesFromEngine(BaseLoader):
     """Serialises an engine into bytes."""
 
     def __init__(self, engine: Deferred[Any]) -> None:
-        """Take the engine, or a loader of it."""
+        """Create a loader that serializes an engine, or the engine from a loader."""
         self._engine = engine
 
     def call_impl(self) -> bytes:
@@ -402,8 +402,8 @@ class SaveEngine(BaseLoader):
     """
 
     def __init__(self, engine: Deferred[Any], path: PathOrFile) -> None:
-        """Take the engine, or a loader of it, and the path of a file, or one that is open for
-        bytes, beside which nothing is written.
+        """Create a loader that saves an engine, or the engine from a loader, to a path or an open
+        file.
         """
         self._engine = engine
         self._path = path

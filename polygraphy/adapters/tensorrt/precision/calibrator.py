@@ -102,11 +102,12 @@ class _Calibrating:
 
     @property
     def data_loader(self) -> Any:
-        """Where the data come from."""
+        """The data loader for calibration."""
         return self._feed.loader
 
     @data_loader.setter
     def data_loader(self, data_loader: Any) -> None:
+        """The data loader for calibration."""
         self._feed.loader = data_loader
         self._feed.reset()
 
@@ -178,7 +179,7 @@ class _Calibrating:
         """Return None: histograms are not kept."""
 
     def write_histogram_cache(self, content: Any, length: int) -> None:
-        """Do nothing: histograms are not kept."""
+        """Do nothing, because histograms are not kept."""
 
 
 @frozen

@@ -43,8 +43,8 @@ class NodeSelection:
 
 
 def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
-    """Return the nodes of an `onnx.ModelProto` and its subgraphs, split into those with one of
-    these layer or result names, and the others.
+    """Return the nodes of a model and its subgraphs in two sets: those with one of these layer or
+    result names, and the rest.
     """
     wanted = list(names)
     chosen: set[str] = set()
@@ -52,16 +52,16 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
     known: dict[str, None] = {}
     met: set[str] = set()
 
-    def walk(nodes: Iterable[Any]) -> bool:
-        """Sort nodes into the two sets; return whether one of them was chosen."""
+    def sort_into_sets(nodes: Iterable[Any]) -> bool:
+        """Sort nodes into the two sets; return whether one of them was selected."""
         found_any = False
         for node in nodes:
-            aliases = _aliases(node)
+            aliases = _node_names(node)
             known.update(dict.fromkeys(aliases[:1]))
             found = set(wanted).intersection(aliases)
             met.update(found)
             # A node that is kept keeps what is inside of it, so a chosen one must not be inside.
-            inside = [walk(body.node) for body in graphs_of(node)]
+            inside = [sort_into_sets(body.node) for body in graphs_of(node)]
             has_inside = any(inside)
             if found:
                 chosen.add(identity_of(node))
@@ -70,7 +70,7 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
             found_any |= bool(found) or has_inside
         return found_any
 
-    walk(model.graph.node)
+    sort_into_sets(model.graph.node)
     return NodeSelection(
         frozenset(chosen) - {""},
         frozenset(others) - {""} - chosen,
@@ -79,7 +79,7 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
     )
 
 
-def _aliases(node: Any) -> list[str]:
+def _node_names(node: Any) -> list[str]:
     """Return the names of a node: its own, or one from its first output, and its outputs."""
     outputs: Collection[str] = [name for name in node.output if name]
     first = [node.name] if node.name else [f"node_of_{name}" for name in outputs][:1]

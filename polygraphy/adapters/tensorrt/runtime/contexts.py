@@ -32,7 +32,7 @@ class GraphPolicy:
     """
 
     def __init__(self, mode: str, device: Device, stream: DeviceStream) -> None:
-        """Choose; UnknownNameError when there is no such mode."""
+        """Set the mode of CUDA graphs; raise UnknownNameError for an unknown one."""
         if mode not in CUDA_GRAPH_MODES:
             raise UnknownNameError("CUDA graph mode", mode, CUDA_GRAPH_MODES)
         self.graph: DeviceGraph | None = None
@@ -92,7 +92,7 @@ class BoundContext:
     """
 
     def __init__(self, native: Any, profile: int, graphs: GraphPolicy) -> None:
-        """Take a context in an optimisation profile; nothing is known of it yet."""
+        """Set the context and its optimization profile; its shapes are unknown yet."""
         self.native = native
         self.graphs = graphs
         self.is_proven = False
@@ -210,7 +210,7 @@ class ShapeCache:
 
     def admits(self, key: Hashable) -> bool:
         """Count a use; return whether the key is in the cache now."""
-        self._age()
+        self._halve_counts()
         uses = self._uses[key] = self._uses.get(key, 0) + 1
         if key in self._held:
             return True
@@ -230,7 +230,7 @@ class ShapeCache:
         self._on_evicted(rarest)
         return True
 
-    def _age(self) -> None:
+    def _halve_counts(self) -> None:
         """Halve all counts after some uses."""
         self._until_halved -= 1
         if not self._until_halved:
@@ -263,7 +263,7 @@ class Contexts:
         stream: DeviceStream,
         cuda_graph: str,
     ) -> None:
-        """Begin with one context; `scratch`, which makes more, is None for a caller's context."""
+        """Start with one context; `scratch`, which creates more, is None for a caller's context."""
         self._scratch = scratch
         self._profile = profile
         self._device = device
@@ -273,7 +273,7 @@ class Contexts:
         self._cache: ShapeCache | None = None
         self.main = self._bind_context(native)
         if scratch is not None and self.main.graphs.is_possible:
-            self._cache = ShapeCache(PLACES, self._leave)
+            self._cache = ShapeCache(PLACES, self._release_context)
 
     def _bind_context(self, native: Any) -> BoundContext:
         """Return a bound context for an execution context."""
@@ -281,7 +281,7 @@ class Contexts:
         return BoundContext(native, self._profile, policy)
 
     def context_for(self, shapes: Hashable) -> BoundContext:
-        """Return the context for an arrangement other than the last one."""
+        """Return the context for these shapes, which differ from the last ones."""
         if not all(one.graphs.is_possible for one in (self.main, *self._others.values())):
             self.share_no_more("CUDA graphs are not supported")
         cache = self._cache
@@ -290,13 +290,13 @@ class Contexts:
             return self.main
         found = self._others.get(shapes)
         if found is None:
-            native = self._another()
+            native = self._create_another()
             if native is None:
                 return self.main
             found = self._others[shapes] = self._bind_context(native)
         return found
 
-    def _another(self) -> Any:
+    def _create_another(self) -> Any:
         """Return one more execution context; None if there can be no more."""
         assert self._scratch is not None
         try:
@@ -325,23 +325,23 @@ class Contexts:
         self.keep_main_only()
 
     def refuse(self, reason: str) -> None:
-        """Disable capturing for a reason; see `GraphPolicy.refuse`."""
+        """Disable capturing for a reason; raise BackendError if graphs are required."""
         self._cache = None
         self.main.graphs.refuse(reason)
 
     def keep_main_only(self) -> None:
         """Release the other contexts, and captured graphs."""
         for shapes in list(self._others):
-            self._leave(shapes)
+            self._release_context(shapes)
         self.main.graphs.drop()
 
-    def _leave(self, shapes: Hashable) -> None:
+    def _release_context(self, shapes: Hashable) -> None:
         """Release the context for some shapes, if there is one."""
         left = self._others.pop(shapes, None)
         if left is not None:
             left.free()
 
     def free(self) -> None:
-        """Release everything."""
+        """Release all contexts and graphs."""
         self.keep_main_only()
         self.main.free()

@@ -90,7 +90,7 @@ class DeviceInput:
     def __init__(
         self, tensor: IoTensor, device: Device, stream: DeviceStream, reused: ReusedArrays
     ) -> None:
-        """Acquire nothing yet."""
+        """Create an input in device memory; memory is allocated when it is fed."""
         self.tensor = tensor
         self.shape: Shape | None = None
         self.address = 0
@@ -106,7 +106,7 @@ class DeviceInput:
         self._kept: Any = None
 
     def feed(self, array: Any) -> bool:
-        """Accept the data of an inference; return whether their shape or place changed.
+        """Set the data for an inference; return whether their shape or address changed.
 
         Returns:
             Whether the shape, the address or the way of the data is another than last time.
@@ -136,8 +136,8 @@ class DeviceInput:
         return self._read_in_place(address or self._block.reserve(0), shape)
 
     def _feed_formatted(self, array: FormattedArray) -> bool:
-        """Accept an array in the memory layout of the engine, of any shape; return whether the
-        place changed.
+        """Set an array in the memory layout of the engine, of any shape; return whether the address
+        changed.
         """
         where = device_buffer(array.array, self._stream)
         if where is None:
@@ -223,14 +223,16 @@ class HostInput:
     is_staged = False
 
     def __init__(self, tensor: IoTensor) -> None:
-        """Acquire nothing yet."""
+        """Create an input in host memory."""
         self.tensor = tensor
         self.shape: Shape | None = None
         self.address = 0
         self._values: Array | None = None
 
     def feed(self, array: Any) -> bool:
-        """Accept the values; see `DeviceInput.feed`. Other values may lead to other shapes."""
+        """Set the values; return True if they changed, because other values may lead to other
+        shapes.
+        """
         values = host_copy(self.tensor.name, array)
         if values.dtype != self.tensor.dtype:
             raise wrong_dtype(self.tensor, values.dtype)

@@ -111,13 +111,13 @@ class Layout:
         vectors = self._vectors
         missing = vectors[axis] * self.components - self.shape[axis]
         widths = [(0, missing if dim == axis else 0) for dim in range(array.ndim)]
-        padded = np.pad(array.view(_plain(array)), widths).view(array.dtype)
+        padded = np.pad(array.view(_integer_type(array)), widths).view(array.dtype)
         split = [*vectors[: axis + 1], self.components, *vectors[axis + 1 :]]
         return np.moveaxis(padded.reshape(split), axis + 1, -1)
 
 
-def _plain(array: Array) -> str:
-    """Return an integer type of the same size: NumPy pads those for any type of array."""
+def _integer_type(array: Array) -> str:
+    """Return the name of the integer type with the size of an array's elements."""
     return f"u{array.dtype.itemsize}"
 
 
@@ -134,7 +134,7 @@ class DeviceBlock:
     """
 
     def __init__(self, device: Device) -> None:
-        """Allocate nothing yet."""
+        """Create an empty block."""
         self._device = device
         self._capacity = -1
         self.address = 0
@@ -166,7 +166,7 @@ class PinnedMemory:
     """
 
     def __init__(self, device: Device) -> None:
-        """Allocate nothing yet."""
+        """Create an empty block."""
         self._device = device
         self._block: PinnedBlock | None = None
         self.address = 0
@@ -196,7 +196,7 @@ class ReusedArrays:
     """
 
     def __init__(self, device: Device) -> None:
-        """Know no array yet."""
+        """Create the record of arrays, which is empty."""
         self._device = device
         self._last: tuple[int, int] | None = None
         self._pinned: dict[tuple[int, int], weakref.finalize[Any, Any]] = {}
@@ -211,11 +211,11 @@ class ReusedArrays:
             return
         owner = _owner(array)
         if owner is not None and self._device.register(*key):
-            undo = weakref.finalize(owner, self._forget, key)
+            undo = weakref.finalize(owner, self._unpin, key)
             undo.atexit = False
             self._pinned[key] = undo
 
-    def _forget(self, key: tuple[int, int]) -> None:
+    def _unpin(self, key: tuple[int, int]) -> None:
         """Unpin an array."""
         if self._pinned.pop(key, None) is not None:
             self._device.unregister(key[0])
@@ -224,7 +224,7 @@ class ReusedArrays:
         """Unpin all arrays."""
         for key, undo in list(self._pinned.items()):
             undo.detach()
-            self._forget(key)
+            self._unpin(key)
         self._last = None
 
 
@@ -246,7 +246,7 @@ class Scratch:
     """
 
     def __init__(self, engine: Any, device: Device, strategy: str | None) -> None:
-        """Choose; nothing is allocated yet.
+        """Choose the strategy for the memory of contexts; nothing is allocated yet.
 
         Raises:
             UnknownNameError: there is no such strategy.
@@ -348,7 +348,7 @@ class Scratch:
             self._give(context, self._size_for(profile))
 
     def shapes_changed(self, context: Any) -> None:
-        """Give the context the memory that its input shapes need, if we manage it."""
+        """Give the context the memory that its input shapes need, unless TensorRT manages it."""
         if not self.follows_shapes:
             return
         self._give(context, int(context.update_device_memory_size_for_shapes()))

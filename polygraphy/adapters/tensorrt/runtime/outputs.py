@@ -38,7 +38,7 @@ class PinnedArrays:
     """
 
     def __init__(self, device: Device) -> None:
-        """Pin nothing yet."""
+        """Create the store of pinned arrays, which is empty."""
         self._device = device
         self._shelf = _Shelf(-1)
 
@@ -81,7 +81,7 @@ class _Shelf:
         self._is_closed = False
 
     def take(self, device: Device) -> PinnedBlock | None:
-        """Return a block; None if there are enough of them already, or no memory is left."""
+        """Return a free block; None if there are enough blocks in use, or no memory is left."""
         with suppress(IndexError):
             return self._unused.pop()
         if self._count >= min(_BLOCKS, _BYTES // self.nbytes):
@@ -123,7 +123,7 @@ class Allocator:
     """
 
     def __init__(self, device: Device) -> None:
-        """Allocate nothing yet."""
+        """Create the allocator; nothing is allocated yet."""
         self._block = DeviceBlock(device)
         self.shape: tuple[int, ...] = (-1,)
         self.error: BaseException | None = None
@@ -203,7 +203,7 @@ class FixedOutput:
     """
 
     def __init__(self, tensor: IoTensor, device: Device) -> None:
-        """Acquire nothing yet."""
+        """Create an output of a known shape; nothing is allocated yet."""
         self.tensor = tensor
         self.address = 0
         self.view: Any = None
@@ -303,7 +303,7 @@ class DataDependentOutput:
     addresses: tuple[int, ...] = ()  # It asks for memory in every inference.
 
     def __init__(self, tensor: IoTensor, device: Device) -> None:
-        """Acquire nothing yet."""
+        """Create an output whose shape depends on data; nothing is allocated yet."""
         self.tensor = tensor
         self.allocator = Allocator(device)
         self._device = device
@@ -321,7 +321,7 @@ class DataDependentOutput:
         return self.allocator.shape
 
     def begin(self, stream: DeviceStream) -> None:
-        """Start to copy it to the host, now that its shape is known."""
+        """Start to copy the output to the host, now that its shape is known."""
         shape, dtype = self.shape, self.tensor.dtype
         is_large = prod(shape) * dtype.itemsize > STAGING_LIMIT
         target = np.empty(shape, dtype) if not is_large else self._arrays.array(shape, dtype)
@@ -356,7 +356,7 @@ class HostOutput:
     is_staged = False
 
     def __init__(self, tensor: IoTensor) -> None:
-        """Acquire nothing yet."""
+        """Create an output in host memory."""
         self.tensor = tensor
         self.address = 0
         self._values: Array | None = None

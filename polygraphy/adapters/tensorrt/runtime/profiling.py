@@ -22,7 +22,7 @@ class EngineProfiler:
     """Runs the context of a runner with a profiler; see the port `NodeProfiler`."""
 
     def __init__(self, runner: TrtRunner) -> None:
-        """Take an active runner, whose runs are timed by the device until the end of profiling."""
+        """Profile the layers of an active runner until `close`."""
         self._runner = runner
         self._recorder = _recorder_class(ModuleKey(tensorrt_module()))()
         self._layers: list[Any] = []

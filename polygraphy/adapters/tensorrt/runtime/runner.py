@@ -144,7 +144,7 @@ class TrtRunner(BaseRunner):
         device_times: bool = False,
         device: int | None = None,
     ) -> None:
-        """Choose what to run and how; nothing is loaded yet.
+        """Set the engine and how it is run; nothing is loaded yet.
 
         Args:
             engine: an engine or an execution context, or a loader that makes one of them.
@@ -235,7 +235,7 @@ class TrtRunner(BaseRunner):
         return EngineProfiler(self)
 
     def time_on_device(self, is_timed: bool) -> bool:
-        """Choose whether the device measures inferences; return whether it did before."""
+        """Set whether the device measures inferences; return whether it did before."""
         before, self._device_times = self._device_times, is_timed
         if before is not is_timed:
             self._renew_session()

@@ -66,7 +66,7 @@ class FormattedInput:
     is_staged = True
 
     def __init__(self, tensor: IoTensor, device: Device, stream: DeviceStream) -> None:
-        """Acquire nothing yet."""
+        """Create an input in a format of TensorRT; nothing is allocated yet."""
         self.tensor = tensor
         self.shape: Shape | None = None
         self.address = 0
@@ -79,8 +79,8 @@ class FormattedInput:
         self._data: Array | FormattedArray | None = None
 
     def feed(self, array: Any) -> bool:
-        """Accept an array in the shape of the input, or a `FormattedArray` of bytes in the layout
-        of the engine; see `inputs.DeviceInput.feed`.
+        """Set an array in the shape of the input, or a `FormattedArray` of bytes in the layout of
+        the engine; return whether the shape changed.
         """
         if isinstance(array, int):
             raise InputError(
@@ -176,7 +176,7 @@ class DebugTensors:
         self.native = _make_listener(tensorrt_module(), self)
 
     def add(self, address: Any, on_host: bool, dtype: Any, shape: Any, name: str) -> bool:
-        """Copy one tensor; called by TensorRT."""
+        """Copy a debug tensor to the host, and store it; return whether that worked."""
         try:
             entry = TensorrtDataTypes().from_native(dtype)
             array = np.empty(tuple(shape), np.uint8 if entry is None else entry.numpy())
@@ -225,7 +225,7 @@ def _make_listener(module: Any, owner: DebugTensors) -> Any:
         def process_debug_tensor(
             self, addr: Any, location: Any, type: Any, shape: Any, name: str, stream: int
         ) -> bool:
-            """Take one tensor."""
+            """Pass a debug tensor to its owner."""
             on_host = location == module.TensorLocation.HOST
             return owner.add(addr, on_host, type, shape, name)
 
@@ -279,7 +279,9 @@ class Session:
         scratch: Scratch | None,
         options: SessionOptions,
     ) -> None:
-        """Acquire what does not depend on shapes; `scratch` is None for a context of the caller."""
+        """Create everything that does not depend on shapes; `scratch` is None for a context of the
+        caller.
+        """
         self.seconds = 0.0
         self.device_times: DeviceTimes | None = None
         self._device = device
@@ -480,7 +482,7 @@ class Session:
             self._scratch.shapes_changed(bound.native)
         for tensor in self._output_tensors:
             self._arrange_output(tensor)
-        self._sort_out()
+        self._plan_copies()
         bound.note_arrangement(self._arrangement(visitor))
 
     def _arrangement(self, visitor: Any) -> Any:
@@ -543,7 +545,7 @@ class Session:
         bits = int(tensor.entry.itemsize * 8)
         return Layout(shape, tensor.dtype, strides, tensor.components, tensor.vectorized_dim, bits)
 
-    def _sort_out(self) -> None:
+    def _plan_copies(self) -> None:
         """Determine which copies every inference needs, and when."""
         items = (*self._inputs, *self._outputs.values())
         order = (self._to_host, *(item.is_staged for item in items))

@@ -93,7 +93,7 @@ def _read(engine: Any, name: str, profile: int) -> IoTensor:
     is_input = engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
     is_on_host = engine.get_tensor_location(name) == trt.TensorLocation.HOST
     shape = tuple(engine.get_tensor_shape(name))
-    entry = _entry(engine, name)
+    entry = _tensor_dtype(engine, name)
     is_linear = format_of(engine, name, profile) == trt.TensorFormat.LINEAR
     components, vectorized_dim = 1, -1
     if not is_linear:  # Asked about a linear tensor, these log an error.
@@ -122,8 +122,8 @@ def format_of(engine: Any, name: str, profile: int) -> Any:
     return _ask_profile(engine.get_tensor_format, name, profile)
 
 
-def _entry(engine: Any, name: str) -> DataTypeEntry:
-    """Return our data type of a tensor; raise BackendError if it is unknown."""
+def _tensor_dtype(engine: Any, name: str) -> DataTypeEntry:
+    """Return the data type of a tensor; raise BackendError if it is unknown."""
     native = engine.get_tensor_dtype(name)
     entry = TensorrtDataTypes().from_native(native)
     if entry is None:

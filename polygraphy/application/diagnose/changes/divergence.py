@@ -194,9 +194,9 @@ class _Search:
             if helping:
                 return helping
             refused |= {one.tensor for one in named}
-        return self._best(made, same, right, places)
+        return self._best_pairs(made, same, right, places)
 
-    def _best(
+    def _best_pairs(
         self,
         made: Values,
         same: Mapping[str, str],

@@ -272,15 +272,17 @@ class Change:
         """
         position = self._position(index)
         assert position is not None
-        own = self._kind(variant.node)
+        own = self._operator_key(variant.node)
         return sum(
-            self._kind(node) == own
+            self._operator_key(node) == own
             for other, node in enumerate(self._side.nodes)
             if other != position
         )
 
-    def _kind(self, node: Any) -> tuple[Any, ...]:
-        """Return the operator and attributes of a node, and the operator that its input is from."""
+    def _operator_key(self, node: Any) -> tuple[Any, ...]:
+        """Return the operator and attributes of a node, and the operator of the node that computes
+        its input.
+        """
         maker = self._side.producer.get(node.inputs[0]) if node.inputs else None
         before = "" if maker is None else self._side.nodes[maker].op
         texts = sorted((one.name, attribute_text(one)) for one in node.attributes)

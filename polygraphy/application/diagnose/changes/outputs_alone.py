@@ -80,7 +80,7 @@ def add_change(
     case: Case, run: tuple[Feed, Values, Values], culprit: Culprit, third: SuspectedParty
 ) -> Culprit:
     """Return a culprit with the change to its nodes that reproduces the saved outputs, if there is
-    one; see `explain_outputs`.
+    one.
     """
     changed = next(_Guesses(case, run, {}, third).try_changed_nodes([], culprit.nodes), None)
     if changed is None:
@@ -233,7 +233,7 @@ class _Guesses:
         part = Part(self._case.model.proto, self._feed)
         search = ChangeSearch(
             graph, part, self._saved, (self._trier,), budget,
-            explains=self._explains, prover=self._party,
+            explains=self._explains_saved, prover=self._party,
         )  # fmt: skip
         chosen = (
             index
@@ -247,8 +247,8 @@ class _Guesses:
         if budget.is_cut_short:
             self._left_out.append(reasons.SOME_NODES)
 
-    def _explains(self, values: Values, compute: Compute) -> bool:
-        """Return whether outputs match the saved ones, up to what rounding does."""
+    def _explains_saved(self, values: Values, compute: Compute) -> bool:
+        """Return whether outputs match the saved ones within rounding."""
         found = self._case.differing(values, self._saved)
         if any(each.relative > LARGE for each in found.values()):
             return False

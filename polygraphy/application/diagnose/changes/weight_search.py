@@ -33,8 +33,8 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
-    """Yield the variant of a node with an optional weight that it lacks, if that explains what is
-    expected.
+    """Yield the variant of a node with an optional weight that it lacks, if it computes the
+    expected value.
 
     Args:
         search: tries changes of the node alone.
@@ -53,12 +53,12 @@ def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator
         change = changes.lost_bias(node.op) if is_bias else changes.lost_input(node.op)
         return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
 
-    yield from _fit(search, goal, {name: lost[at] for name, at in names.items()}, variant)
+    yield from _fit_weight(search, goal, {name: lost[at] for name, at in names.items()}, variant)
 
 
 def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
-    """Yield the variant of a node with other elements of one of its weights, if that explains what
-    is expected, whatever the operator is; see `find_lost_inputs`.
+    """Yield the variant of a node with other elements of one of its weights, if it computes the
+    expected value, for any operator.
     """
     node, weights = search.graph.nodes[position], search.graph.weights
     if node.op in QUANTISING:  # Its rounding hides which scale it is; others solve for it.
@@ -78,16 +78,16 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
         said = changes.other_weight("weight", name, change, node.op)
         return Variant("weight", said, node, {name: values})
 
-    yield from _fit(search, goal, starts, variant)
+    yield from _fit_weight(search, goal, starts, variant)
 
 
-def _fit(
+def _fit_weight(
     search: ChangeSearch,
     expected: Any,
     starts: Mapping[str, Any],
     variant: Callable[[str, Any], Variant],
 ) -> Iterator[Variant]:
-    """Yield the variant with the one weight that explains what is expected."""
+    """Yield the variant with the weight that computes the expected value."""
     goal = np.asarray(expected)
     if not starts or not is_float(goal) or goal.size < 2 or not np.isfinite(goal).all():
         return

@@ -33,7 +33,7 @@ _FEW_PLAIN = 4
 def find_differences(
     case: Case, pair: ModelPair, feed: Feed, expected: Values, most: float
 ) -> Differences:
-    """Return the differences that put the outputs off by so much, relative to their size."""
+    """Return the differences that cause an error of the outputs, up to a relative size."""
     model, pairing, differing = case.model.proto, pair.pairing, suspects(pair.pairing)
     is_same_structure = len(differing) <= FEW_DIFFERENCES
     # The reference may be a graph that was optimized.
@@ -112,8 +112,8 @@ def prove_differences(
 def _without_pairs(
     needed: list[Suspect], test: Callable[[Sequence[Suspect]], Outcome]
 ) -> list[Suspect]:
-    """Return some differences without pairs that say the same together: two nodes of which only
-    both are equal to what the reference has, so that neither can be left out alone.
+    """Return differences without pairs that cancel: two nodes that equal the reference only
+    together, so that neither can be removed by itself.
     """
     pairs = list(combinations(needed, 2)) if 2 < len(needed) <= FEW_DIFFERENCES else []
     for pair in pairs:

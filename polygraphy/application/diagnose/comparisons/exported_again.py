@@ -42,7 +42,7 @@ class ExportedAgain:
 def export_again(
     case: Case, program: OpenedProgram, feed: Feed, expected: Values
 ) -> ExportedAgain | None:
-    """Export a program as the model was exported.
+    """Return the program, exported again as the model was exported; None if that fails.
 
     Args:
         case: the model.
@@ -81,7 +81,9 @@ def export_again(
 def export_for_example(
     program: OpenedProgram, feed: Feed, exporter: Exporter
 ) -> tuple[OpenModel, str, Exporter]:
-    """Export with the sizes that may vary, or else with fixed sizes."""
+    """Return the model exported for an example, with dynamic sizes or else fixed ones, and its
+    exporter.
+    """
     try:
         made, command = program.export_again(feed, exporter)
     except Exception:

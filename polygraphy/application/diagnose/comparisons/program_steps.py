@@ -31,7 +31,7 @@ class ProgramParty(Party):
         program, names = self.program, [*self.model.outputs]
 
         def compute_step(feed: Feed) -> dict[str, Any]:
-            return _rename(program.run(feed), names)
+            return _rename_outputs(program.run(feed), names)
 
         return compute_step
 
@@ -49,7 +49,7 @@ def program_party(own: Party, program: SourceProgram) -> ProgramParty:
     )
 
 
-def _rename(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+def _rename_outputs(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     """Return the outputs by the names of the model: in order if there are as many, else by name.
 
     Raises:

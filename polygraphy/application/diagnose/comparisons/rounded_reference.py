@@ -37,7 +37,8 @@ _FEWEST_ELEMENTS = 16
 def diagnose_rounded_weights(
     case: Case, pair: ModelPair, feeds: Sequence[Feed]
 ) -> StepOutcome | None:
-    """Compare a model with its reference after rounding the weights that the model rounded.
+    """Return the outcome of comparing a model with its reference, whose weights are rounded like
+    the model's; None if none are.
 
     Returns:
         None if the model has no such weights, or rounding them changes the outputs too much.

@@ -57,7 +57,7 @@ class SavedComparison:
 
     @property
     def feed(self) -> Feed:
-        """These data."""
+        """The input set."""
         return self.feeds[self.number]
 
     @property

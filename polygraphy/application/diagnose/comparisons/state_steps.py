@@ -66,7 +66,7 @@ class StepComparison:
 
     @property
     def output(self) -> str:
-        """The output that is wrong: a state before all others."""
+        """The first wrong output; a state comes before all others."""
         return next(iter([*self.changed_states, *self.different]))
 
     @property

@@ -416,7 +416,7 @@ def state_names(party: Party, reference: Party) -> dict[str, str]:
 
 
 def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
-    """Run two parties on their own states, up to the first wrong step.
+    """Return the runs of two parties on their own states, up to the first wrong step.
 
     Args:
         judge: of both.
@@ -499,8 +499,8 @@ def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -
 
 
 def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenModel) -> Party:
-    """Return the party that runs a reference on the same data. It runs the first step, too, if it
-    takes all inputs of that step; else both have the same model for it.
+    """Return the party that runs a reference on the same data. It also runs the first step if it
+    accepts its inputs; else both share a model for it.
     """
     first = own.first
     if first is not None and {*own.feeds[0]} <= {*opened.inputs}:

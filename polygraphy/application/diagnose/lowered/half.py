@@ -103,8 +103,8 @@ def try_half_precision(
     atol: float | None = None,
     report: Report | None = None,
 ) -> HalfPrecision:
-    """Compute a model in half precision, rounding at every operator, and if outputs are off, find
-    the fewest nodes that have to stay in float32.
+    """Return the outputs of a model in half precision, rounded at every operator, and the fewest
+    nodes that must stay in float32.
 
     Args:
         model: an ``onnx.ModelProto``, or a loader that makes one; it stays as it is.
@@ -380,7 +380,7 @@ class Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._allowance = 1.0
-        with self._step(titles.IN_FLOAT32_BY_NODE) as said:
+        with self._attempt(titles.IN_FLOAT32_BY_NODE) as said:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
@@ -402,7 +402,7 @@ class Trial:
             checks = 0 if adds_up else 2
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
-        with self._step(titles.FEWEST_IN_FLOAT32) as said:
+        with self._attempt(titles.FEWEST_IN_FLOAT32) as said:
             order = order_nodes(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals)
             kept = healing_passes(order, search, is_ranked=True)
@@ -415,7 +415,7 @@ class Trial:
         if search.is_cut_short:
             kept = self._drop_unneeded_nodes(kept)
         self._tolerance = self._usual.allowing(facts["allowance"])
-        with self._step("counter-check") as said:
+        with self._attempt("counter-check") as said:
             made = (self._lowered.run(feed, kept) for feed in self.feeds)
             after = self._tolerance.worst(self.exact, made)
             said.append(steps.counter_check(after))
@@ -437,7 +437,7 @@ class Trial:
         Args:
             compute: computes the narrow model, where that is made already.
         """
-        with self._step(titles.all_nodes_in(HALF[self._limits.name])) as said:
+        with self._attempt(titles.all_nodes_in(HALF[self._limits.name])) as said:
             made = [(compute or self._lowered.run)(feed) for feed in self.feeds]
             errors = [self._tolerance.error(*pair) for pair in zip(self.exact, made)]
             before = max(errors, key=lambda error: error.excess)
@@ -454,7 +454,7 @@ class Trial:
                 return before, "inconclusive"
             # Where it is too much by itself, what else is wrong is seen beside it.
             is_most = is_alike and alone > MOST
-            self._allow(share if is_most else min(MOST, share))
+            self._raise_tolerance(share if is_most else min(MOST, share))
         if before.excess > self._allowance:
             return before, ""
         return evolve(before, excess=before.excess / self._allowance), "agree"
@@ -465,8 +465,8 @@ class Trial:
         return self._usual.allowing(min(MOST, self._allowance))
 
     @contextmanager
-    def _step(self, title: str) -> Iterator[list[str]]:
-        """Run a step; the caller appends its notes to the list."""
+    def _attempt(self, title: str) -> Iterator[list[str]]:
+        """Time a step of the search; the caller appends its notes to the list."""
         said: list[str] = []
         start = time.perf_counter()
         yield said
@@ -508,8 +508,8 @@ class Trial:
         index = self._order[0]
         return self._tolerance.error(self.exact[index], self._model.rounded(self.feeds[index]))
 
-    def _allow(self, share: float) -> None:
-        """Tolerate so many times as much, if that is more."""
+    def _raise_tolerance(self, share: float) -> None:
+        """Multiply the tolerance by a factor, if that makes it larger."""
         if share > 1:
             self._allowance = share
             self._tolerance = self._usual.allowing(share)

@@ -63,7 +63,13 @@ from polygraphy.domain.diagnosis.pairing import Pairing
 from polygraphy.domain.diagnosis.regions import GraphNode, nodes_around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
-from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import (
+    precision,
+    reasons,
+    remedies,
+    steps,
+    titles,
+)
 from polygraphy.domain.errors import ModelError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -127,10 +133,10 @@ def half_culprits(
     """
     for each in half.culprits:
         fault = each.fault
-        facts = [evidence.lost(fault.loss), *proof]
+        facts = [precision.lost(fault.loss), *proof]
         if is_cast and each.beside:
             more = max(len(each.beside) - _NAMED, 0)
-            facts.insert(1, evidence.stay_in_float32([*each.beside[:_NAMED]], more))
+            facts.insert(1, precision.stay_in_float32([*each.beside[:_NAMED]], more))
         nodes = [(names or {}).get(node, node) for node in each.nodes]
         yield Culprit(nodes, fault.tensor, party, fault.cause, None, facts, remedy, each.op)
 
@@ -143,7 +149,7 @@ def _cast_culprits(
         return [*half_culprits(half, Remedy(), [], names=names, is_cast=True)]
     remedy = Remedy(convert_command(path, dtype, half.kept) or None, half.after.is_tolerable)
     after, is_enough = half.after, half.after.is_tolerable
-    proof = evidence.error_by_kept_nodes(
+    proof = precision.error_by_kept_nodes(
         dtype, str(half.before), len(half.kept), str(after), half.allowance, is_enough,
         half.is_fewest,
     )  # fmt: skip
@@ -353,8 +359,8 @@ def diagnose_half_model(
     if found.kept:
         note = remedies.convert_again(cast_words(name, found.kept))
         remedy = Remedy(None, found.after.is_tolerable, note)
-        proof.append(evidence.error_in_narrow_type(name, str(found.before)))
-        proof.append(evidence.error_with_nodes_in_float32(found.kept, str(found.after)))
+        proof.append(precision.error_in_narrow_type(name, str(found.before)))
+        proof.append(precision.error_with_nodes_in_float32(found.kept, str(found.after)))
     culprits = [*half_culprits(found, remedy, proof)]
     if all(one.cause in ("nan", "rounding") for one in culprits):
         # What the weights have lost already is lost in float32 as well.
@@ -438,7 +444,7 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
             continue
         name, value = lost[0]
         label = side.identity(index)
-        facts = [evidence.lost_epsilon(node.op, label, name, value, limits.name, limits.smallest)]
+        facts = [precision.lost_epsilon(node.op, label, name, value, limits.name, limits.smallest)]
         note = remedies.raise_epsilon(name, limits.normal)
         nodes, remedy = [side.identity(index)], Remedy(note=note)
         made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
@@ -555,7 +561,7 @@ def _conclude_kept_nodes(
         command = _run_command(case, party, reference, found.kept)
         remedy = Remedy(command or None, found.after.is_tolerable)
     errors = str(found.after), str(found.before)
-    proof = evidence.right_with_nodes_in_float32(found.kept, *errors, found.is_fewest)
+    proof = precision.right_with_nodes_in_float32(found.kept, *errors, found.is_fewest)
     return DiagnosisResult(FAULT, [*half_culprits(found, remedy, [proof], party.name)])
 
 

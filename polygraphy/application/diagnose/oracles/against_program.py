@@ -63,7 +63,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)
     with case.attempt("outputs") as notes:
         computed = [program.run(feed) for program, feed in zip(opened, feeds)]
-        if not opened[0].nodes and _differs(computed[0], opened[0].run(feeds[0])):
+        if not opened[0].nodes and _outputs_differ(computed[0], opened[0].run(feeds[0])):
             unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
             return Found(unsteady, case)
         values: list[Values] = []
@@ -151,8 +151,8 @@ def _explain_refusal(
     return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
-def _differs(outputs: Outputs, others: Outputs) -> bool:
-    """Return whether two runs return something else."""
+def _outputs_differ(outputs: Outputs, others: Outputs) -> bool:
+    """Return whether the outputs of two runs differ."""
     return any(deviation(value, other) for (_, value), (_, other) in zip(outputs, others))
 
 

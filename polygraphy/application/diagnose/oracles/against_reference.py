@@ -99,7 +99,7 @@ def _are_compatible(shape: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def diagnose_pair(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> StepOutcome:
-    """Compare two models and run the steps if they differ."""
+    """Return the outcome of comparing two models, from the steps if they differ."""
     comparison = _compare(case, pair, feeds)
     if not isinstance(comparison, ModelComparison):
         return comparison

@@ -36,7 +36,7 @@ def against_versions_besides(case: Case, request: Request, found: Found) -> Step
 
 
 def add_right_versions(found: Found, request: Request) -> Found:
-    """Add the versions of the backend at fault that are right."""
+    """Add the correct versions of the backend at fault to a result."""
     if request.versions is None:
         return found
     result = find_right_versions(found.case, request.versions, found.result)

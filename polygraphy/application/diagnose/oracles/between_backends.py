@@ -58,7 +58,7 @@ def between_backends(case: Case, request: Request, unexplained: str = "") -> Fou
     is_besides = bool(unexplained) and arbiter not in case.parties
     parties = [*case.parties, arbiter] if is_besides else case.parties
     case = evolve(case, parties=parties, feed=request.feeds[0])
-    runs = _run(case, request, unexplained if is_besides else "")
+    runs = _run_backends(case, request, unexplained if is_besides else "")
     answer = take_steps(STEPS, case, runs)
     if not isinstance(answer, Found):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
@@ -69,8 +69,8 @@ def between_backends(case: Case, request: Request, unexplained: str = "") -> Fou
     return answer
 
 
-def _run(case: Case, request: Request, unexplained: str) -> BackendRuns:
-    """Run the model in every backend, on all data."""
+def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns:
+    """Return the outputs of the model in every backend, on all data."""
     outputs: dict[int, Sequence[Values]] = {}
     refusals: dict[int, PolygraphyException] = {}
     refused_on: dict[int, int] = {}

@@ -71,7 +71,8 @@ _SETS = 4
 
 
 def over_steps(case: Case, request: Request) -> StepOutcome:
-    """Find out which step of a model with states is wrong, and why, if several are asked for.
+    """Return the step of a model with states that is wrong, and the cause; a skip for a single
+    step.
 
     Raises:
         UsageError: they are to be compared with saved results, or reach a goal.
@@ -88,7 +89,7 @@ def over_steps(case: Case, request: Request) -> StepOutcome:
 
 
 def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithStates:
-    """Return the model with its states, and the reference with those that stand for them."""
+    """Return the model with its states, and the reference with the corresponding ones."""
     describe_model(loader, case.model.inputs, case.model.facts)
     plan, feeds = loader.plan, list(loader)
     first = case.parties[0]
@@ -147,11 +148,13 @@ def _other_wires(own: Party, plan: StatePlan, right: StatePlan) -> list[Conflict
 
 
 def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
-    """Compare the steps with those of the reference, or else of each other backend."""
+    """Return the outcome of comparing the steps with those of the reference, or of each other
+    backend.
+    """
     own = states.own
     others = [evolve(own, name=party.name, party=party) for party in case.parties[1:]]
     for right in others if states.right is None else [states.right]:
-        comparison = _compare(case, states, right)
+        comparison = _compare_parties(case, states, right)
         if isinstance(comparison, StepComparison):
             return take_steps(STEPS_ON_WRONG_STEP, case, comparison)
         if isinstance(comparison, Found):
@@ -162,7 +165,7 @@ def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
 
 
 def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:
-    """Return that a program cannot say what is right if two runs of a step differ."""
+    """Return that a program is no reference if two runs of a step differ; else a skip."""
     right = states.right
     if states.request.program is None or right is None:
         return Skip("there is no program")
@@ -182,8 +185,10 @@ STEPS: Sequence[Step[ModelWithStates]] = (
 )
 
 
-def _compare(case: Case, states: ModelWithStates, right: Party) -> StepComparison | StepOutcome:
-    """Compare two parties on their own states; where they differ, find the first step that does on
+def _compare_parties(
+    case: Case, states: ModelWithStates, right: Party
+) -> StepComparison | StepOutcome:
+    """Return the comparison of two parties on their own states, with the first step that differs on
     equal states.
     """
     own, is_reference = states.own, states.right is not None

@@ -20,7 +20,7 @@ from polygraphy.application.diagnose.outcome import (
     StepOutcome,
     take_steps,
 )
-from polygraphy.application.diagnose.rounding import diagnose_rounding, relative
+from polygraphy.application.diagnose.rounding import diagnose_rounding, relative_error
 from polygraphy.application.diagnose.steps.backend_half_precision import (
     explain_by_some_half_precision,
     is_explained_by_precision,
@@ -183,7 +183,7 @@ def _find_places(
     """Return the places where a backend differs from the arbiter, and the votes of a third backend
     on them.
     """
-    is_hidden = any(relative(case, name, off) > SMALL for name, off in differing.items())
+    is_hidden = any(relative_error(case, name, off) > SMALL for name, off in differing.items())
     with case.attempt(f"marked, {party.name}") as notes:
         try:
             first = describe_first_error(case, party, trace)

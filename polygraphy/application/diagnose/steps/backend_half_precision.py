@@ -24,7 +24,7 @@ def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
     half = runs.half()
     if half is None or not half.is_whole:
         return Skip("most of the model does not compute in half precision")
-    return _explain(case, runs, half)
+    return _explain_half_model(case, runs, half)
 
 
 def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
@@ -32,12 +32,12 @@ def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome
     half = runs.half()
     if half is None or half.is_whole:
         return Skip("the model computes in half precision nowhere, or nearly everywhere")
-    return _explain(case, runs, half)
+    return _explain_half_model(case, runs, half)
 
 
-def _explain(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
-    """Return the outcome for a half-precision model: of its float32 form if that is wrong
-    already, else of the search in half precision.
+def _explain_half_model(case: Case, runs: BackendRuns, half: HalfModel) -> StepOutcome:
+    """Return the outcome for a half-precision model: of its float32 form if it is already wrong,
+    else of the search in half precision.
     """
     request = runs.request
     if is_wrong_in_float32(case, half, request.arbiter):

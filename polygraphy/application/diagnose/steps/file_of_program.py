@@ -31,7 +31,7 @@ from polygraphy.domain.diagnosis.twins import (
     is_statistic,
     unlike,
 )
-from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import program_evidence, remedies, steps, titles
 from polygraphy.domain.model.description import Model, Node, Origin
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -109,8 +109,8 @@ class _File:
             return None
         ops = ", ".join(dict.fromkeys(node.op for node in trained))
         facts = [
-            evidence.computes_as_in_training(len(trained), ops),
-            evidence.exported_again(self._again.words),
+            program_evidence.computes_as_in_training(len(trained), ops),
+            program_evidence.exported_again(self._again.words),
         ]
         remedy = self._remedy(remedies.EXPORT_IN_EVAL)
         return self._culprit(trained, "training", facts, remedy)
@@ -180,8 +180,8 @@ class _File:
     def _other_branches(
         self, decided: Sequence[Decision]
     ) -> Iterator[tuple[Model, Decision | None]]:
-        """Yield exports of the program in which Python decides something else, each with the
-        statement that does: for other examples first.
+        """Yield exports of the program in which Python takes another decision, each with its
+        statement; those for other examples come first.
 
         Args:
             decided: what the statements of the program decide for the data.
@@ -192,13 +192,13 @@ class _File:
             other = self._describe_export(feed, self._again.exporter)
             if other is None:
                 continue
-            decision = self._first_change(decided, feed)
+            decision = self._first_other_decision(decided, feed)
             yield other, decision
             between = self._example_between(feed, other)
             if between is not None:
                 made = self._describe_export(between, self._again.exporter)
                 if made is not None:
-                    yield made, decision or self._first_change(decided, between)
+                    yield made, decision or self._first_other_decision(decided, between)
         for one in (each for each in decided if each.follows_data):
             for outcome in one.others:
                 if (tried := tried + 1) > _MOST_BRANCHES:
@@ -216,8 +216,10 @@ class _File:
         except Exception:  # Exporters raise anything, and not every example is valid.
             return None
 
-    def _first_change(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
-        """Return the first statement that decides something else for another example."""
+    def _first_other_decision(self, decided: Sequence[Decision], feed: Feed) -> Decision | None:
+        """Return the first statement that decides differently for another example; None if none
+        does.
+        """
         try:
             others = {(one.path, one.line): one for one in self._program.decisions(feed)}
         except Exception:  # The program may not take the example.
@@ -255,14 +257,16 @@ class _File:
             known = {(spot.node.label, spot.name) for spot in left.spots}
             spots = [s for s in differences.spots if (s.node.label, s.name) not in known]
             values = ((spot, _text(spot.value), _text(spot.expected)) for spot in spots[:_NAMED])
-            facts = [evidence.other_constant(s.node.op, s.name, *both) for s, *both in values]
+            facts = [
+                program_evidence.other_constant(s.node.op, s.name, *both) for s, *both in values
+            ]
             nodes, origin = [spot.node for spot in spots], ""
         if decision is not None:
-            facts.insert(0, evidence.file_of_other_branch(decision.text))
+            facts.insert(0, program_evidence.file_of_other_branch(decision.text))
             origin = str(Origin(decision.path, decision.line))
         else:
-            facts.insert(0, evidence.file_of_other_example())
-        facts.append(evidence.exported_again(self._again.words))
+            facts.insert(0, program_evidence.file_of_other_example())
+        facts.append(program_evidence.exported_again(self._again.words))
         remedy = Remedy(None, False, remedies.KEEP_BRANCH)
         return self._culprit(nodes, "constant", facts, remedy, EXPORTER, origin)
 
@@ -283,9 +287,9 @@ class _File:
         shown = _text({spot.key: spot for spot in apart.spots}[first.key].value)
         values = _text(first.value), _text(first.expected)
         facts = [
-            evidence.frozen_number(first.node.op, first.name, *values),
-            evidence.other_example(shown),
-            evidence.exported_again(self._again.words),
+            program_evidence.frozen_number(first.node.op, first.name, *values),
+            program_evidence.other_example(shown),
+            program_evidence.exported_again(self._again.words),
         ]
         operation, origin = self._operation(first.twin)
         by_size = not _follows_from_values(self._program)
@@ -293,7 +297,7 @@ class _File:
             read = [one for one in self._program.nodes if one.op in _READ_BY_PYTHON]
             origin = nearest_origin(self._program.nodes, read[0]) or origin
         if operation:
-            facts.insert(0, evidence.exported(operation, [first.node.op]))
+            facts.insert(0, program_evidence.exported(operation, [first.node.op]))
         note = remedies.KEEP_SIZE if by_size and self._again.exporter.sizes else ""
         remedy = Remedy(None, False, note or remedies.KEEP_NUMBER)
         readers = [*{spot.node.label: spot.node for spot in spots}.values()]
@@ -305,19 +309,23 @@ class _File:
 
     def _file(self, differences: TwinDifferences) -> Culprit:
         """Return that the file is not an export of the program."""
-        spots, exported = differences.spots, evidence.exported_again(self._again.words)
+        spots, exported = differences.spots, program_evidence.exported_again(self._again.words)
         weights = [spot for spot in spots if spot.is_weight]
         note, facts, origin = remedies.EXPORT_AGAIN, [], ""
         if weights:
             names = {spot.name for spot in weights}
-            facts.append(evidence.weights_differ(len(names), max(differences.weights, len(names))))
+            facts.append(
+                program_evidence.weights_differ(len(names), max(differences.weights, len(names)))
+            )
             first = weights[0]
             origin = self._operation(first.twin)[1]
-            facts.append(evidence.first_weight(first.name, first.node.op, first.deviation, origin))
+            facts.append(
+                program_evidence.first_weight(first.name, first.node.op, first.deviation, origin)
+            )
             if self._is_statistics(weights) and not differences.has_other_nodes:
                 note = remedies.EXPORT_AGAIN_IN_EVAL
         facts += [
-            evidence.other_constant(
+            program_evidence.other_constant(
                 spot.node.op, spot.name, _text(spot.value), _text(spot.expected)
             )
             for spot in spots
@@ -351,21 +359,21 @@ class _File:
         known = [each for each in dict.fromkeys(done) if each[0]]
         if len(extra) == 1 and len(known) == 1:
             origin = known[0][1]
-            facts.append(evidence.other_operator(extra[0].op, extra[0].label, *known[0]))
+            facts.append(program_evidence.other_operator(extra[0].op, extra[0].label, *known[0]))
         else:
-            facts += [evidence.only_in_file(node.op, node.label) for node in extra[:_NAMED]]
-            facts += [evidence.only_in_program(*each) for each in known[:_NAMED]]
+            facts += [program_evidence.only_in_file(node.op, node.label) for node in extra[:_NAMED]]
+            facts += [program_evidence.only_in_program(*each) for each in known[:_NAMED]]
             origin = next((where for _, where in known if where), "")
         if not known:
             ops = dict.fromkeys(self._nodes[position].op for position in missing)
-            facts += [evidence.only_in_program(op, "") for op in [*ops][:_NAMED]]
-        facts += [evidence.other_wiring(n.op, n.label) for n in differences.turned[:_NAMED]]
+            facts += [program_evidence.only_in_program(op, "") for op in [*ops][:_NAMED]]
+        facts += [program_evidence.other_wiring(n.op, n.label) for n in differences.turned[:_NAMED]]
         if not nodes:
-            nodes = self._behind(missing)
+            nodes = self._nodes_after_gap(missing)
         return facts, nodes, origin
 
-    def _behind(self, missing: Sequence[int]) -> list[Node]:
-        """Return the first node of the model behind nodes that it lacks."""
+    def _nodes_after_gap(self, missing: Sequence[int]) -> list[Node]:
+        """Return the first node of the model after nodes that it lacks."""
         made = {name for position in missing for name in self._nodes[position].outputs}
         counts: dict[str, list[Node]] = {}
         for node in computing_nodes(self._model.graph):
@@ -441,7 +449,9 @@ class _Renamed:
         return getattr(self._program, name)
 
     def run(self, feed: Feed, keep: Any = None) -> Any:
-        """Run the other model on the data of the given one, with renamed inputs."""
+        """Return the outputs of the other model on the data of the given one, with renamed
+        inputs.
+        """
         return self._program.run(self._feed, keep)
 
 

@@ -56,8 +56,8 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
 
 
 def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Describe what is lost in a model that computes in float32 and keeps some tensors, such as a
-    cache, in half precision, unlike its reference; or else what differs beside it.
+    """Return the loss of a float32 model that keeps some tensors, such as a cache, in half
+    precision, unlike its reference; or the other differences.
     """
     pair = comparison.pair
     models = resolve(NarrowModels)
@@ -93,9 +93,7 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
 
 
 def _diagnose_in_float32(case: Case, comparison: ModelComparison) -> StepOutcome:
-    """Return in what the models differ where both compute in float32, with weights that are
-    rounded alike.
-    """
+    """Return the differences of the models in float32, with weights that are rounded alike."""
     pair = comparison.pair
     models = widen_models(case.model.proto, pair.reference.proto)
     with case.attempt(titles.IN_FLOAT32) as notes:

@@ -69,7 +69,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
 
 
 def _open_reason(culprits: Sequence[Culprit]) -> Callable[[int], Statement]:
-    """Return the statement that says why it is not known which node is at fault."""
+    """Return the sentence that says why the node at fault is unknown."""
     if all(any(fact.kind == "restored" for fact in culprit.facts) for culprit in culprits):
         return reasons.restored_together
     is_any = all(culprit.remedy.proven for culprit in culprits)

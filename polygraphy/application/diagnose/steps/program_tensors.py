@@ -42,7 +42,14 @@ from polygraphy.domain.diagnosis.exported import (
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.regions import GraphNode, region_before
-from polygraphy.domain.diagnosis.words import errors, evidence, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import (
+    errors,
+    evidence,
+    program_evidence,
+    remedies,
+    steps,
+    titles,
+)
 from polygraphy.domain.rounding import move_by_epsilons, spread
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import (
@@ -173,7 +180,9 @@ class _ProgramTensors:
         if done:
             first = next((each for each in done if each.op != "getitem"), done[0])
             ops = dict.fromkeys(nodes[i].op for i in region if nodes[i].op != "Constant")
-            facts.insert(0, evidence.exported(first.op, [*ops], _other_operations(done, first)))
+            facts.insert(
+                0, program_evidence.exported(first.op, [*ops], _other_operations(done, first))
+            )
             origin = nearest_origin(self._program.nodes, first) or culprit.origin
             party, said = self._judge_operations(done, region, tensor, value, saved)
             others = None
@@ -223,7 +232,7 @@ class _ProgramTensors:
         became, origin = one.facts[0], one.origin
         if others.operation is not None:
             ops = [*dict.fromkeys(each.op for each in nodes)]
-            became = evidence.exported(others.operation.op, ops)
+            became = program_evidence.exported(others.operation.op, ops)
             origin = nearest_origin(self._program.nodes, others.operation) or origin
         theirs = self._found.pairs.get(str(one.tensor), "")
         # A number that stands in a branch of Python's is another one in the other branch.
@@ -277,12 +286,12 @@ class _ProgramTensors:
             if is_right is None:
                 continue
             if not is_right:
-                return self._source, [evidence.framework_is_wrong(node.op, self._source)]
-            facts = [evidence.framework_is_right(done[0].op)]
+                return self._source, [program_evidence.framework_is_wrong(node.op, self._source)]
+            facts = [program_evidence.framework_is_right(done[0].op)]
         formulas = resolve(SuspectedParty, "formulas")
         made = self._compute_alone(region, tensor, saved, formulas)
         if made is not None and value is not None and not judge_tensor(value, made, 0.0)[1]:
-            facts.append(evidence.backend_follows_nodes(self._party.name))
+            facts.append(program_evidence.backend_follows_nodes(self._party.name))
         return EXPORTER, facts
 
     def _is_right(self, node: GraphNode) -> bool | None:
@@ -332,13 +341,13 @@ class _ProgramTensors:
         for node in nodes:
             own = described.get(node.name)
             if node.op.startswith(_RANDOM) or (own and own.attribute("training_mode")):
-                yield "training", evidence.in_training_mode(node.op)
+                yield "training", program_evidence.in_training_mode(node.op)
         if value is None:
             return
         if (order := layout_of(value, right)) is not None:
-            yield "layout", evidence.other_layout(order)
+            yield "layout", program_evidence.other_layout(order)
         if value.dtype != right.dtype:
-            yield "dtype", evidence.other_type(str(value.dtype), str(right.dtype))
+            yield "dtype", program_evidence.other_type(str(value.dtype), str(right.dtype))
         theirs = {
             name for node in done for name in (node.name, *node.reads)
         } & self._found.theirs.keys()
@@ -346,7 +355,9 @@ class _ProgramTensors:
         for node in nodes:
             made: Any = self._found.own.get(node.makes[0]) if node.op == "Cast" else None
             if is_float(made) and types and str(made.dtype) not in types:
-                yield "dtype", evidence.extra_cast(node.name, str(made.dtype), sorted(types))
+                yield "dtype", program_evidence.extra_cast(
+                    node.name, str(made.dtype), sorted(types)
+                )
         yield from self._missing_weights(done, nodes, side)
         if np.shape(value) != np.shape(right):
             yield from _find_frozen_numbers(nodes, side, value, right)
@@ -368,7 +379,7 @@ class _ProgramTensors:
             right = self._program.weights[name]
             sized = [other for other, array in held.items() if array.size == right.size > 1]
             if sized and not any(same_weight(held[one], right, reordered) for one in sized):
-                yield "weight", evidence.other_weight(sized[0], name, is_folded)
+                yield "weight", program_evidence.other_weight(sized[0], name, is_folded)
 
     def _add_remedies(self, culprits: Sequence[Culprit]) -> list[Culprit]:
         """Return culprits with remedies: another export if one is correct, else a change to the
@@ -377,7 +388,7 @@ class _ProgramTensors:
         mine = [one for one in culprits if one.party == EXPORTER]
         if not mine:
             return [*culprits]
-        branches = {id(one): fact for one in mine if (fact := self._branch(one)) is not None}
+        branches = {id(one): fact for one in mine if (fact := self._branch_fact(one)) is not None}
         again = self._again
         if again is not None:
             right, command = again.words, again.command
@@ -388,7 +399,7 @@ class _ProgramTensors:
             if one.party != EXPORTER:
                 made.append(one)
             elif id(one) in branches and again is not None:
-                facts = [*one.facts, branches[id(one)], evidence.same_exporter_is_right()]
+                facts = [*one.facts, branches[id(one)], program_evidence.same_exporter_is_right()]
                 remedy = Remedy(None, False, remedies.KEEP_BRANCH)
                 made.append(evolve(one, cause="constant", facts=facts, remedy=remedy))
             elif one.cause == "constant" and (
@@ -416,13 +427,13 @@ class _ProgramTensors:
         recorded = getattr(self._case.facts, "sources", {})
         return "dynamo=True" if recorded else "dynamo=False"
 
-    def _branch(self, one: Culprit) -> Fact | None:
+    def _branch_fact(self, one: Culprit) -> Fact | None:
         """Return the fact that a Python branch decides about an operation, if nothing else explains
-        that it differs; else None.
+        its difference; else None.
         """
         theirs = self._found.pairs.get(str(one.tensor), "")
         asked = self._program.condition_of(theirs) if one.cause == "translation" and theirs else ""
-        return evidence.decided_by_python(theirs, asked) if asked else None
+        return program_evidence.decided_by_python(theirs, asked) if asked else None
 
     def _other_export(self) -> tuple[str, str]:
         """Return the name and command of the first other export that is correct on the data; empty
@@ -473,7 +484,7 @@ def _find_frozen_numbers(
                 continue
             number = np.asarray(held.values).tolist()
             shapes = np.shape(value), np.shape(right)
-            yield "constant", evidence.frozen_size(node.op, name, number, *shapes)
+            yield "constant", program_evidence.frozen_size(node.op, name, number, *shapes)
 
 
 def _other_operations(done: Sequence[GraphNode], first: GraphNode) -> list[str]:
@@ -511,7 +522,7 @@ def _blame_file(culprits: Sequence[Culprit], again: ExportedAgain) -> list[Culpr
         nodes=[*dict.fromkeys(name for one in blamed for name in one.nodes)],
         party=MODEL_FILE,
         cause="weight" if {one.cause for one in blamed} == {"weight"} else "structure",
-        facts=[*dict.fromkeys(facts), evidence.exported_again(again.words)],
+        facts=[*dict.fromkeys(facts), program_evidence.exported_again(again.words)],
         remedy=remedy,
     )
     return [file, *(one for one in culprits if one not in blamed)]

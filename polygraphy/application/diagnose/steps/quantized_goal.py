@@ -50,6 +50,8 @@ runs are measured badly on a busy machine.
 """
 _RANKING = 0.4
 """The share of the time for what each site loses by itself; the rest is for sets."""
+_LEAST_SEARCH = 0.3
+"""The share of the time that sets get at least."""
 _REPAIRS, _REPAIRING = 24, 0.5
 """At most so many sets of parameters are corrected, in this share of the time."""
 _FLOAT_BYTES = 12
@@ -153,7 +155,7 @@ class _GoalSearch:
         own = self._judge(self._run(case.model.proto, plain=True))
         if own <= max(goal.within, _halve(before)):
             # A rewrite may rely on parameters that fit together: they may be why.
-            repair = self._repair(model, self._losses(model), before)
+            repair = self._find_repair(model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
                 return self._repaired_result(model, repair)
             why = words.rewrites_lose(goal.name, own, before, goal.within)
@@ -179,7 +181,7 @@ class _GoalSearch:
         """
         case, goal = self._case, self._goal
         losses = self._losses(model)
-        repair = self._repair(model, losses, before)
+        repair = self._find_repair(model, losses, before)
         culprits: list[Culprit] = []
         if repair is not None:
             if repair.after <= goal.within:
@@ -237,7 +239,7 @@ class _GoalSearch:
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
     def _repaired_result(self, model: QuantizedModel, repair: _Repair) -> StepOutcome:
-        """Return the result that wrong parameters are all that is wrong."""
+        """Return the result that only wrong parameters are at fault."""
         result = DiagnosisResult(FAULT, self._wrong_parameters(model, repair))
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
@@ -270,7 +272,7 @@ class _GoalSearch:
             raise errors.search_needs_memory(needed, limit)
 
     def _open_model(self) -> QuantizedModel:
-        """Return the quantized model, with its reference and what the backend makes of that."""
+        """Return the quantized model, with its reference and how the backend executes it."""
         reference, forms = self._comparison.pair.reference.proto, []
         try:
             optimized = self._party.executed(reference, level="ENABLE_BASIC")
@@ -354,7 +356,7 @@ class _GoalSearch:
 
     # Repair.
 
-    def _repair(
+    def _find_repair(
         self,
         model: QuantizedModel,
         losses: Mapping[int, SiteLoss],
@@ -385,13 +387,26 @@ class _GoalSearch:
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
-            every = remaining_loss(suspects)
+            every, count = remaining_loss(suspects), len(suspects)
             if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
                 first = self._judge(self._comparison.values, whole)
                 every = remaining_loss(suspects)
             if every > max(_halve(first), target):
-                notes.append(words.repair_does_not_help(len(suspects), every))
+                # Some of them may be as the quantizer wants them, and worse with other values.
+                by_metric, first, target = True, before, self._goal.within
+                single = {
+                    number: remaining_loss([number])
+                    for number in suspects
+                    if len(suspects) > 1 and self._can_try(tried)
+                }
+                suspects = [number for number, value in single.items() if value < first]
+                least = min(single.values(), default=first)
+                if suspects and remaining_loss(suspects) > least:
+                    suspects = [number for number in suspects if single[number] == least]
+                every = remaining_loss(suspects) if suspects else every
+            if every > max(_halve(first), target):
+                notes.append(words.repair_does_not_help(count, every))
                 return None
             enough = max(_ALMOST * every, min(target, _halve(first)))
             chosen, size = list(suspects), 1
@@ -405,7 +420,7 @@ class _GoalSearch:
                 if rest and self._can_try(tried) and remaining_loss(rest) <= enough:
                     chosen = rest
             fixed, after, _ = tried[tuple(sorted(chosen))]
-            notes.append(words.repaired(len(chosen), len(suspects), after))
+            notes.append(words.repaired(len(chosen), count, after))
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
     def _can_try(self, tried: Sized) -> bool:
@@ -455,6 +470,9 @@ class _GoalSearch:
     ) -> tuple[Search, float]:
         """Return the fewest nodes to exclude, and the metric that the backend then measures."""
         within, checked = self._goal.within, 0
+        # Whatever was slow before, a share of the time is for sets.
+        spent = time.perf_counter() - self._start
+        self._limit = max(self._limit, spent + _LEAST_SEARCH * self._allowed)
         every = range(len(rules.sites))
 
         def measure(on: Collection[int]) -> float:

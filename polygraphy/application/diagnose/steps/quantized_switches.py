@@ -72,8 +72,8 @@ def expect_powers(
     judge: Judge,
     seconds: float,
 ) -> tuple[PowerSum, MeasuredPowers, int]:
-    """Return what sets of sites are expected to lose, what was measured for it, and on how many
-    inputs: on fewer, and sites together, if the time requires it.
+    """Return the predicted losses of sets of sites, the measurements, and on how many inputs they
+    are; fewer if time is short.
 
     Args:
         switches: the model with switches.

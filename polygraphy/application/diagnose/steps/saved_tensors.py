@@ -104,7 +104,7 @@ class _SavedTensors:
         self._coarse = max(map(epsilon_of, floats), default=0.0)
 
     def result(self) -> StepOutcome:
-        """Compute every node from saved values, and return where results diverge."""
+        """Return where results diverge, from computing every node on saved values."""
         case, model, comparison = self._case, self._case.model, self._comparison
         feed, saved = comparison.feed, comparison.in_own_types()
         order = producers(model.nodes)

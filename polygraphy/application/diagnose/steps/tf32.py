@@ -97,7 +97,7 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
     options = data_options(case.model, data_loader, at, feeds[at])
     case = evolve(case, feed=feeds[at], data_options=options)
     own = evolve(own, feed=feeds[at])
-    return Found(_culprits(own, party, wide, why, _command(case, wide)), case)
+    return Found(_tf32_result(own, party, wide, why, _command(case, wide)), case)
 
 
 def _worst(
@@ -112,10 +112,12 @@ def _worst(
     return worst
 
 
-def _culprits(
+def _tf32_result(
     case: Case, party: LoweringParty, wide: SuspectedParty, why: Fact, command: str
 ) -> DiagnosisResult:
-    """Name the nodes that lose more in TF32 than their operands' precision explains."""
+    """Return the diagnosis with the nodes that lose more in TF32 than their operands' precision
+    explains.
+    """
     remedy = Remedy(command or None, True)
     losses = sorted(_losses(case, party, wide, case.feed), key=lambda loss: -loss[2].excess)
     culprits = [

@@ -1,8 +1,12 @@
-"""What half precision does to a node: clauses that `evidence` and `reasons` put into sentences."""
+"""What half precision does to a node, and what helps: clauses of other sentences, and facts."""
 
 from __future__ import annotations
 
-from polygraphy.domain.diagnosis.facts import fact
+from collections.abc import Sequence
+
+from polygraphy.domain.diagnosis.facts import Fact, fact
+from polygraphy.domain.diagnosis.words.evidence import sentence
+from polygraphy.domain.tensors.naming import count_text, quote_all
 
 
 @fact
@@ -100,3 +104,61 @@ def lowered_outputs(who: str, difference: float, option: str, is_explained: bool
     """
     what = "explains a difference of" if is_explained else "changes outputs by"
     return f"{who}, which {what} {difference:.2g}. In float32 all outputs match: {option}"
+
+
+@fact
+def lost(loss: Fact) -> str:
+    """Return the fact that something is lost in half precision, as a sentence."""
+    return sentence(str(loss))
+
+
+@fact
+def stay_in_float32(nodes: Sequence[str], more: int = 0) -> str:
+    """Return the fact which other nodes stay in float32, and why."""
+    names = quote_all(nodes) + (f" and {more} more" if more > 0 else "")
+    if len(nodes) == 1:
+        return f"{names} also stays in fp32, because it reads or passes on its result."
+    return f"{names} also stay in fp32, because they read or pass on its result."
+
+
+@fact
+def error_by_kept_nodes(
+    dtype: str, before: str, nodes: int, after: str, allowance: float = 1.0, is_enough: bool = True,
+    is_fewest: bool = True,
+) -> str:  # fmt: skip
+    """Return the fact how large the error is with and without some nodes in float32."""
+    said = f"With all nodes in {dtype}, {before}. With {count_text(nodes, 'node')} in fp32, {after}"
+    if allowance > 1:
+        said += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
+        said += "" if is_enough else "; that is too much by itself"
+    return f"{said}.{'' if is_fewest else ' The search was cut short: fewer nodes may be enough.'}"
+
+
+@fact
+def error_in_narrow_type(dtype: str, error: str) -> str:
+    """Return the fact how large the error is with all nodes in low precision."""
+    return f"With all of its nodes in {dtype}, {error}."
+
+
+@fact
+def error_with_nodes_in_float32(nodes: Sequence[str], error: str) -> str:
+    """Return the fact how large the error is with nodes in float32."""
+    return f"With {quote_all(nodes)} in fp32, {error}."
+
+
+@fact
+def right_with_nodes_in_float32(
+    nodes: Sequence[str], after: str, before: str, is_fewest: bool = True
+) -> str:
+    """Return the fact that all outputs match with nodes in float32."""
+    more = "" if is_fewest else " The search was cut short: fewer nodes may be enough."
+    return f"With {quote_all(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
+
+
+@fact
+def lost_epsilon(op: str, node: str, name: str, value: float, dtype: str, smallest: float) -> str:
+    """Return the fact that an epsilon is below the smallest value of a data type."""
+    return (
+        f"{op} {node!r} adds {name!r} = {value:.3g} to avoid zero, but the smallest {dtype} value"
+        f" is {smallest:.2g}."
+    )

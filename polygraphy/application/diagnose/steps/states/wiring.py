@@ -16,8 +16,8 @@ from polygraphy.domain.diagnosis.words import state_evidence
 
 
 def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
-    """Return the outputs that continue other inputs than they should, which is known without a run.
-    The step at which that shows first is found by feeding back what they should.
+    """Return the outputs that continue the wrong inputs, which the graph shows. The step at which
+    they show first is found by feeding back the right ones.
     """
     own, right = states.own, states.right
     if not states.conflicts:

@@ -32,7 +32,7 @@ def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
 
 
 def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Diagnose the step as a model without states, on equal ones."""
+    """Return the diagnosis of the wrong step as a model without states, on equal states."""
     request, facts = comparison.states.request, comparison.facts
     own, sets = comparison.judge.own, comparison.data
     try:
@@ -68,7 +68,7 @@ def explain_by_own_steps(case: Case, comparison: StepComparison) -> StepOutcome:
 
 
 def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
-    """Return the output that is wrong, and the node that makes it."""
+    """Return the wrong output and the node that computes it as the culprit."""
     output, at = comparison.output, comparison.at
     culprit = Culprit(
         comparison.judge.own.maker_of(output),

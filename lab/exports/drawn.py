@@ -1,0 +1,238 @@
+"""Drawn programs: files that are exports of other programs, and files in which the example input
+decided a number, a size or a branch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .command import diagnosed
+
+WIDTH = 8
+_HEAD = f"""\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear({WIDTH}, {WIDTH}) for _ in range(6))
+        self.norm = nn.BatchNorm1d({WIDTH})
+        self.norm.running_mean.uniform_(-0.5, 0.5)
+        self.extra = nn.ModuleList(nn.Linear({WIDTH}, {WIDTH}) for _ in range(2))
+        self.table = nn.Parameter(torch.randn(1, 64, {WIDTH}))
+
+    def forward(self, data):
+        x = data
+"""
+_TAIL = """
+def load_model():
+    torch.manual_seed(1)
+    return Net().eval()
+"""
+_ACTIVATIONS = ("torch.tanh", "torch.sigmoid", "F.silu", "F.gelu", "F.elu")
+FROZEN: dict[str, tuple[str, ...]] = {
+    "branch": ("if data.abs().max() > 2:", "    x = x * 0.5 + 1"),
+    "branch of floats": ("if float(data.std()) > 1.0 and len(data) > 0:", "    x = -x"),
+    "two branches": ("if data.mean() > 0.3:", "    x = x.neg()", "else:", "    x = x.exp() * 0.3"),
+    "branch of weights": (
+        "if data.abs().sum() > 30:",
+        "    x = self.extra[0](x)",
+        "else:",
+        "    x = self.extra[1](x)",
+    ),
+    "return": ("if data.abs().max() < 1:", "    return x"),
+    "expression": ("x = torch.tanh(x * 2) if float(data.max()) > 2 else torch.sigmoid(x) + 1",),
+    "while": (
+        "count = 0",
+        "while float(data.abs().max()) > 2**count and count < 5:",
+        "    x = torch.sin(x + 0.5)",
+        "    count += 1",
+    ),
+    "loop": ("for step in range(data.shape[1]):", "    x = torch.cos(x + 0.3) * 1.1"),
+    "item": ("x = x / (data.abs().max().item() + 0.1)",),
+    "own mean": ("x = x * (float(x.abs().mean()) + 0.1)",),
+    "length": ("x = x * len(data[0]) / 5",),
+    "positions": ("x = x[:, :3].mean(1, keepdim=True) * torch.arange(len(data[0])).sum() / 9",),
+    "count": ("x = x * int((data > 0.5).sum()) / 7",),
+    "largest": ("k = max(1, int(x.shape[1]) // 2)", "x = x.topk(k, 1)[0].mean(1, keepdim=True)"),
+    "table": ("x = x + self.table[:, : int(x.shape[1])]",),
+    "pooled": ("x = x - F.avg_pool1d(x.transpose(1, 2), int(x.shape[1])).transpose(1, 2)",),
+}
+"""What the example decides, by kind."""
+_OF_SIZES = {"loop", "length", "positions", "largest", "table", "pooled"}
+
+
+def _checkpoint(net: Any) -> None:
+    for parameter in net.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape)
+
+
+def _one_weight(net: Any) -> None:
+    net.layers[2].weight.data[3] += 1
+
+
+def _statistics(net: Any) -> None:
+    net.norm.running_mean += 1
+    net.norm.running_var *= 2
+
+
+def _missing(net: Any) -> None:
+    net.layers[3] = torch.nn.Identity()
+
+
+def _added(net: Any) -> None:
+    net.layers[3] = torch.nn.Sequential(net.layers[3], torch.nn.Tanh())
+
+
+def _scaled(net: Any) -> None:
+    forward = net.forward
+    net.forward = lambda data: forward(data * 2 - 1)
+
+
+def _after(net: Any) -> None:
+    forward = net.forward
+    net.forward = lambda data: torch.softmax(forward(data), -1)
+
+
+OTHERS: dict[str, Callable[[Any], None]] = {
+    "checkpoint": _checkpoint,
+    "one weight": _one_weight,
+    "statistics": _statistics,
+    "missing layer": _missing,
+    "added layer": _added,
+    "scaled input": _scaled,
+    "other forward": _after,
+}
+"""Changes of the program that is exported, by kind."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A case: a file, its program, and who is at fault."""
+
+    name: str
+    words: str
+    party: str
+    causes: tuple[str, ...] = ()
+    lines: range = range(0)
+
+    def judge(self) -> str:
+        """Return what is wrong with a diagnosis; empty if it is right."""
+        code, found, err = diagnosed(self.words)
+        culprits = found.get("culprits", [])
+        said = f"code {code} {[(c['party'], c['cause'], c.get('origin')) for c in culprits]} {err}"
+        if not self.party:
+            return "" if code == 0 and not culprits else said
+        if code != 1 or len(culprits) != 1 or culprits[0]["party"] != self.party:
+            return said
+        [one] = culprits
+        line = str(one.get("origin")).partition(":")[2].partition(" ")[0]
+        is_there = not self.lines or (line.isdigit() and int(line) in self.lines)
+        is_right = not self.causes or one["cause"] in self.causes
+        return "" if is_there and is_right and "dynamo=" not in str(one["remedy"]["note"]) else said
+
+
+def drawn_cases(folder: Path, seed: int, each: int) -> Iterator[Drawn]:
+    """Write and yield cases: each kind so many times, and one healthy file for each."""
+    rng = np.random.default_rng(seed)
+    for kind in [*FROZEN, *OTHERS] * each:
+        place = folder / f"{seed}-{kind.replace(' ', '-')}-{rng.integers(1 << 30)}"
+        place.mkdir(parents=True)
+        yield from (_frozen if kind in FROZEN else _other)(place, kind, rng)
+
+
+def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
+    """Return a drawn program, and the lines of what its example decides."""
+    lines, own = _HEAD.splitlines(), range(0)
+    at = int(rng.integers(1, 5))
+    for number in range(int(rng.integers(at + 1, 7))):
+        if number == at and kind in FROZEN:
+            lines += [f"        {line}" for line in FROZEN[kind]]
+            own = range(len(lines) - len(FROZEN[kind]) + 1, len(lines) + 1)
+        activation = rng.choice(_ACTIVATIONS)
+        lines.append(f"        x = {activation}(self.layers[{number}](x))")
+        if number == 0:
+            lines.append("        x = self.norm(x.transpose(1, 2)).transpose(1, 2)")
+    return "\n".join([*lines, "        return x", _TAIL]), own
+
+
+def _frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+    text, lines = _source(rng, kind)
+    size = int(rng.integers(3, 6))
+    small, large = 0.2 * _array(rng, size), 6 + 4 * _array(rng, size)
+    if kind in _OF_SIZES:
+        small, large = _array(rng, size), _array(rng, size + int(rng.integers(1, 5)))
+    example, data = (small, large) if rng.random() < 0.5 else (large, small)
+    sizes = {"data": {1: "length"}} if kind in _OF_SIZES else None
+    for name, given in (("frozen", example), ("healthy", data)):
+        net = _write(place, text)
+        _export(net, given, place / f"{name}.onnx", dynamo=False, dynamic_axes=sizes)
+        words = _words(place, name, data)
+        if name == "healthy":
+            yield Drawn(f"{kind}: healthy", words, "")
+        elif _is_seen(place / f"{name}.onnx", net, data):
+            yield Drawn(kind, words, "exporter", ("constant",), lines)
+
+
+def _other(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+    text, _ = _source(rng, kind)
+    data = _array(rng, 4)
+    for name in ("healthy", "other"):
+        net = _write(place, text)
+        is_dynamo = bool(rng.random() < 0.5)
+        if name == "other":
+            torch.manual_seed(int(rng.integers(1 << 30)))
+            OTHERS[kind](net)
+        _export(net, data, place / f"{name}.onnx", dynamo=is_dynamo)
+        party = "" if name == "healthy" else "model file"
+        yield Drawn(f"{kind}: {name}, dynamo={is_dynamo}", _words(place, name, data), party)
+
+
+def _array(rng: np.random.Generator, length: int) -> Any:
+    return torch.from_numpy(rng.random((2, length, WIDTH)).astype(np.float32))
+
+
+def _write(place: Path, text: str) -> Any:
+    """Write a program, and return its module."""
+    path, names = place / "net.py", dict[str, Any]()
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), names)
+    return names["load_model"]()
+
+
+def _export(net: Any, example: Any, path: Path, **options: Any) -> None:
+    if options["dynamo"]:
+        options |= {"external_data": False, "verbose": False}
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        torch.onnx.export(net, (example,), str(path), input_names=["data"], **options)
+
+
+def _is_seen(path: Path, net: Any, data: Any) -> bool:
+    """Return whether a file does not compute what its program does: other sizes may be the same."""
+    import onnxruntime
+
+    try:
+        [made] = onnxruntime.InferenceSession(str(path)).run(None, {"data": data.numpy()})
+    except Exception:  # It was exported for another size.
+        return True
+    right = net(data).detach().numpy()
+    return bool(made.shape != right.shape or np.abs(made - right).max() > 1e-3)
+
+
+def _words(place: Path, name: str, data: Any) -> str:
+    from polygraphy.json import save_json
+
+    save_json([{"data": data.numpy()}], str(place / "data.json"))
+    return f"{place}/{name}.onnx --torch {place}/net.py:load_model --load-inputs {place}/data.json"
