@@ -21,7 +21,7 @@ STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
 
 
 def joint_reason(absolute: str, relative: str) -> str:
-    """Describe why there are these two tolerances, given the reason for each."""
+    """Return why two tolerances have their values, from the reason for each."""
     return absolute if absolute == relative else f"abs {absolute}, rel {relative}"
 
 
@@ -60,11 +60,11 @@ class Threshold:
     """The metrics that a threshold of this kind can be about, where it chooses some of several."""
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metrics that decide."""
+        """Return the names of the metrics that decide."""
         raise NotImplementedError(f"{type(self).__name__} does not implement metric_fields")
 
     def passed(self, metric_values: Mapping[str, float | None]) -> bool:
-        """Judge metrics by name; one that is NaN or None never passes."""
+        """Return whether metrics pass, by name; NaN or None never passes."""
         raise NotImplementedError(f"{type(self).__name__} does not implement passed")
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
@@ -107,7 +107,9 @@ class Tolerance(Threshold):
         return ROUNDING_LIMIT in self.reason
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metrics that decide; ``elemwise`` needs the arrays themselves and has none."""
+        """Return the names of the metrics that decide; ``elemwise`` needs the arrays and
+        has none.
+        """
         return tuple(
             f"{statistic}_{kind}"
             for statistic in self.check_error_stat
@@ -116,7 +118,7 @@ class Tolerance(Threshold):
         )
 
     def passed(self, metric_values: Mapping[str, float | None]) -> bool:
-        """Judge metrics such as ``max_absdiff``; NaN never passes.
+        """Return whether metrics such as ``max_absdiff`` pass; NaN never passes.
 
         Raises:
             UsageError: ``elemwise`` is checked, which metrics cannot answer, or a metric is
@@ -130,7 +132,9 @@ class Tolerance(Threshold):
         return all(self.allows(statistic, metric_values) for statistic in self.check_error_stat)
 
     def allows(self, statistic: str, metric_values: Mapping[str, float | None]) -> bool:
-        """Judge one statistic, such as ``max``, of the absolute and the relative differences."""
+        """Return whether one statistic, such as ``max``, of the absolute and relative differences
+        passes.
+        """
         absolute = metric_values.get(f"{statistic}_absdiff")
         relative = metric_values.get(f"{statistic}_reldiff")
         if absolute is None or relative is None:
@@ -140,8 +144,8 @@ class Tolerance(Threshold):
         return absolute <= self.atol or relative <= self.rtol
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
-        """Return what was checked in a line, and whether it passed; None where single elements
-        are.
+        """Return a line about the check, and whether it passed; None if it is element by
+        element.
         """
         if "elemwise" in self.check_error_stat:
             return None

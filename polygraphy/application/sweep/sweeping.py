@@ -414,6 +414,7 @@ class _Sweep:
         runs: int,
         before: Mapping[str, Record],
     ) -> None:
+        """Add the nodes that became slower since an earlier sweep to rows."""
         from polygraphy.domain.profiling.regression import find_slower_nodes, shortest_times
 
         earlier: dict[int, Times] = {

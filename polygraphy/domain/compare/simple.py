@@ -49,7 +49,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         show_error_metrics_plot: bool | None = None,
         error_quantile: PerOutput[float] | None = None,
     ) -> None:
-        """Set what is tolerated; each setting may be one value, or one per output.
+        """Set the tolerances; each setting may be one value, or one per output.
 
         Args:
             check_shapes: whether outputs of different shapes fail (the default), or are transposed
