@@ -270,9 +270,9 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
 
 def _printable(text: str) -> str:
     """Return a text without control characters and commands to GitHub's runner."""
-    from polygraphy.logger.sinks import plain
+    from polygraphy.logger.sinks import escape_controls
 
-    return plain(text)
+    return escape_controls(text)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

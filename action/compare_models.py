@@ -18,7 +18,7 @@ from pathlib import Path
 
 from polygraphy.adapters.report.markdown import text_of
 from polygraphy.lifetime import end_group, start_command
-from polygraphy.logger.sinks import plain
+from polygraphy.logger.sinks import escape_controls
 from polygraphy.python_command import safe_command
 
 _POINTER = b"version https://git-lfs"
@@ -199,7 +199,7 @@ def main() -> int:
     except (StepError, OSError, ValueError) as error:
         write_summary([f"Nothing was compared: {text_of(str(error))}"])
         sys.stdout.flush()
-        print(f"::error title=Polygraphy::{plain(' '.join(str(error).split()))}")
+        print(f"::error title=Polygraphy::{escape_controls(' '.join(str(error).split()))}")
         return 3
     patterns = setting("MODELS", "*.onnx")
     lines = ["| model | result | details |", "| --- | --- | --- |"]
@@ -226,7 +226,7 @@ def compared_models() -> list[tuple[str, str, str]]:
         for name in sorted(names):
             verdict, summary = comparing.row(name)
             said = f"{name}: {verdict.upper()} {' '.join(summary.split())}"
-            print(plain(said), flush=True)
+            print(escape_controls(said), flush=True)
             rows.append((name, verdict, summary))
         return rows
 
@@ -238,7 +238,7 @@ def write_summary(lines: list[str]) -> None:
     if summary_path:
         with Path(summary_path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
-    print(plain(text), flush=True)
+    print(escape_controls(text), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from importlib import import_module
-from inspect import getdoc
+from inspect import getdoc, isclass
 from pathlib import Path
 from typing import Any
 
@@ -151,17 +151,63 @@ from polygraphy.backend.onnx import OnnxFromPath, SaveOnnx
 
 load_model = OnnxFromPath("model.onnx")
 SaveOnnx(load_model, "copy.onnx")()""",
+    "polygraphy.diagnose": """\
+from polygraphy.backend.onnxrt import OnnxrtParty
+from polygraphy.diagnose import diagnose
+
+diagnosis = diagnose("model.onnx", [OnnxrtParty()], reference="model.onnx")
+print(diagnosis)""",
+    "polygraphy.assertions": """\
+from polygraphy.assertions import assert_outputs_match
+
+def test_backends_agree():
+    assert_outputs_match("model.onnx", backends=["onnxrt", "onnx"])""",
 }
 """Examples by the name of a module; the tests run them beside a model with the input `image`."""
 
 
 def module(name: str) -> str:
     """Return the page of a published module, with an example if it has one."""
-    lines = [f".. automodule:: {name}", "   :members:"]
+    lines = [f".. automodule:: {name}"]
+    if name in _ORDERED:
+        names = sorted(
+            import_module(name).__all__, key=_rank
+        )  # `sorted` keeps the order of equals.
+        lines += [line for each in names for line in _directive(name, each)]
+    else:
+        lines.append("   :members:")
     if name in _ELSEWHERE:
         lines.append(f"   :exclude-members: {_ELSEWHERE[name]}")
     example = ["```python", EXAMPLES[name], "```", ""] if name in EXAMPLES else []
     return "\n".join((f"# {name}", "", *example, "```{eval-rst}", *lines, "```", ""))
+
+
+_ORDERED = (
+    "polygraphy.comparator",
+    "polygraphy.backend.onnx",
+    "polygraphy.backend.onnxrt",
+    "polygraphy.backend.openvino",
+    "polygraphy.backend.pyt",
+    "polygraphy.backend.tf",
+    "polygraphy.backend.trt",
+)
+"""Modules whose pages start with what most programs use."""
+
+
+def _rank(name: str) -> int:
+    """Return the place of a name on the page of a module of `_ORDERED`: runners and comparisons,
+    loaders, everything else.
+    """
+    if name in ("Comparator", "CompareFunc") or name.endswith("Runner"):
+        return 0
+    return 1 if name[0].isupper() and ("From" in name or name.startswith("Save")) else 2
+
+
+def _directive(module: str, name: str) -> list[str]:
+    """Return the lines that document a class or a function of a module."""
+    if isclass(getattr(import_module(module), name)):
+        return ["", f".. autoclass:: {module}.{name}", "   :members:"]
+    return ["", f".. autofunction:: {module}.{name}"]
 
 
 def formats() -> str:

@@ -35,8 +35,8 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
     others = [each for each in found if each.version != polygraphy.__version__]
     for other in others:
         yield (
-            f"{_owner(other)} {other.version} is also installed according to {_folder_of(other)},"
-            f" so modules of the two may be mixed. Remedy: {_REMEDY}"
+            f"{_describe_owner(other)} {other.version} is also installed according to"
+            f" {_folder_of(other)}, so modules of the two may be mixed. Remedy: {_REMEDY}"
         )
     for folder in _other_folders(path, package):
         yield (
@@ -52,7 +52,8 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
         )
 
 
-def _owner(found: metadata.Distribution) -> str:
+def _describe_owner(found: metadata.Distribution) -> str:
+    """Return "NVIDIA's" or "Another" package of this name, from its authors."""
     said = " ".join(
         found.metadata.get_all("Author-email", []) + found.metadata.get_all("Author", [])
     )
@@ -60,6 +61,7 @@ def _owner(found: metadata.Distribution) -> str:
 
 
 def _folder_of(found: metadata.Distribution) -> str:
+    """Return the folder of an installed package."""
     return str(getattr(found, "_path", None) or found.locate_file(""))
 
 
@@ -125,17 +127,18 @@ def package_sections() -> list[Section]:
         ("Python", platform.python_version()),
         ("polygraphy", __version__),
         *(
-            (name, _version(name) or _without_metadata(module) or "missing")
+            (name, _installed_version(name) or _without_metadata(module) or "missing")
             for name, module in _REQUIRED.items()
         ),
     )
-    return [Section("Versions", required, tuple(namesakes())), _backends()]
+    return [Section("Versions", required, tuple(namesakes())), _backend_section()]
 
 
-def _backends() -> Section:
+def _backend_section() -> Section:
+    """Return the section about installed and missing backends."""
     facts, missing = [], []
     for name, backend in _BACKENDS.items():
-        versions = {each: _version(each) for each in backend.packages}
+        versions = {each: _installed_version(each) for each in backend.packages}
         found = [f"{each} {version}" for each, version in versions.items() if version]
         if not found:
             found = [text for each in backend.modules if (text := _without_metadata(each))]
@@ -145,7 +148,8 @@ def _backends() -> Section:
     return Section("Backends", tuple(facts), tuple(missing))
 
 
-def _version(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -161,7 +165,9 @@ def _without_metadata(module: str) -> str | None:
         return None
     top = module.partition(".")[0]
     packages = sorted(set(metadata.packages_distributions().get(top, ())))
-    named = [f"{package} {version}" for package in packages if (version := _version(package))]
+    named = [
+        f"{package} {version}" for package in packages if (version := _installed_version(package))
+    ]
     version = getattr(sys.modules.get(module), "__version__", None)
     shown = f"{module} {version}" if isinstance(version, str) else module
     return ", ".join(named) or f"{shown} in {Path(spec.origin).parent}, without package metadata"

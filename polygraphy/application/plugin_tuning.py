@@ -12,7 +12,7 @@ from attrs import define, evolve, frozen
 
 from polygraphy.application.run.feeding import Feeds, InputAdapter, facts_of, last_device_times
 from polygraphy.binding import resolve
-from polygraphy.domain.calling import ability
+from polygraphy.domain.calling import optional_method
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.data.synthesis import DataLoader
@@ -218,7 +218,7 @@ def _measure_cost(runner: Runner, feed: Any) -> Cost:
         start = time.perf_counter()
         runner.infer(feed)
         latencies.append(_latency(runner, time.perf_counter() - start))
-    memory = ability(runner, RunnerExtras.device_memory)
+    memory = optional_method(runner, RunnerExtras.device_memory)
     return Cost(median(latencies), None if memory is None else memory())
 
 

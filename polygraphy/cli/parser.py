@@ -61,14 +61,14 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     everything = [each for options in declared.values() for each in options]
     has_rest = any(isinstance(each.kind, Rest) for each in everything)
     known, rest = split_rest(words, everything) if has_rest else (words, {})
-    parser, advice_on = _parser_of(command.name, declared)
+    parser, advice_on = _build_parser(command.name, declared)
     # Before argparse, which may take one for the beginning of an option that there is.
     refused = [flag for word in known if (flag := word.partition("=")[0]) in advice_on]
     if refused:
         raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
     namespace, unknown = parser.parse_known_args(_arguments_first(known, everything))
     if unknown:
-        raise CommandLineError(_unknown(unknown, everything, command.missing()))
+        raise CommandLineError(_unknown_words_message(unknown, everything, command.missing()))
     values = Values(
         {
             group: group(**_parsed_values(namespace, group, options, rest))
@@ -86,17 +86,17 @@ def parse(command: Command, words: Sequence[str]) -> Values:
     return values
 
 
-def _parser_of(
+def _build_parser(
     name: str, declared: Mapping[type[Options], Sequence[Option]]
 ) -> tuple[argparse.ArgumentParser, Mapping[str, str]]:
-    """Return what takes the options of a command, and advice on those that are refused."""
+    """Return the parser for the options of a command, and advice on refused ones."""
     parser = _Parser(
         add_help=False, usage=argparse.SUPPRESS, formatter_class=lambda prog: _FORMATTER
     )
     parser.add_argument("-h", "--help", action=_Help, nargs=0)
     for group, options in declared.items():
         for option in options:
-            _add(parser, f"{group.__name__}.{option.name}", option)
+            _add_option(parser, f"{group.__name__}.{option.name}", option)
     refused: dict[str, str] = {}
     for row in removed_options(name):
         if row.takes is None:
@@ -109,8 +109,8 @@ def _parser_of(
 
 
 def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequence[str]:
-    """Put what only can be the command's own argument before the options: argparse takes the model
-    in ``--compare simple model.onnx`` for a value of the option.
+    """Return the words with the command's own argument before the options, because argparse takes
+    the model in ``--compare simple model.onnx`` for a value.
     """
     if sum(option.is_positional for option in declared) != 1:
         return words
@@ -142,8 +142,8 @@ def _room(kind: Kind) -> float:
     return {"0": 0, "None": 1, "?": 1}.get(str(kind.nargs), math.inf)
 
 
-def _add(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
-    """Declare an option: of each time that it is there, the words, or the flag, are kept."""
+def _add_option(parser: argparse.ArgumentParser, dest: str, option: Option) -> None:
+    """Add an option to a parser that keeps the words of each use."""
     kind = option.kind
     if option.is_positional:
         parser.add_argument(dest, action="append", nargs=kind.nargs, metavar=kind.metavar)
@@ -218,8 +218,10 @@ def _is_short_for(flag: str, other: str) -> bool:
     return flag[:3] == other[:3] and flag[-1:] == other[-1:] and all(c in letters for c in flag[3:])
 
 
-def _unknown(words: Sequence[str], declared: Sequence[Option], missing: Mapping[str, str]) -> str:
-    """Describe which words are not understood, and what may have been meant.
+def _unknown_words_message(
+    words: Sequence[str], declared: Sequence[Option], missing: Mapping[str, str]
+) -> str:
+    """Return a message about unknown words, with similar options.
 
     Args:
         words: what nothing takes.

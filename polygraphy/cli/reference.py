@@ -94,11 +94,11 @@ def markdown(descriptions: Sequence[Description]) -> str:
             "",
         ]
         lines += _bullets(group[2])
-    return "\n".join((*lines, "", *_exit_codes())) + "\n"
+    return "\n".join((*lines, "", *_exit_code_lines())) + "\n"
 
 
 def pages_of(descriptions: Sequence[Description]) -> dict[str, str]:
-    """Return a page for each command, with all its options, by the name of its file."""
+    """Return a page with all options for each command, by file name."""
     return {each[0].replace(" ", "-"): _page_of(each) for each in descriptions}
 
 
@@ -109,11 +109,12 @@ def list_of_pages(descriptions: Sequence[Description], folder: str) -> str:
     for name, usage, _, _ in descriptions:
         lines += ["", f"## polygraphy {name}", "", _escape_text(COMMANDS[name][1])]
         lines += ["", f"[`{usage}`]({folder}/{name.replace(' ', '-')}.md)"]
-    lines += ["", *_exit_codes()]
+    lines += ["", *_exit_code_lines()]
     return "\n".join(lines) + "\n"
 
 
 def _page_of(description: Description) -> str:
+    """Return the Markdown page of a command."""
     name, usage, text, groups = description
     lines = [f"# polygraphy {name}", "", _escape_text(text), "", "```", usage]
     lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
@@ -126,10 +127,11 @@ def _page_of(description: Description) -> str:
         if explanation:  # It follows a colon in the help.
             lines += [_escape_text(explanation[0].upper() + explanation[1:]), ""]
         lines += _bullets(entries)
-    return "\n".join((*lines, "", *_exit_codes())) + "\n"
+    return "\n".join((*lines, "", *_exit_code_lines())) + "\n"
 
 
-def _exit_codes() -> list[str]:
+def _exit_code_lines() -> list[str]:
+    """Return the lines about exit codes."""
     return ["## Exit codes", "", *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES)]
 
 
@@ -144,30 +146,30 @@ def man(descriptions: Sequence[Description], version: str) -> str:
             r"polygraphy \- run models in several backends, and find out why they differ",
         ),
         *(".SH SYNOPSIS", ".B polygraphy", r"\fICOMMAND\fR [\fIOPTION\fR ...]"),
-        *(".SH DESCRIPTION", _roff(_INTRODUCTION)),
+        *(".SH DESCRIPTION", _escape_roff(_INTRODUCTION)),
         *_roff_items(_GLOBAL),
         ".SH COMMANDS",
     ]
     for group, text in GROUPS.items():
-        lines += [".TP", rf"\fBpolygraphy {_roff(group)}\fR", _roff(text)]
+        lines += [".TP", rf"\fBpolygraphy {_escape_roff(group)}\fR", _escape_roff(text)]
     for name, usage, text, groups in descriptions:
-        lines += [f'.SS "{_roff(usage)}"', _roff(text)]
+        lines += [f'.SS "{_escape_roff(usage)}"', _escape_roff(text)]
         for example in EXAMPLES.get(name, ()):
-            lines += [".PP", ".RS 4", rf"\fB{_roff(example)}\fR", ".RE"]
+            lines += [".PP", ".RS 4", rf"\fB{_escape_roff(example)}\fR", ".RE"]
         own = [group for group in groups if group not in shared]
         others = [shared[group][0] for group in groups if group in shared]
         for each in own:
-            lines += [".PP", _roff(each[0] + _title_suffix(each)), *_roff_items(each[2])]
-        lines += [".PP", _roff(f"Shared options: {', '.join(others)}.")] if others else []
+            lines += [".PP", _escape_roff(each[0] + _title_suffix(each)), *_roff_items(each[2])]
+        lines += [".PP", _escape_roff(f"Shared options: {', '.join(others)}.")] if others else []
     lines.append(".SH SHARED OPTIONS")
     for each, (title, names) in shared.items():
-        lines += [f'.SS "{_roff(title)}"']
-        lines += [_roff(f"Of {', '.join(names)}{_title_suffix(each) or '.'}")]
+        lines += [f'.SS "{_escape_roff(title)}"']
+        lines += [_escape_roff(f"Of {', '.join(names)}{_title_suffix(each) or '.'}")]
         lines += _roff_items(each[2])
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES:
-        lines += [".TP", rf"\fB{code}\fR", _roff(meaning)]
-    lines += [".SH ENVIRONMENT", _roff("polygraphy doctor lists the variables.")]
+        lines += [".TP", rf"\fB{code}\fR", _escape_roff(meaning)]
+    lines += [".SH ENVIRONMENT", _escape_roff("polygraphy doctor lists the variables.")]
     return "\n".join(lines) + "\n"
 
 
@@ -196,11 +198,11 @@ def _roff_items(entries: Sequence[Entry]) -> list[str]:
     return [
         line
         for flags, text in entries
-        for line in (".TP", rf"\fB{_roff(flags)}\fR", _roff(text) or r"\&")
+        for line in (".TP", rf"\fB{_escape_roff(flags)}\fR", _escape_roff(text) or r"\&")
     ]
 
 
-def _roff(text: str) -> str:
-    """Return a text that roff prints as it is; its dashes can be copied."""
+def _escape_roff(text: str) -> str:
+    """Return a text that roff prints literally, with dashes that can be copied."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq")
     return rf"\&{text}" if text.startswith((".", "'")) else text

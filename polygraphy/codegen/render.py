@@ -51,11 +51,11 @@ class BytecodeBeside(FileSystemBytecodeCache):
         self._compiler = digest.hexdigest()
 
     def get_source_checksum(self, source: str) -> str:
-        """Return what tells a template, and how it is compiled, from others."""
+        """Return a checksum of a template and its compilation settings."""
         return super().get_source_checksum(self._compiler + source)
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Load the code of a template, if it is there and can be used."""
+        """Load the compiled template, if it exists and is current."""
         try:
             super().load_bytecode(bucket)
         except Exception:  # A damaged file may raise anything.
@@ -115,9 +115,9 @@ def _import_order(name: str) -> tuple[int, str]:
     return kind, name
 
 
-def _arguments(*positional: Any, **keywords: Any) -> Source:
-    """Return the arguments of a call; those that are None are left out, because None is what
-    leaving out means. Partials of other packages write some without names.
+def _arguments_source(*positional: Any, **keywords: Any) -> Source:
+    """Return the arguments of a call, without those that are None. Partials of other packages write
+    some without names.
     """
     named = [*(("", value) for value in positional), *keywords.items()]
     return Source(
@@ -171,7 +171,7 @@ def environment(
         keep_trailing_newline=True,
     )
     made.filters["literal"] = literal
-    made.globals.update(arguments=_arguments, level=_level, source=_source)
+    made.globals.update(arguments=_arguments_source, level=_level, source=_source)
     return made
 
 
@@ -186,7 +186,7 @@ def render(
     partials: Mapping[str, str] | None = None,
     **context: Any,
 ) -> str:
-    """Render a program.
+    """Return the source of a program.
 
     Args:
         template: name of the template, such as ``run.py.j2``.

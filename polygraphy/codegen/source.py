@@ -60,14 +60,14 @@ def _literal(value: Any) -> str:
     if kind is tuple:
         return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Mapping):
-        return _mapping(value)
+        return _mapping_literal(value)
     if kind is ByteCount:
         return _bytes(value)
     raise TypeError(f"A {kind.__name__} has no literal: {value!r}")
 
 
-def _mapping(values: Mapping[Any, Any]) -> str:
-    """Return a dictionary: its small numbers in one spelling, and what an empty name stands for."""
+def _mapping_literal(values: Mapping[Any, Any]) -> str:
+    """Return the literal of a dictionary, with small numbers in one spelling."""
     written = {key: _literal(item) for key, item in values.items()}
     if any("e-" in text for key, text in written.items() if type(values[key]) is float):
         written.update(
@@ -128,7 +128,7 @@ def quote_command(words: Sequence[str]) -> str:
 
 
 def quote_word(word: str) -> str:
-    """Quote one word for a shell; what cannot be printed is written as ``$'\\n'``."""
+    """Return a word quoted for a shell, with unprintable characters as ``$'\n'``."""
     if _PLAIN.fullmatch(word):
         return word
     if all(character.isprintable() for character in word):
@@ -228,8 +228,8 @@ class Call(Expression):
             raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}.")
 
     def of(self, *args: Any, **kwargs: Any) -> Call:
-        """Return the same call with these arguments in front of the others of their kind; one by
-        name takes the place of the call's own, and None leaves that out.
+        """Return the same call with additional arguments in front; a named one replaces the call's
+        own, and None removes it.
         """
         others = {name: value for name, value in self.kwargs.items() if name not in kwargs}
         return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **others})
@@ -297,7 +297,7 @@ class Words(Expression):
     words: Sequence[str]
 
     def written(self, use: Use) -> Source:
-        """Return the list, or what makes it of one string."""
+        """Return the list, or the expression that splits one string into it."""
         if len(self.words) <= _FEW_WORDS:
             return literal(list(self.words))
         return Source(f"{use('shlex', '')}.split({literal(join(self.words))})")

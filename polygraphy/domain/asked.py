@@ -51,7 +51,7 @@ class Stored(Protocol):
         """
 
     def value(self) -> Any:
-        """Return everything in one piece; feed dictionaries as a list."""
+        """Return all stored data as one object; feed dictionaries as a list."""
 
 
 class ResultStore(Protocol):
@@ -66,22 +66,24 @@ class ResultStore(Protocol):
         """Write `value` to one file; FileError when that cannot be done."""
 
     def load(self, source: PathOrFile, kind: type[T]) -> T:
-        """Read one file; FileError when it is missing, damaged, or does not hold a `kind`."""
+        """Return the object in one file; raise FileError if it is missing, damaged, or not of a
+        `kind`.
+        """
 
     def dumps(self, value: Any) -> str:
         """Return `value` as JSON text."""
 
     def loads(self, text: str, kind: type[T]) -> T:
-        """Read JSON text; FileError when it is damaged or does not hold a `kind`."""
+        """Return the object in JSON text; raise FileError if it is damaged or not of a `kind`."""
 
     def writer(self, dest: str | Path, kind: type[T]) -> AbstractContextManager[ResultWriter[T]]:
-        """Open a file or folder for writing one item per iteration, in bounded memory where the
+        """Return a writer of one item per iteration to a file or folder, in bounded memory if the
         format allows it.
         """
 
     def add_comparison(self, dest: str | Path, record: Mapping[str, Any]) -> None:
-        """Add what a comparison found, in plain values by output, to results that were saved to one
-        file; FileError when that cannot be done.
+        """Add the results of a comparison, as plain values by output, to results in one file; raise
+        FileError if that fails.
         """
 
     def iterate(self, source: str | Path, kind: type[T]) -> Iterator[T]:
@@ -90,8 +92,8 @@ class ResultStore(Protocol):
         """
 
     def look_into(self, source: str | Path) -> Stored:
-        """Find out what a file or folder holds; FileError when it is missing, damaged, or nothing
-        that consists of arrays or verdicts.
+        """Return the structure of a file or folder; raise FileError if it is missing, damaged, or
+        has no arrays or verdicts.
         """
 
 
@@ -119,8 +121,8 @@ def sample_files(source: str | Path) -> list[str] | None:
 
 @port
 def class_folders(source: str | Path) -> dict[str, int]:
-    """Return the folders of classes in a folder, and how many samples each holds; none where
-    samples lie in the folder itself. Hidden folders and those of tools are no classes.
+    """Return the number of samples in each class folder of a folder; empty if samples are in the
+    folder itself. Hidden folders and those of tools do not count.
     """
 
 
@@ -128,8 +130,8 @@ def class_folders(source: str | Path) -> dict[str, int]:
 def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield per picture its file, and its array by name: height, width, and red, green and blue, or
-    one channel; of other files what they hold.
+    """Yield the path of each image and its array by name (height, width, and three colors or one
+    channel), and the content of other files.
 
     Args:
         source: a file or a folder.
@@ -144,8 +146,8 @@ def iterate_pictures(
 
 @port
 def blob_writer(folder: str | Path) -> AbstractContextManager[ResultWriter[Mapping[str, Any]]]:
-    """Open a folder to write one feed dictionary per iteration. Files of earlier runs are
-    replaced, each whole or not at all.
+    """Return a writer of one feed dictionary per iteration to a folder. Files of earlier runs are
+    replaced, each completely or not at all.
 
     Raises:
         FileError: a file cannot be written, or the name of a tensor leads out of the folder.
@@ -228,9 +230,7 @@ class Plots(Protocol):
         folder: str | None,
         show: bool,
     ) -> None:
-        """Draw the absolute and the relative difference over the reference, and what they are held
-        to; see `heat_maps`.
-        """
+        """Draw the absolute and relative differences over the reference, with their limits."""
 
     def error_by_depth(self, lines: Mapping[str, Sequence[Any]], path: str) -> None:
         """Draw the largest differences of outputs, in the order in which a model computes them.
@@ -255,11 +255,11 @@ def data_frame(records: Sequence[Mapping[str, Any]]) -> Any:
 
 @port
 def read_config(model: str) -> Any:
-    """Return the `genai_config.json` beside a model, as JSON has it; None where there is none."""
+    """Return the JSON of the `genai_config.json` beside a model; None if there is none."""
 
 
 @port
 def read_tokens(path: str) -> list[int]:
-    """Return the tokens in a file: whole numbers in text or JSON, or an array; FileError when it is
-    missing, InputError when it holds something else.
+    """Return the tokens in a file, from text, JSON or an array; raise FileError if it is missing,
+    InputError for other content.
     """

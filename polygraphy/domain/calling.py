@@ -12,9 +12,9 @@ from polygraphy.domain.errors import UsageError
 R = TypeVar("R")
 
 
-def ability(found: object, declared: Callable[..., R]) -> Callable[..., R] | None:
-    """Return the method of an object that a class declares, where the object has it besides what it
-    has to have, itself or through ``__getattr__`` as wrappers do; None otherwise.
+def optional_method(found: object, declared: Callable[..., R]) -> Callable[..., R] | None:
+    """Return the method of an object that a class declares, if the object has it, itself or through
+    ``__getattr__`` as wrappers do; else None.
     """
     method: Callable[..., R] | None = getattr(found, declared.__name__, None)
     return method
@@ -74,8 +74,8 @@ def check_signature(function: Callable[..., Any], what: str, *arguments: str) ->
 
 
 def verdict_of(answer: Any, function: str, output: str) -> Any:
-    """Return what a comparison function answers about an output, if that says whether it passed:
-    a truth value, or an object of a class that says when it is true. None is no pass.
+    """Return the result of a comparison function for an output, if its truth says whether it
+    passed. None does not pass.
 
     Raises:
         UsageError: it is something that is true whatever was found, such as a text or a tuple, or a

@@ -24,7 +24,7 @@ class Environment:
 
     @property
     def summary(self) -> str:
-        """Which backends are installed, in a sentence."""
+        """The sentence that lists the installed backends."""
         backends = [each for each in self.sections if each.title == "Backends"]
         return describe_installed(fact for each in backends for fact in each.facts)
 

@@ -13,13 +13,15 @@ from polygraphy.domain.tensors.pickling import pickled_as
 
 DEFAULT_RTOL = 1e-5
 DEFAULT_ATOL = 1e-5
+ROUNDING_LIMIT = "rounding limit"
+"""How the reason begins of a tolerance that rounding along the model explains."""
 
 STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
 """What may be checked: every element, or one statistic of all differences."""
 
 
 def joint_reason(absolute: str, relative: str) -> str:
-    """Describe why there are these two tolerances, given the reason for each."""
+    """Return why two tolerances have their values, from the reason for each."""
     return absolute if absolute == relative else f"abs {absolute}, rel {relative}"
 
 
@@ -58,11 +60,11 @@ class Threshold:
     """The metrics that a threshold of this kind can be about, where it chooses some of several."""
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metrics that decide."""
+        """Return the names of the metrics that decide."""
         raise NotImplementedError(f"{type(self).__name__} does not implement metric_fields")
 
     def passed(self, metric_values: Mapping[str, float | None]) -> bool:
-        """Judge metrics by name; one that is NaN or None never passes."""
+        """Return whether metrics pass, by name; NaN or None never passes."""
         raise NotImplementedError(f"{type(self).__name__} does not implement passed")
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
@@ -99,8 +101,15 @@ class Tolerance(Threshold):
     rtol: float = field(default=DEFAULT_RTOL, converter=_number)
     reason: str = field(default="the default", validator=validators.instance_of(str), eq=False)
 
+    @property
+    def is_rounding_limit(self) -> bool:
+        """Return whether rounding along the model was measured for it, as for ``auto``."""
+        return ROUNDING_LIMIT in self.reason
+
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metrics that decide; ``elemwise`` needs the arrays themselves and has none."""
+        """Return the names of the metrics that decide; ``elemwise`` needs the arrays and
+        has none.
+        """
         return tuple(
             f"{statistic}_{kind}"
             for statistic in self.check_error_stat
@@ -109,7 +118,7 @@ class Tolerance(Threshold):
         )
 
     def passed(self, metric_values: Mapping[str, float | None]) -> bool:
-        """Judge metrics such as ``max_absdiff``; NaN never passes.
+        """Return whether metrics such as ``max_absdiff`` pass; NaN never passes.
 
         Raises:
             UsageError: ``elemwise`` is checked, which metrics cannot answer, or a metric is
@@ -123,7 +132,9 @@ class Tolerance(Threshold):
         return all(self.allows(statistic, metric_values) for statistic in self.check_error_stat)
 
     def allows(self, statistic: str, metric_values: Mapping[str, float | None]) -> bool:
-        """Judge one statistic, such as ``max``, of the absolute and the relative differences."""
+        """Return whether one statistic, such as ``max``, of the absolute and relative differences
+        passes.
+        """
         absolute = metric_values.get(f"{statistic}_absdiff")
         relative = metric_values.get(f"{statistic}_reldiff")
         if absolute is None or relative is None:
@@ -133,8 +144,8 @@ class Tolerance(Threshold):
         return absolute <= self.atol or relative <= self.rtol
 
     def describe(self, metric_values: Mapping[str, float | None]) -> tuple[str, bool] | None:
-        """Return what was checked in a line, and whether it passed; None where single elements
-        are.
+        """Return a line about the check, and whether it passed; None if it is element by
+        element.
         """
         if "elemwise" in self.check_error_stat:
             return None

@@ -145,7 +145,7 @@ def _function_name(function: Callable[..., object]) -> str:
 
 
 def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a method that may not set, replace or delete attributes of its object.
+    """Return a method that must not set, replace or delete attributes of its object.
 
     The decorated method raises a PolygraphyInternalException if it did, and
     `config.INTERNAL_CORRECTNESS_CHECKS` is on. What happens inside of an attribute is not noticed.
@@ -163,9 +163,7 @@ def constantmethod(func: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_unchanged(instance: object, method: str, call: Callable[[], R]) -> R:
-    """Return what a call of a method of an object returns, and make sure that it changes no
-    attribute of that: see `constantmethod`.
-    """
+    """Return the result of a method call; raise if it changes an attribute of the object."""
     before = _attributes(instance)
     result = call()
     after = _attributes(instance)

@@ -40,12 +40,12 @@ Class = TypeVar("Class", bound=type)
 
 
 def to_json(obj: Any) -> str:
-    """Return `obj` as JSON text; FileError when it, or something in it, has no form in JSON."""
+    """Return `obj` as JSON text; raise FileError if it, or a part of it, has no JSON form."""
     return json_io.dumps(obj)
 
 
 def from_json(src: str) -> Any:
-    """Read JSON text; FileError when it is truncated, damaged or not JSON."""
+    """Return the object in JSON text; raise FileError if it is truncated, damaged or not JSON."""
     return json_io.loads(src, object)
 
 
@@ -66,7 +66,7 @@ def save_json(obj: Any, dest: PathOrFile, description: str | None = None) -> Non
 
 
 def load_json(src: PathOrFile, description: str | None = None) -> Any:
-    """Read a file.
+    """Return the object in a file.
 
     Args:
         src: path of the file, or an open file, which is read from its start.
@@ -100,7 +100,7 @@ def add_json_methods(description: str | None = None) -> Callable[[Class], Class]
             return json_io.loads(src, cls)
 
         def load(src: PathOrFile) -> Any:
-            """Read an object of this class from a file, or from an open file from its start."""
+            """Return an object of this class from a file, or from an open file from its start."""
             return _load(src, cls, description)
 
         methods = {

@@ -301,7 +301,7 @@ def _make_function(
     answer: Callable[[Any, Any], Any] = _like,
     prepared: Callable[[Array], Array] = np.asarray,
 ) -> Callable[..., Any]:
-    """Return a NumPy function as one that takes arrays of any library.
+    """Return a NumPy function that also accepts arrays of other libraries.
 
     Args:
         name: what it is called here.

@@ -372,9 +372,8 @@ def is_empty_shape(shape: Shape) -> bool:
 
 
 def try_match_shape(arr: Any, shape: Shape) -> Any:
-    """Return an array in another shape: with its dimensions in another order where that makes it,
-    else reshaped; the array as it is where it does not hold as many elements. To be reshaped, at
-    most one dimension of the shape may be dynamic.
+    """Return an array in another shape: transposed if that fits, else reshaped; unchanged if the
+    number of elements differs.
     """
     from polygraphy.domain.data.loading import in_shape  # NumPy is not needed for the others.
 
@@ -424,7 +423,7 @@ class LockFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Name what is locked."""
+        """Create a lock for a path."""
         from filelock import FileLock
 
         self._lock = FileLock(f"{ensure_parent(path)}.lock")

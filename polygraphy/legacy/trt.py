@@ -83,8 +83,8 @@ def unmark_outputs(network: Any, outputs: Iterable[str]) -> None:
 
 
 def mark_layerwise(network: Any) -> None:
-    """Make every tensor whose values are worth comparing an output of a network, and no others:
-    not constants, shapes, truth values or what is inside of loops.
+    """Make all floating-point tensors outside loops outputs of a network, except constants and
+    shapes.
     """
     _mark_named(network, comparable_tensors(network))
 

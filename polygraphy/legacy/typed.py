@@ -26,8 +26,8 @@ def TypedDict(key_type_func: Callable[[], Any], value_type_func: Callable[[], An
             self.update(dct or {})
 
         def __setitem__(self, key: Any, value: Any) -> None:
-            _check(self, "key", key, key_type_func())
-            _check(self, "value", value, value_type_func())
+            _check_type(self, "key", key, key_type_func())
+            _check_type(self, "value", value, value_type_func())
             super().__setitem__(key, value)
 
         def update(self, other: Any = (), **more: Any) -> None:  # type: ignore[override]
@@ -54,7 +54,7 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
 
         def append(self, elem: Any) -> None:
             """Add an element."""
-            _check(self, "element", elem, elem_type_func())
+            _check_type(self, "element", elem, elem_type_func())
             super().append(elem)
 
         def extend(self, elems: Iterable[Any]) -> None:
@@ -64,7 +64,7 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
 
         def __setitem__(self, index: Any, elem: Any) -> None:
             for each in elem if isinstance(index, slice) else [elem]:
-                _check(self, "element", each, elem_type_func())
+                _check_type(self, "element", each, elem_type_func())
             super().__setitem__(index, elem)
 
         def __iadd__(self, elems: Iterable[Any]) -> Any:  # type: ignore[misc]
@@ -74,7 +74,7 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
     return Interface
 
 
-def _check(owner: Any, what: str, value: Any, kind: Any) -> None:
+def _check_type(owner: Any, what: str, value: Any, kind: Any) -> None:
     """Raise a UsageError if a key, value or element has the wrong type."""
     if not isinstance(value, kind):
         raise UsageError(

@@ -14,7 +14,7 @@ from polygraphy.logger.severity import SeverityTable, module_path
 from polygraphy.logger.sinks import (
     LogFile,
     PendingLines,
-    forward,
+    forward_to_logging,
     json_line,
     shows_colours,
     text_lines,
@@ -270,7 +270,7 @@ class Logger:
         )
 
     def together(self) -> Scope:
-        """Return a context whose messages are written at once, at its end.
+        """Return a context whose messages are written together at its end.
 
         It is for many lines in a short time, of which each would cost system calls. All lines keep
         their order, those of other threads and of the other stream, too; and they are written when
@@ -292,7 +292,7 @@ class Logger:
 
     @property
     def log_file(self) -> str | None:
-        """Path of the file that messages are also written to, without colours; None for none.
+        """The path of the file that messages are also written to, without colors; None without one.
 
         Setting it creates the parent folders and empties the file; setting None closes the file.
 
@@ -384,7 +384,7 @@ class Logger:
             if self.use_python_logging_system:
                 self._pending.flush()
                 said = text if self.json else laid_out
-                forward(said, severity, caller_frame(stack_depth))
+                forward_to_logging(said, severity, caller_frame(stack_depth))
                 self._write_file([(laid_out, severity)])
                 return
             self._pending.add((laid_out, severity))

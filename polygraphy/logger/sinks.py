@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "LogFile",
     "PendingLines",
-    "forward",
+    "escape_controls",
+    "forward_to_logging",
     "json_line",
-    "plain",
     "shows_colours",
     "split_by_stream",
     "text_lines",
@@ -87,9 +87,9 @@ _CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-
 _pattern: list[Pattern[str]] = []
 
 
-def plain(text: str) -> str:
-    """Return a text in which characters that control a terminal stand as escapes; tabs and line
-    breaks stay. In a job of GitHub, so do those that begin a command to its runner.
+def escape_controls(text: str) -> str:
+    """Return a text with terminal control characters escaped, except tabs and line breaks. In a
+    GitHub job, commands to its runner are also escaped.
     """
     if os.environ.get("GITHUB_ACTIONS") == "true":
         text = without_commands(text)
@@ -158,7 +158,9 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
     stream: TextIO | None = sys.stderr if lines[0][1] >= CRITICAL else sys.stdout
     if stream is None or getattr(stream, "closed", False):
         return
-    lines = [(plain(text), severity) for text, severity in lines]  # Names come from files.
+    lines = [
+        (escape_controls(text), severity) for text, severity in lines
+    ]  # Names come from files.
     if colors and shows_colours(stream):
         lines = [(_color(text, severity), severity) for text, severity in lines]
     try:
@@ -267,7 +269,7 @@ class LogFile:
         """
         if self._stream is None:
             self._stream = self._open()
-        self._stream.write(plain(_without_escapes(_join_lines(lines))))
+        self._stream.write(escape_controls(_without_escapes(_join_lines(lines))))
 
     def close(self) -> None:
         """Close the file until the next `write`."""
@@ -276,9 +278,9 @@ class LogFile:
             self._stream = None
 
 
-def forward(text: str, severity: int, frame: FrameType) -> None:
-    """Hand a message to `logging.getLogger("Polygraphy")`, as a record of the level of its severity
-    (see `level_of`) that `frame` made.
+def forward_to_logging(text: str, severity: int, frame: FrameType) -> None:
+    """Send a message to `logging.getLogger("Polygraphy")`, as a record with the level of its
+    severity and the place of `frame`.
     """
     import logging
 
@@ -292,7 +294,7 @@ def forward(text: str, severity: int, frame: FrameType) -> None:
                 level,
                 code.co_filename,
                 frame.f_lineno,
-                plain(text),
+                escape_controls(text),
                 (),
                 None,
                 code.co_name,
@@ -317,13 +319,13 @@ class PendingLines:
         self._holds = 0
 
     def add(self, line: Line) -> None:
-        """Add a line."""
+        """Add a line to be written."""
         self._lines.append(line)
         if not self._holds:
             self.flush()
 
     def hold(self) -> None:
-        """Delay lines until `release` was called as often as this."""
+        """Delay lines until `release` was called equally often."""
         self._holds += 1
 
     def release(self) -> None:

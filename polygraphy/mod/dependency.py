@@ -150,8 +150,8 @@ class Dependency:
         return True
 
     def install_if_needed(self) -> bool:
-        """Install the module if it is missing or its version is not accepted, and automatic
-        installation is on.
+        """Install the module if it is missing or too old, and automatic installation is on; return
+        whether it was installed.
 
         Returns:
             Whether it was installed.
@@ -270,14 +270,14 @@ def _is_there(name: str) -> bool:
                 return False
             path, location = getattr(module, "__path__", None), getattr(module, "__file__", None)
         else:
-            spec = _find(qualified, path)
+            spec = _find_spec(qualified, path)
             if spec is None:
                 return False
             path, location = spec.submodule_search_locations, spec.origin
     return not _is_mere_folder(location, path)
 
 
-def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     """Return the spec of a module from the first finder that has it; None if there is none."""
     if path is None and "." in name:
         return None
@@ -359,7 +359,7 @@ def install(module: str, packages: Sequence[str], flags: Sequence[str] = ()) -> 
             install=command,
         )
     G_LOGGER.info(f"Installing {module}: {command}")
-    status, output = _run([*config.INSTALL_CMD, *flags, *packages])
+    status, output = _run_command([*config.INSTALL_CMD, *flags, *packages])
     if status != 0:
         reason = "\n".join(output.strip().splitlines()[-_LAST_LINES:])
         raise missing_dependency(
@@ -382,8 +382,8 @@ def _ask_to_install(module: str, command: str) -> bool:
     return answer.strip().lower() in ("", "y", "yes")
 
 
-def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Run a command and return its exit status, 127 if it cannot be run, and what it printed."""
+def _run_command(command: Sequence[str]) -> tuple[int, str]:
+    """Run a command and return its exit status, 127 if it cannot be run, and its output."""
     import subprocess
 
     from polygraphy.lifetime import end_group, start_command

@@ -86,9 +86,9 @@ def immediate_function(loader: Any, name: str, namespace: dict[str, Any]) -> Cal
     own = loader.__init__ is not object.__init__
     init = [*signature(loader.__init__).parameters.values()][1:] if own else []
     called = signature(work)
-    rest = {each.kind for each in init if _takes_rest(each)}
+    rest = {each.kind for each in init if _accepts_rest(each)}
     call = [each for each in [*called.parameters.values()][1:] if each.kind not in rest]
-    taken = sorted([*init, *call], key=_place)
+    taken = sorted([*init, *call], key=_parameter_key)
     for each in taken:
         if [other.name for other in taken].count(each.name) > 1:
             raise TypeError(
@@ -119,19 +119,19 @@ def immediate_function(loader: Any, name: str, namespace: dict[str, Any]) -> Cal
     return immediate
 
 
-def _takes_rest(each: Parameter) -> bool:
-    """Return whether a parameter takes all other arguments."""
+def _accepts_rest(each: Parameter) -> bool:
+    """Return whether a parameter accepts all other arguments."""
     return each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
 
 
-def _place(each: Parameter) -> tuple[int, bool]:
+def _parameter_key(each: Parameter) -> tuple[int, bool]:
     """Return the sort key of a parameter: required ones first, those for other arguments last."""
-    return each.kind if _takes_rest(each) else 0, each.default is not each.empty
+    return each.kind if _accepts_rest(each) else 0, each.default is not each.empty
 
 
 def _declare_parameter(each: Parameter) -> str:
     """Return a parameter with its default as source text."""
-    if _takes_rest(each):
+    if _accepts_rest(each):
         return str(each.replace(annotation=each.empty))
     required = each.default is each.empty
     return each.name if required else f"{each.name}=_defaults_[{each.name!r}]"

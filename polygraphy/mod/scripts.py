@@ -60,7 +60,7 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
         )
     with _importing, _OwnFolder(script.parent):
         doing = "run" if name == _ALL else f"import {name!r} from"
-        module = _run(script, f"Could not {doing} the script {script}")
+        module = _run_script(script, f"Could not {doing} the script {script}")
     try:
         return getattr(module, name)
     except AttributeError:
@@ -85,10 +85,10 @@ def run_script(path: str | os.PathLike[str]) -> ModuleType:
         file_error: Any = errors.named_class(FILE_ERROR)
         raise file_error(f"The script {script} does not exist.", path=script)
     with _importing, _OwnFolder(script.parent):
-        return _run(script, f"Could not run the script {script}")
+        return _run_script(script, f"Could not run the script {script}")
 
 
-def _run(script: Path, failed: str) -> ModuleType:
+def _run_script(script: Path, failed: str) -> ModuleType:
     # Data classes and type hints look up the module of a class by its name, so it has to have one
     # of its own, and for as long as the objects may live.
     """Return the module of a script after running it; raise an error with the line if it fails."""
@@ -139,7 +139,7 @@ class _OwnFolder:
         displaced = {name for finder in outer for name in finder.found}
         displaced |= {name for name in _names_in(self._folder) if self._may_displace(name)}
         for name in displaced:
-            self._displaced.update(_take_out(name))
+            self._displaced.update(_remove_modules(name))
         _finders.append(self._finder)
         sys.meta_path.insert(0, self._finder)
 
@@ -149,7 +149,7 @@ class _OwnFolder:
         is_shared = self._folder in (Path(entry).resolve() for entry in sys.path)
         for name in self._finder.found:
             if not is_shared or name in self._displaced:
-                _take_out(name)
+                _remove_modules(name)
         sys.modules.update(self._displaced)
 
     def _may_displace(self, name: str) -> bool:
@@ -202,7 +202,7 @@ def _lies_in(folder: Path, spec: ModuleSpec) -> bool:
     return any(Path(location).parent.resolve() == folder for location in locations)
 
 
-def _take_out(name: str) -> dict[str, ModuleType]:
+def _remove_modules(name: str) -> dict[str, ModuleType]:
     """Remove a top-level module and its submodules from `sys.modules`, and return them."""
     names = [loaded for loaded in sys.modules if f"{loaded}.".startswith(f"{name}.")]
     return {loaded: sys.modules.pop(loaded) for loaded in names}

@@ -44,7 +44,7 @@ def _comparing(compare: Callable[[_Key, _Key], bool]) -> Callable[[Version, obje
 
     def method(self: Version, other: object) -> bool:
         """Return the result of the comparison; NotImplemented for other objects."""
-        key = _key_of(other)
+        key = _version_key(other)
         return NotImplemented if key is None else compare(self._key, key)
 
     return method
@@ -124,7 +124,7 @@ def _key_of_release(
     return epoch, release[:significant], pre, post, dev
 
 
-def _key_of(other: object) -> _Key | None:
+def _version_key(other: object) -> _Key | None:
     """Return the sort key of a version, its text or a tuple of integers; None for other objects."""
     if isinstance(other, Version):
         return other._key

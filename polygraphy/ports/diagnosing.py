@@ -331,7 +331,7 @@ class OpenedProgram(Protocol):
         """
 
     def export_again(self, feed: Mapping[str, Any], exporter: Exporter) -> tuple[Any, str]:
-        """Export the program as a model was exported.
+        """Return the program exported as the model was exported, and the name of the exporter.
 
         Args:
             feed: the example, by the names of the model.

@@ -18,8 +18,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.acceptance.conftest import Done
-from tests.acceptance.test_frameworks import polygraphy
 from tests.support.facts import facts_of
+from tests.support.in_this_process import polygraphy
 
 __all__ = ["polygraphy"]
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import runpy
-import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,11 @@ import onnx
 import pytest
 
 from polygraphy import mod
-from polygraphy.cli.main import main
 from polygraphy.logger import G_LOGGER
-from tests.acceptance.conftest import Done
 from tests.support import models
+from tests.support.in_this_process import polygraphy
+
+__all__ = ["polygraphy"]
 
 has_tensorflow = pytest.mark.skipif(not mod.has_mod("tensorflow"), reason="needs TensorFlow")
 has_torch = pytest.mark.skipif(not mod.has_mod("torch"), reason="needs PyTorch")
@@ -31,27 +30,6 @@ has_torch = pytest.mark.skipif(not mod.has_mod("torch"), reason="needs PyTorch")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def polygraphy(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Done]:
-    """Return a function that runs a command line."""
-
-    def run(command: str, *, cwd: Path | None = None) -> Done:
-        monkeypatch.setattr(sys, "argv", shlex.split(command))
-        if cwd is not None:
-            monkeypatch.chdir(cwd)
-        with G_LOGGER.preserve(), pytest.raises(SystemExit) as left:
-            sys.exit(main())
-        reported = capsys.readouterr()
-        code = left.value.code or 0
-        assert isinstance(code, int)
-        assert "Traceback" not in reported.out + reported.err
-        return Done(code, reported.out, reported.err)
-
-    return run
 
 
 # TensorFlow.

@@ -19,10 +19,10 @@ import pytest_polygraphy
 from polygraphy import assertions
 from polygraphy.assertions import OutputsDiffer, assert_outputs_match
 from tests.acceptance.conftest import Done
-from tests.acceptance.test_readme import NUMBERS
 from tests.support import models
 from tests.support.diagnosis.quantized_models import quantised_twice
 from tests.support.forked import IN_A_FORK, ForkServer
+from tests.support.pages import NUMBERS
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.support.pages import NUMBERS
+
 ROOT = Path(__file__).parents[2]
-NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]\d+)?|[ \t]+")
 """What depends on the machine; columns are as wide as their numbers."""
 COMMAND = re.compile(r"Command: \S+ ")
 

@@ -133,7 +133,7 @@ def test_every_start_of_an_interpreter_is_safe() -> None:
         "polygraphy/adapters/processes/launching.py",  # What it compares with.
         "polygraphy/adapters/torch/source.py",  # Printed, with SAFE_PATH.
         "polygraphy/application/debug/checks.py",  # What it compares with.
-        "polygraphy/application/sweep/sweeping.py",  # Made safe by the launcher.
+        "polygraphy/application/sweep/planning.py",  # Made safe by the launcher.
         "polygraphy/assertions.py",  # Made safe in the next line.
         "polygraphy/config.py",  # Made safe where it is run.
         "polygraphy/mod/dependency.py",  # What it compares with.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from attrs import frozen
 
-from polygraphy.adapters.fake import FakeRunner, MemoryResultStore, RecordingConsole
+from polygraphy.adapters.fake import MemoryResultStore, RecordingConsole
 from polygraphy.application.compare.comparator import Comparator
 from polygraphy.application.run.inference import stream
 from polygraphy.binding import bind
@@ -18,70 +17,10 @@ from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.errors import CheckFailedError, InputError, UnknownNameError, UsageError
 from polygraphy.domain.results.postprocess import TopKPostprocessFunc
 from polygraphy.domain.results.results import RunResults
-from polygraphy.domain.search.layers import Layer
-from polygraphy.domain.tensors.facts import ModelFacts
-from polygraphy.domain.tensors.metadata import TensorMetadata
 from polygraphy.ports.editing import open_layered
 from polygraphy.ports.machine import free_memory, release_memory
-from tests.application.runs import INPUTS, counting_up
-
-NAMES = ("t0", "t1", "t2", "t3")
-SIZE = 100
-
-
-@frozen
-class Chain:
-    """A model t0 = x + 1, t1 = t0 + 1, ... of which a segment is run; t3 also reads t0."""
-
-    inputs: TensorMetadata = INPUTS
-    outputs: Sequence[str] = NAMES
-    resident_weights: int = 0
-    weight: int = 0
-
-    def facts(self) -> ModelFacts:
-        return ModelFacts({"t0": "float16"})
-
-    def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
-        assert shapes == {"x": (1,)}
-        return [
-            Layer({name: SIZE}, reads_of(name), {f"w{name}": self.weight} if self.weight else {})
-            for name in NAMES
-        ]
-
-    def fixed(self) -> set[str]:
-        return set()
-
-    def whole(self) -> tuple[str, ...]:
-        return NAMES
-
-    def unmarked(self) -> str:
-        return "as it is"
-
-    def recompute(self, name: str, runs: Any, epsilon: float) -> None:
-        """Know no way."""
-
-    def part(self, nodes: range, *, outputs: Sequence[str]) -> tuple[str, ...]:
-        assert set(outputs) <= set(NAMES[nodes.start : nodes.stop])
-        return NAMES[nodes.start : nodes.stop]
-
-
-def reads_of(name: str) -> list[str]:
-    index = NAMES.index(name)
-    before = NAMES[index - 1] if index else "x"
-    return [before, "t0"] if name == "t3" else [before]
-
-
-class Opened:
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
-
-    def __call__(self, model: Any, exclude_outputs: Sequence[str]) -> Chain:
-        assert model == "model.onnx"
-        return Chain(
-            outputs=[name for name in NAMES if name not in exclude_outputs],
-            weight=self.chain.weight,
-            resident_weights=self.chain.resident_weights,
-        )
+from tests.application.runs import counting_up
+from tests.support.layered_chain import NAMES, SIZE, Chain, Opened, Workshop
 
 
 class SmallMachine:
@@ -96,33 +35,6 @@ class SmallMachine:
 
     def release_memory(self) -> None:
         self.released += 1
-
-
-class Workshop:
-    """Makes runners of segments, and remembers them."""
-
-    def __init__(self, name: str, step: float = 1.0) -> None:
-        self.name = name
-        self.step = step
-        self.made: list[tuple[str, ...]] = []
-        self.most_active = 0
-        self.runners: list[FakeRunner] = []
-
-    def __call__(self, model: tuple[str, ...]) -> FakeRunner:
-        self.made.append(model)
-        inputs = TensorMetadata()
-        for name in dict.fromkeys(n for made in model for n in reads_of(made) if n not in model):
-            inputs.add(name, np.float32, ["n"])
-
-        def compute(given: dict[str, Any]) -> dict[str, Any]:
-            self.most_active = max(self.most_active, sum(r.is_active for r in self.runners))
-            known = dict(given)
-            for name in model:
-                known[name] = known[reads_of(name)[0]] + np.float32(self.step)
-            return {name: known[name] for name in model}
-
-        self.runners.append(FakeRunner(compute, inputs, name=f"{self.name}{len(self.made)}"))
-        return self.runners[-1]
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from polygraphy.domain.asked import ResultStore
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.ports.models import ModelReports, describe_file
-from tests.application.diagnose.test_quantised import SIZE, plain, quantised
 from tests.support import g1
+from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
 
 
 class Counting:

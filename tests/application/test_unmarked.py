@@ -20,8 +20,8 @@ from polygraphy.domain.errors import BackendError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.ports.editing import open_layered
 from polygraphy.ports.machine import free_memory
-from tests.application.runs import counting_up
-from tests.application.test_layerwise import INPUTS, SIZE, Chain, Opened, Workshop
+from tests.application.runs import INPUTS, counting_up
+from tests.support.layered_chain import SIZE, Chain, Opened, Workshop
 
 NAMES = ("t0", "t1", "t2", "t3")
 

@@ -21,7 +21,7 @@ from polygraphy.cli.commands.listing import COMMANDS, load_command
 from polygraphy.cli.declare.errors import CommandLineError
 from polygraphy.cli.declare.kinds import Flag, Ordered
 from polygraphy.cli.declare.option import Option, Options, Values
-from polygraphy.cli.main import _without_script
+from polygraphy.cli.main import _without_save_option
 from polygraphy.cli.parser import parse
 from polygraphy.codegen.source import quote_command
 from tests.cli.flags.words import (
@@ -75,7 +75,7 @@ def parsed(command: str, words: tuple[str, ...]) -> Values:
 
 @functools.cache
 def facts(command: str, words: tuple[str, ...]) -> frozenset[str]:
-    line = quote_command(["polygraphy", *command.split(), *_without_script(list(words))])
+    line = quote_command(["polygraphy", *command.split(), *_without_save_option(list(words))])
     return frozenset(facts_of(load_command(command).render(parsed(command, words), line)))
 
 

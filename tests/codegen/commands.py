@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from polygraphy.cli.commands.listing import load_command, split_command
-from polygraphy.cli.main import _without_script
+from polygraphy.cli.main import _without_save_option
 from polygraphy.cli.parser import parse
 from polygraphy.codegen.source import quote_command
 
@@ -548,5 +548,5 @@ def rendered(command: str) -> str:
     chosen = load_command(name)
     parsed = parse(chosen, words)
     return chosen.render(
-        parsed, quote_command(["polygraphy", *name.split(), *_without_script(words)])
+        parsed, quote_command(["polygraphy", *name.split(), *_without_save_option(words)])
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polygraphy.domain.calling import ability
+from polygraphy.domain.calling import optional_method
 from polygraphy.domain.compare import SimpleCompareFunc
 from polygraphy.domain.compare.function import PairwiseCompareFunc
 from polygraphy.ports.running import RunnerExtras
@@ -27,20 +27,23 @@ class Wrapper:
 
 def test_an_object_supports_what_it_has() -> None:
     timed = Timed()
-    assert ability(timed, RunnerExtras.last_device_times) == timed.last_device_times
-    assert ability(timed, RunnerExtras.get_model_facts) is None
+    assert optional_method(timed, RunnerExtras.last_device_times) == timed.last_device_times
+    assert optional_method(timed, RunnerExtras.get_model_facts) is None
 
 
 def test_a_wrapper_supports_what_it_hands_on() -> None:
     wrapper = Wrapper(Timed())
-    assert ability(wrapper, RunnerExtras.last_device_times) == wrapper.wrapped.last_device_times
-    assert ability(wrapper, RunnerExtras.get_model_facts) is None
+    assert (
+        optional_method(wrapper, RunnerExtras.last_device_times)
+        == wrapper.wrapped.last_device_times
+    )
+    assert optional_method(wrapper, RunnerExtras.get_model_facts) is None
 
 
 def test_a_function_need_not_have_it_and_none_is_nothing() -> None:
     function = SimpleCompareFunc()
-    assert ability(function, PairwiseCompareFunc.grant_threads) == function.grant_threads
-    assert ability(lambda run0, run1: {}, PairwiseCompareFunc.grant_threads) is None
+    assert optional_method(function, PairwiseCompareFunc.grant_threads) == function.grant_threads
+    assert optional_method(lambda run0, run1: {}, PairwiseCompareFunc.grant_threads) is None
     timed = Timed()
     timed.last_device_times = None  # type: ignore[assignment, method-assign]
-    assert ability(timed, RunnerExtras.last_device_times) is None
+    assert optional_method(timed, RunnerExtras.last_device_times) is None

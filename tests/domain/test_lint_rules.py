@@ -116,6 +116,7 @@ def test_what_an_inner_graph_reads_has_an_effect() -> None:
         (np.array([65504.0], np.float32), None),
         (np.array([[1.0, np.nan], [np.inf, 2.0]], np.float32), "has 2 NaN or infinite value(s)"),
         (np.array([1.0, np.inf], np.float16), "the first at (1,)"),
+        (np.array([np.inf, np.nan], np.float32), "has 2 NaN or infinite value(s)"),
         (np.zeros((0, 3), np.float32), None),
     ],
 )

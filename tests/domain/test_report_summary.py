@@ -23,3 +23,13 @@ def test_of_layers_the_first_that_fails_is_named() -> None:
 
 def test_where_it_says_nothing_more_it_is_left_out() -> None:
     assert "first to fail" not in summary_of("failed", _compared(False, False, True), ())
+
+
+def test_of_the_problems_of_a_model_the_first_error_is_shown() -> None:
+    entries = [
+        {"level": "warning", "message": "w is not used."},
+        {"level": "exception", "message": "b has no input."},
+        {"level": "exception", "message": "c has no input."},
+    ]
+    found = summary_of("failed", (), (), results=[{"kind": "lint", "entries": entries}])
+    assert found == "2 errors and 1 warning; first: b has no input."

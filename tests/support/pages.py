@@ -49,6 +49,8 @@ _MASKS = (
     (re.compile(r"  by (abs|rel)\b"), ""),
     (re.compile(r"[-=]{3,}"), "---"),
 )
+NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]\d+)?|[ \t]+")
+"""What differs between two runs of a command: numbers, and the spaces that align them."""
 NOISE = re.compile(r"^(W\d{4} .*|.*Warning: .*\n  .*)\n", re.M)
 """What PyTorch says of itself."""
 _SIGNIFICANT = 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.support.house import ROOT, methods, published, said_above
@@ -18,6 +19,13 @@ def test_files_are_short() -> None:
     }
     long = {path: n for path, n in lengths.items() if n > MOST_LINES}
     assert not long, "cut them by what they are about"
+
+
+def test_tests_take_helpers_from_support_and_not_from_each_other() -> None:
+    taken = re.compile(r"^from tests\.[\w.]*\btest_\w+ import", re.M)
+    tests = Path(__file__).parents[1]
+    texts = {path: path.read_text(encoding="utf-8") for path in tests.rglob("test_*.py")}
+    assert not [path.name for path, text in texts.items() if taken.search(text)]
 
 
 def test_folders_have_few_modules() -> None:

@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.words.reasons import NO_FAULT
 from polygraphy.domain.tensors.naming import one_line, some_of, typeable
 from polygraphy.logger import G_LOGGER
-from polygraphy.logger.sinks import plain, shows_colours
+from polygraphy.logger.sinks import escape_controls, shows_colours
 
 _SHOWN = 4
 _NODES = 4
@@ -68,7 +68,7 @@ class LogDiagnosisReports:
 
     def written_up(self, text: str) -> None:
         """Write the text of a bug report to standard output."""
-        sys.stdout.write(plain(text))
+        sys.stdout.write(escape_controls(text))
 
 
 def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
@@ -105,7 +105,7 @@ def _draw(step: str) -> None:
     stream = sys.stderr
     if shows_answers() and stream is not None and shows_colours(stream):
         room = get_terminal_size().columns - 1
-        stream.write(f"\r\x1b[K{plain(step)[:room]}" if step else "\r\x1b[2K")
+        stream.write(f"\r\x1b[K{escape_controls(step)[:room]}" if step else "\r\x1b[2K")
         stream.flush()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from polygraphy.adapters.console.screen import keeps_lines
 from polygraphy.logger import G_LOGGER
-from polygraphy.logger.sinks import plain
+from polygraphy.logger.sinks import escape_controls
 
 _DELAY = 0.5
 """Seconds that a job takes before there is a line: what is done by then needs none."""
@@ -213,7 +213,7 @@ def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
             )
             G_LOGGER.info(said)
             if keeps_lines() and sys.stderr is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
-                print(plain(said), file=sys.stderr, flush=True)
+                print(escape_controls(said), file=sys.stderr, flush=True)
             pause = pauses
 
     reporter = Thread(target=report, daemon=True)

@@ -184,7 +184,8 @@ class Terminal:
         """Yield labels and texts about the worst element of the worst output, and how much rounding
         explains.
         """
-        from polygraphy.domain.accuracy.output_rows import rounding_in_words, row_in_words
+        from polygraphy.domain.accuracy.output_rows import row_in_words
+        from polygraphy.domain.accuracy.rounding_answer import rounding_in_words
         from polygraphy.domain.accuracy.summarizing import worst_row
 
         failing = [row for each in self.comparisons for row in each.outputs if not row.passed]

@@ -19,7 +19,8 @@ from polygraphy.adapters.console.numbers import (
 )
 from polygraphy.adapters.console.tables import table_lines
 from polygraphy.domain.accuracy.accuracy import AccuracyResult, PairResult
-from polygraphy.domain.accuracy.output_rows import brief_pair, rounding_in_words
+from polygraphy.domain.accuracy.output_rows import brief_pair
+from polygraphy.domain.accuracy.rounding_answer import rounding_in_words
 from polygraphy.domain.accuracy.summarizing import comparison_in_words, comparisons_of, worst_row
 from polygraphy.domain.arithmetic import Histogram, Summary, histogram
 from polygraphy.domain.compare.indices import IndicesResult

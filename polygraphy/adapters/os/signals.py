@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from polygraphy.logger.sinks import plain
+from polygraphy.logger.sinks import escape_controls
 from polygraphy.termination import interrupt_program
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _start_witness(text: str) -> subprocess.Popen[bytes] | None:
     try:
         # A session of its own: ctrl-C in a terminal reaches this process alone.
         witness = subprocess.Popen(
-            ["/bin/sh", "-c", _WITNESS, plain(text)],
+            ["/bin/sh", "-c", _WITNESS, escape_controls(text)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

@@ -131,6 +131,7 @@ class ReportsRecorder:
         """Record the path of the next file in a report on several."""
 
     def data(self, report: DataReport, *, num_items: int, line_width: int) -> None:
+        """Record the report on data."""
         self._record_event("data", **plain(report))
 
     def accuracy(self, results: AccuracyResults) -> None:
@@ -143,55 +144,71 @@ class ReportsRecorder:
         self._record_event("accuracy", comparisons=found)
 
     def environment(self, environment: Environment) -> None:
+        """Record the sections about the environment."""
         self._record_event("environment", sections=environment.sections)
 
     def profile(self, table: ProfileTable, *, sort: str, rows: int) -> None:
+        """Record the table of profiled nodes."""
         self._record_event("profile", **plain(table), sort=sort, shown=rows)
 
     def sweep(self, outcome: SweepOutcome) -> None:
+        """Record the outcome of a sweep."""
         self._record_event("sweep", **plain(outcome))
 
     # Models.
 
     def loading(self, path: str) -> None:
+        """Keep the path of the model that the next reports are about."""
         self._path = path
 
     def model(self, description: Any, detail: Detail) -> None:
+        """Record the description of a model."""
         self._path = getattr(description, "path", self._path)
         self._record_event("model", path=self._path, model=description)
 
     def statistics(self, statistics: Any) -> None:
+        """Record the statistics of a model or an engine."""
         self._record_event("statistics", path=self._path, statistics=statistics)
 
     def unbounded(self, names: Sequence[str]) -> None:
+        """Record the tensors whose sizes depend on data without a bound."""
         self._record_event("unbounded_dds", path=self._path, tensors=list(names))
 
     def quantized_tensors(self, tensors: Sequence[QuantizedTensor], *, is_complete: bool) -> None:
+        """Record the quantized tensors of a model."""
         self._record_event("quantization", path=self._path, tensors=tensors)
 
     def tensors(self, uses: Sequence[TensorUse]) -> None:
+        """Record where tensors are produced and used."""
         self._record_event("tensors", path=self._path, tensors=uses)
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
+        """Record the sparsity of weights."""
         found = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
         self._record_event("sparsity", path=self._path, weights=found)
 
     def differences(self, found: Sequence[Difference]) -> None:
+        """Record the differences between two models."""
         self._record_event("differences", differences=found)
 
     def outline(self, title: str, outline: Outline) -> None:
+        """Record the outline of a model."""
         self._record_event("outline", title=title, outline=outline)
 
     def edit(self, edit: Edit) -> None:
+        """Record the edit of a model."""
         self._record_event("edit", edit=edit)
 
     def lint(self, report: LintReport) -> None:
+        """Record the findings of a linter."""
         self._record_event("lint", **plain(report))
 
     def compatibility(self, result: Compatibility) -> None:
+        """Record whether a model is compatible with an engine or backend."""
         self._record_event("compatibility", is_compatible=result.is_compatible, **plain(result))
 
     def page_saved(self, path: str) -> None:
+        """Record the path of a saved page."""
         self._record_event("page", path=path)
 
     def page_served(self, address: str) -> None:
@@ -200,6 +217,7 @@ class ReportsRecorder:
     # Builds.
 
     def replay(self, replay: TacticReplay) -> None:
+        """Record the tactic of each layer of a replay."""
         layers = {name: str(algorithm) for name, algorithm in replay.items()}
         self._record_event("tactics", layers=layers)
 
@@ -209,6 +227,7 @@ class ReportsRecorder:
         name1: str,
         difference: Mapping[str, tuple[Algorithm | None, Algorithm | None]],
     ) -> None:
+        """Record the layers whose tactics differ."""
         layers = {
             name: [None if one is None else str(one) for one in both]
             for name, both in difference.items()
@@ -218,10 +237,12 @@ class ReportsRecorder:
     def bad_tactics(
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
+        """Record the layers with potentially bad tactics."""
         layers = {name: [*map(str, algorithms)] for name, algorithms in suspicious.items()}
         self._record_event("bad_tactics", good=good, bad=bad, layers=layers)
 
     def support(self, report: SupportReport) -> None:
+        """Record which parts of a model TensorRT supports."""
         self._record_event("capability", **plain(report))
 
 

@@ -61,6 +61,7 @@ def record_decisions(call: Callable[[], Any]) -> list[Decision]:
     pending: dict[int, Place] = {}
 
     def watch(frame: FrameType, event: str, places: dict[int, Place]) -> None:
+        """Record what a statement decided, from the line that runs after it."""
         path, line = frame.f_code.co_filename, frame.f_lineno
         waiting = pending.get(id(frame))
         if waiting is not None:
@@ -118,6 +119,7 @@ def call_with_outcome(decision: Decision, outcome: int, call: Callable[[], Any])
     failures: list[str] = []
 
     def watch(frame: FrameType, event: str, places: dict[int, Place]) -> None:
+        """Jump to the line of the other outcome when the statement is about to run."""
         path, line = frame.f_code.co_filename, frame.f_lineno
         if event != "line" or (path, line) != (decision.path, decision.line):
             return
@@ -140,11 +142,13 @@ def _call_traced(call: Callable[[], Any], watch: Callable[[FrameType, str, Any],
     """Return the result of a function; `watch` gets each line of functions with decisions."""
 
     def enter(frame: FrameType, event: str, _: Any) -> Any:
+        """Return the tracer of a function that has decisions; None for other functions."""
         places = _decision_places(frame.f_code.co_filename)
         if not places:
             return None
 
         def step(inner: FrameType, kind: str, __: Any) -> Any:
+            """Report lines and returns of the function, and return this tracer."""
             if kind in ("line", "return"):
                 watch(inner, kind, places)
             return step
@@ -217,6 +221,7 @@ def _first_line(statement: Statement) -> int:
 
 
 def _end_of_test(statement: Statement) -> int:
+    """Return the last line of the condition of a statement."""
     tested = statement.iter if isinstance(statement, ast.For) else statement.test
     return tested.end_lineno or statement.lineno
 

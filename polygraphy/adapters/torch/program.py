@@ -375,6 +375,7 @@ def _script_statements(path: str) -> list[ast.stmt]:
 
 
 def _about_class(loader: InvokeFromScript) -> str:
+    """Return a hint for a loader that names a class: a function that returns the model."""
     functions = [
         statement.name
         for statement in _script_statements(loader.script.rpartition(":")[0])

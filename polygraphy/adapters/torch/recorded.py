@@ -81,7 +81,8 @@ def record_call(
     for name, tensor in zip(names, tensors):
         setattr(tensor, _NAME, name)
 
-    def called(tensor: Any) -> str:
+    def name_of_tensor(tensor: Any) -> str:
+        """Return the name of a tensor; an unknown one becomes a constant."""
         name = getattr(tensor, _NAME, None) or held.get(id(tensor))
         if name is None:  # Made by Python itself.
             name = f"constant_{len(found.weights)}"
@@ -90,7 +91,8 @@ def record_call(
             found.weights.setdefault(name, tensor)
         return str(name)
 
-    def named(tensor: Any, name: str) -> None:
+    def set_name(tensor: Any, name: str) -> None:
+        """Name a tensor, and record a copy of it if asked."""
         setattr(tensor, _NAME, name)
         if keep is not None:
             keep(name, tensor.clone())  # A later operation may overwrite it.
@@ -102,7 +104,7 @@ def record_call(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             given = torch.utils._pytree.tree_map_only(
-                torch.Tensor, lambda each: Named(called(each)), (args, kwargs or {})
+                torch.Tensor, lambda each: Named(name_of_tensor(each)), (args, kwargs or {})
             )
             made = func(*args, **(kwargs or {}))
             op = str(func._schema.name)
@@ -112,13 +114,13 @@ def record_call(
             stack = [(each.filename, str(each.lineno)) for each in traceback.extract_stack()]
             found.add(name, op.replace("::", "."), Call(func, *given), Origin.of(stack[-2::-1], ""))
             if isinstance(made, torch.Tensor):
-                named(made, name)
+                set_name(made, name)
             elif isinstance(made, (tuple, list)):
                 for index, each in enumerate(made):
                     if isinstance(each, torch.Tensor):
                         part = f"{name}.{index}"
                         found.add(part, "getitem", Call(getitem, (Named(name), index), {}), None)
-                        named(each, part)
+                        set_name(each, part)
             return made
 
     with Writer():

@@ -37,6 +37,7 @@ _is_inherited = False
 
 
 def _note_fork() -> None:
+    """Record, in a forked process, whether the parent had imported PyTorch."""
     global _is_inherited  # noqa: PLW0603
     _is_inherited = "torch" in sys.modules
 
@@ -177,6 +178,7 @@ class PytRunner(BaseRunner):
             return {name: convert(tensor) for name, tensor in outputs.items()}
 
     def _synchronize(self) -> None:
+        """Wait for the GPU, if the model is on one."""
         if self._place.type == "cuda":
             torch.cuda.synchronize(self._place)
 

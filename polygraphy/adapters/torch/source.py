@@ -81,7 +81,7 @@ class TorchProgram:
         key = tuple((name, numpy.shape(array)) for name, array in feed.items())
         if key in self._opened:
             return self._opened[key].on(feed)
-        self._opened[key] = self._open(feed)
+        self._opened[key] = self._open_program(feed)
         return self._opened[key]
 
     def run(self, feed: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -122,7 +122,8 @@ class TorchProgram:
             self._model = None
             release_cached_memory(self._device)
 
-    def _open(self, feed: Mapping[str, Any]) -> OpenedTorch:
+    def _open_program(self, feed: Mapping[str, Any]) -> OpenedTorch:
+        """Return the program opened for data: exported, traced or recorded."""
         program = program_of(self._model)
         path = self._given.path if isinstance(self._given, TorchFromPath) else ""
         if isinstance(program, Exported):
@@ -263,6 +264,7 @@ class OpenedTorch:
         """Return the result of an operation on known arrays."""
 
         def value(each: Any) -> Any:
+            """Return the value of an operand in float64."""
             return self._in_float64(each.name, known)
 
         node = self._graph[name]
@@ -358,6 +360,7 @@ class OpenedTorch:
                     part.training = True
 
     def _export_command(self, options: Mapping[str, Any]) -> str:
+        """Return the command that exports the program with options."""
         words = ", ".join(f"{name}={value}" for name, value in options.items())
         code = (
             f"{SAFE_PATH}import torch; p = torch.export.load({json.dumps(self._path)});"
@@ -394,9 +397,10 @@ class OpenedModule(OpenedTorch):
         """Return the module opened for other data of the same shapes, for which its operations may
         differ.
         """
-        return OpenedModule(self._program, self._names, self._record(feed), self.notes)
+        return OpenedModule(self._program, self._names, self._record_operations(feed), self.notes)
 
-    def _record(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
+    def _record_operations(self, feed: Mapping[str, Any], keep: Any = None) -> Recording:
+        """Return the recording of the operations on the data."""
         args = self._start_program(feed)
         try:
             with translate_errors("run"), torch.no_grad(), computing_in_float32():
@@ -410,7 +414,7 @@ class OpenedModule(OpenedTorch):
         if keep is None:
             return super().run(feed)
         kept = keep
-        self._record(feed, lambda name, each: kept(name, array_from(each)))
+        self._record_operations(feed, lambda name, each: kept(name, array_from(each)))
         return []
 
     def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
@@ -424,9 +428,10 @@ class OpenedModule(OpenedTorch):
 
     def exports(self) -> Iterator[tuple[str, str, Callable[[Mapping[str, Any]], Any]]]:
         """Yield the only other way to export the module; see the port."""
-        yield "dynamo=False", "", self._trace
+        yield "dynamo=False", "", self._trace_module
 
-    def _trace(self, feed: Mapping[str, Any]) -> Any:
+    def _trace_module(self, feed: Mapping[str, Any]) -> Any:
+        """Return the module traced by the older exporter."""
         args = tuple(self._start_program(feed))
         try:
             with mute_exporters():
@@ -603,6 +608,7 @@ def _fit_input(
 def _open_dimensions(
     program: Program, names: Mapping[str, str | None]
 ) -> Mapping[str, Mapping[int, str]]:
+    """Return the names of dynamic dimensions of a program's inputs, by axis."""
     if not isinstance(program, Exported):
         return MappingProxyType({})
     return {

@@ -20,7 +20,7 @@ from polygraphy.domain.accuracy.answer_log import AnswerLog
 from polygraphy.domain.accuracy.output_rows import Comparison, OutputRow, rank_of
 from polygraphy.domain.accuracy.summarizing import ComparisonRecord, comparisons_of
 from polygraphy.domain.asked import Plots, ResultStore
-from polygraphy.domain.calling import ability, check_signature, name_of, verdict_of
+from polygraphy.domain.calling import check_signature, name_of, optional_method, verdict_of
 from polygraphy.domain.compare import (
     CompareResult,
     PairwiseCompareFunc,
@@ -419,7 +419,7 @@ class _Comparison:
         self._spared = _MOST_KEPT
         self._ended: set[int] = set()  # Positions of pairs of which one run has ended.
         for function in functions:
-            judge = ability(function, PairwiseCompareFunc.check_averages)
+            judge = optional_method(function, PairwiseCompareFunc.check_averages)
             if check_average and judge is not None:
                 judge()
             verdict = AccuracyResult()
@@ -609,7 +609,7 @@ def _functions(compare_func: Any) -> list[Any]:
         check_signature(
             function, "comparison function", "the outputs of one run", "those of the other"
         )
-        grant = ability(function, PairwiseCompareFunc.grant_threads)
+        grant = optional_method(function, PairwiseCompareFunc.grant_threads)
         if grant is not None:
             grant(cores())
     return made

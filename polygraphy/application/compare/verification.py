@@ -24,6 +24,7 @@ from polygraphy.domain.compare.result import OutputCompareResult
 from polygraphy.domain.compare.simple_arrays import judge_worst_part
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
+from polygraphy.domain.limits import ROUNDING_LIMIT
 from polygraphy.domain.results.results import IterationResult, RunResults
 from polygraphy.domain.rounding import Rounding, deviation, in_a_row, in_order
 from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -211,7 +212,7 @@ class _OfHalf(PairwiseCompareFunc):
         self.feeds = feeds
         self._tolerance = tolerance
         adds = ", accumulated along the model" if tolerance.share > 1 else ""
-        self.given_by = f"rounding limit of {dtype}{adds}"
+        self.given_by = f"{ROUNDING_LIMIT} of {dtype}{adds}"
 
     def thresholds_for(self, output_name: str) -> Any:
         """Return the tolerance of an output, as a share of its size."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union
 from polygraphy.application.debug.checks import AskUser, CheckCommand
 from polygraphy.application.debug.side_by_side import Candidate, Jobs, Place, Started
 from polygraphy.binding import resolve
-from polygraphy.domain.calling import ability
+from polygraphy.domain.calling import optional_method
 from polygraphy.domain.errors import InconclusiveError, PolygraphyException, UsageError
 from polygraphy.domain.results.results import RunResults
 from polygraphy.domain.search import Outcome
@@ -381,7 +381,7 @@ class Iterations:
             return Checked(unmade, f"cannot be made: {started.error}", str(started.error))
         if started.running is not None:
             return started.running.wait()
-        checked = ability(self._check, AskUser.check)
+        checked = optional_method(self._check, AskUser.check)
         return Checked(self._check()) if checked is None else checked()
 
     def _book(self, found: Checked, state: Mapping[str, Any], key: str, seconds: float) -> None:

@@ -21,10 +21,10 @@ from polygraphy.domain.diagnosis.exported import (
     Print,
     arrangements,
     print_of,
-    relation,
     same_tensors,
     same_weight,
     stack_weights,
+    weight_relation,
     without_counterpart,
 )
 from polygraphy.domain.diagnosis.facts import Fact
@@ -458,7 +458,7 @@ class _Search:
         for name, right in weights.items():
             held = self._held[name]
             other = self._name_other_weight(name, names[name])
-            kind = None if other else relation(held, right)
+            kind = None if other else weight_relation(held, right)
             ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
             off = deviation(held, right)
             facts.append(program_evidence.weight_is_not(name, ops, names[name], off, other, kind))

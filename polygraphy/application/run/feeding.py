@@ -11,7 +11,7 @@ import numpy as np
 
 from polygraphy.binding import Unbound, resolve
 from polygraphy.domain.asked import Tensors
-from polygraphy.domain.calling import ability
+from polygraphy.domain.calling import optional_method
 from polygraphy.domain.data.loading import (
     ONLY_FIRST,
     describe_model,
@@ -40,13 +40,13 @@ Feed = Mapping[str, Any]
 
 def facts_of(runner: Runner) -> Facts:
     """Return the facts an active runner knows about its model; empty if it has none."""
-    known = ability(runner, RunnerExtras.get_model_facts)
+    known = optional_method(runner, RunnerExtras.get_model_facts)
     return ModelFacts() if known is None else known()
 
 
 def last_device_times(runner: Runner) -> DeviceTimes | None:
     """Return the device times of a runner's last inference; None if it does not measure."""
-    measured = ability(runner, RunnerExtras.last_device_times)
+    measured = optional_method(runner, RunnerExtras.last_device_times)
     return None if measured is None else measured()
 
 

@@ -22,7 +22,7 @@ from polygraphy.application.run.feeding import (
 )
 from polygraphy.binding import resolve
 from polygraphy.domain.asked import ResultStore, ResultWriter, blob_writer
-from polygraphy.domain.calling import ability
+from polygraphy.domain.calling import optional_method
 from polygraphy.domain.data.loading import own_copy
 from polygraphy.domain.errors import BackendError, PolygraphyException, UsageError
 from polygraphy.domain.results.results import (
@@ -179,7 +179,7 @@ class _RunnerState:
         """Return the function that fits data to the runner, or to the part that accepts them, and
         the facts about its model.
         """
-        choose = ability(self.runner, RunnerExtras.runner_of)
+        choose = optional_method(self.runner, RunnerExtras.runner_of)
         runner = self.runner if choose is None else choose(feed)
         if runner is self.runner:
             return self.fit, self.facts

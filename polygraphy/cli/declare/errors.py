@@ -71,6 +71,6 @@ def forget_messages() -> None:
 def _print_message(text: str) -> None:
     """Remember a message, and write it to standard error."""
     _said.append(text)
-    from polygraphy.logger.sinks import plain
+    from polygraphy.logger.sinks import escape_controls
 
-    sys.stderr.write(f"{plain(text)}\n")
+    sys.stderr.write(f"{escape_controls(text)}\n")

@@ -444,7 +444,7 @@ class _CountAndPath(Kind):
 def memory_budget_option(
     feeds: str, *, when: str, how: str, otherwise: str = "a quarter of the free memory"
 ) -> Any:
-    """Return the option `--memory-budget`, whose effect differs: when it counts, and how."""
+    """Return the row of `--memory-budget`, whose effect differs between commands."""
     return option(
         "--memory-budget",
         kind=ByteSize(),

@@ -78,7 +78,7 @@ class CheckedModelOptions(Options):
 
 
 def model_shapes_option(help: str, otherwise: str = "") -> Any:
-    """Return the option `--input-shapes` of commands where `--inputs` means something else."""
+    """Return the row of `--input-shapes` for commands in which `--inputs` means something else."""
     return option(
         "--input-shapes",
         "--model-input-shapes",
@@ -151,8 +151,8 @@ class TfOnnxOptions(Options):
 
 
 def graph_of(values: Values, kind: str) -> tuple[Call, ...]:
-    """Return the calls that load a graph: the first takes the path, each other one the result
-    before it.
+    """Return the calls that load a graph: the first takes the path, later ones take the result
+    before them.
 
     Args:
         values: the options.

@@ -32,7 +32,7 @@ class _Steps(Integer):
         return super().parse(words)
 
     def unparse(self, value: int) -> list[str]:
-        """Return the number, if it has to be said."""
+        """Return the number as words; empty if it is the default."""
         return [] if value == DEFAULT_STEPS else [f"{value}"]
 
 

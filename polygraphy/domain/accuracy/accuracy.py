@@ -46,7 +46,7 @@ class PairResult:
 
     @property
     def mismatched(self) -> list[str]:
-        """Names of the outputs that failed."""
+        """The names of the outputs that failed."""
         return [name for name, result in self.results.items() if not result]
 
     def sides(self, name: str) -> tuple[Any, Any] | None:
@@ -142,7 +142,7 @@ def _fitting(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None
     """Return the threshold for a result; None if it has no metrics to judge."""
     if isinstance(answer, UncomparedResult):
         return None
-    threshold = _of(name, thresholds)
+    threshold = _threshold_of(name, thresholds)
     known = answer.metric_values() if isinstance(answer, CompareResult) else {}
     lacking = [field for field in threshold.metric_fields() if known.get(field) is None]
     if lacking or not known:
@@ -154,7 +154,7 @@ def _fitting(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None
     return threshold
 
 
-def _of(name: str, thresholds: Thresholds) -> Threshold:
+def _threshold_of(name: str, thresholds: Thresholds) -> Threshold:
     """Return the threshold of an output; raise UsageError if it has none."""
     if isinstance(thresholds, Threshold):
         return thresholds
@@ -300,7 +300,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return [pair for pair, _ in super().items()]
 
     def items(self) -> Iterator[tuple[RunnerPair, list[Answers]]]:
-        """Yield ``(pair, iterations)``."""
+        """Yield each pair of runners with the results of its iterations."""
         self._unpack()
         return super().items()
 
@@ -416,7 +416,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         return {name: line for name, line in described.items() if line is not None}
 
     def reevaluate(self, thresholds: Thresholds, aggregation: str | None = None) -> AccuracyResult:
-        """Judge the metrics by new thresholds, in place.
+        """Judge the metrics by new thresholds, in place, and return this result.
 
         Args:
             thresholds: one for all outputs, or by output name, in which ``""`` stands for others.
@@ -516,7 +516,7 @@ class AccuracyResults(list[AccuracyResult], Storable):
     def reevaluate(
         self, thresholds: Thresholds | Sequence[Thresholds], aggregation: str | None = None
     ) -> AccuracyResults:
-        """Judge the metrics by new thresholds, in place; see `AccuracyResult.reevaluate`.
+        """Judge the metrics of all results by new thresholds, in place, and return them.
 
         Args:
             thresholds: for every comparison function in turn, or where there is one, its own.

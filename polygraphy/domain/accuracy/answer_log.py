@@ -21,10 +21,12 @@ class Spool(Protocol):
     """Keeps bytes until it is dropped itself."""
 
     def put(self, data: bytes) -> int:
-        """Store bytes and return a ticket for them; FileError if the storage is full."""
+        """Store bytes and return a ticket for them; raise FileError if the storage is full."""
 
     def take(self, ticket: int) -> bytes:
-        """Return the bytes of a ticket, as often as asked. FileError when they cannot be read."""
+        """Return the bytes of a ticket, any number of times; raise FileError if they cannot be
+        read.
+        """
 
 
 class AnswerLog(list[Answers]):
@@ -36,8 +38,8 @@ class AnswerLog(list[Answers]):
     """
 
     def __init__(self, open_spool: Callable[[], Spool] | None) -> None:
-        """Start empty; what is packed goes to what `open_spool` opens, once there is something;
-        nothing is packed without it.
+        """Create an empty log; earlier iterations move to the storage that `open_spool` opens, if
+        it is given.
         """
         super().__init__()
         self._open_spool = open_spool
@@ -48,7 +50,7 @@ class AnswerLog(list[Answers]):
         self._held = 0
 
     def add(self, answers: Answers) -> None:
-        """Add an iteration."""
+        """Append the results of an iteration."""
         self.append(answers)
         self._held += len(answers)
         if self._held >= MOST and self._packs and len(self) > 1:

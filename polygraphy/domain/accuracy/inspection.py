@@ -78,7 +78,7 @@ class IterationReport:
 
     @staticmethod
     def of(index: int, arrays: Mapping[str, Any], detail: Detail) -> IterationReport:
-        """Report on the arrays of an iteration."""
+        """Return the report on the arrays of an iteration."""
         tensors = (report_on(name, np.asarray(array), detail) for name, array in arrays.items())
         return IterationReport(index, tuple(tensors))
 

@@ -563,7 +563,7 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
         return f"{name}: {worst.reason.rstrip('.')}{where}"
     times = ""
     if worst.excess is not None and 1 < worst.excess < inf:
-        times = f", {_factor(worst.excess)} times the tolerance"
+        times = f", {factor_in_words(worst.excess)} times the tolerance"
     if counts := _non_finite_words(worst, parties):
         return f"{name}: {counts}{where}{_equality(row)}"
     if worst.element is not None:
@@ -613,59 +613,8 @@ _UNEQUAL = (
 )
 
 
-def rounding_in_words(row: OutputRow, failing: Sequence[OutputRow]) -> str:
-    """Answer whether rounding explains an output that failed; empty if that is unknown. The steps
-    of a quantized type are so large that they can hide a fault: the answer is never yes.
-
-    Args:
-        row: the output.
-        failing: all that failed.
-    """
-    from polygraphy.domain.compare.result import excess_ratio
-
-    worst, rounding = row.worst, row.worst.rounding
-    if rounding is None or rounding.rtol == 0:
-        return ""
-    limits = f"up to {rounding.atol:.1e} abs or {rounding.rtol:.1e} rel"
-    explained = f"{rounding.dtype} rounding explains {limits}"
-    if rounding.lowered is not None:
-        lowered = rounding.lowered
-        explained = f"{lowered.describe()}, which explains {limits}"
-        if worst.is_rounding:
-            return f"Yes: {explained}." + (
-                f" For float32: {lowered.option}" if lowered.option else ""
-            )
-    if worst.is_rounding:
-        everything = all(each.worst.is_rounding for each in failing)
-        which = "all failed outputs" if everything else "this output, but not for all that failed"
-        if is_coarse(rounding):
-            return (
-                f"Perhaps: {explained}, enough for {which}. A fault can be as small as that: if"
-                " diagnose finds none, accept it with --rtol auto."
-            )
-        return f"Yes: {explained}, enough for {which}."
-    numbers = worst.absolute, worst.relative
-    if worst.element is not None:
-        numbers = worst.element.absolute, worst.element.relative
-    ratio = min(excess_ratio(numbers[0], rounding.atol), excess_ratio(numbers[1], rounding.rtol))
-    if not isfinite(ratio) or ratio <= 1:
-        return f"No: {explained}, but not this difference."
-    is_counted = any("rounding limit" in getattr(each.limit, "reason", "") for each in failing)
-    if float(f"{ratio:.2g}") <= rounding.most and not is_counted:
-        return (
-            f"Perhaps: for one operator, {explained}; this is {_factor(ratio)} times more, which"
-            " can accumulate along the model ('auto' measures that)."
-        )
-    return f"No: {explained}; this is {_factor(ratio)} times more."
-
-
-def is_coarse(rounding: Rounding) -> bool:
-    """Return whether the computation is quantized."""
-    return "int" in rounding.dtype
-
-
-def _factor(ratio: float) -> str:
-    """Return a factor with two significant digits as text."""
+def factor_in_words(ratio: float) -> str:
+    """Return a factor with two significant digits."""
     if ratio >= _MILLION:
         return f"{ratio:.1e}"
     return f"{float(f'{ratio:.2g}'):,.0f}" if ratio >= 10 else f"{ratio:.2g}"

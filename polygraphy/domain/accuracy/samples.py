@@ -238,7 +238,7 @@ class SampleCounts:
     """Counts the answers of two runs, sample by sample."""
 
     def __init__(self, labels: Labels | None = None) -> None:
-        """Take the labels of the samples, if they are known."""
+        """Create counts of zero, with the labels of the samples if they are known."""
         self._labels = labels
         self._changed: list[Change] = []
         self._table: Counter[tuple[str, bool, bool]] = Counter()
@@ -246,7 +246,7 @@ class SampleCounts:
         self.total = 0
 
     def add(self, name: str, answer0: Answer, answer1: Answer) -> None:
-        """Count a sample.
+        """Count the predictions of both runs for one sample.
 
         Raises:
             InputError: there are more samples than labels.

@@ -244,10 +244,10 @@ class Difference:
         """Return the mismatches, and keep the summaries of the differences."""
         kernel = self._pair.small() if self.size <= LONGEST else None
         if kernel is not None and self._measure_rows(kernel, quantiles):
-            return self._put_together(_rows_of(kernel, limit))
+            return self._merge_mismatches(_rows_of(kernel, limit))
         rows: dict[int, MismatchRow] = {}
-        self._describe(("absolute", "relative"), quantiles, watch_mismatches(limit, rows))
-        return self._put_together([rows[start] for start in sorted(rows)])
+        self._summarize_in_pass(("absolute", "relative"), quantiles, watch_mismatches(limit, rows))
+        return self._merge_mismatches([rows[start] for start in sorted(rows)])
 
     def _measure_rows(self, kernel: Kernel, quantiles: tuple[float, ...]) -> bool:
         """Measure small arrays and their differences at once; return whether that was possible."""
@@ -349,11 +349,11 @@ class Difference:
     def _find_mismatches(self, limit: Limit) -> Mismatches:
         """Return the mismatches for a limit, computed in a pass."""
         whole = self._pair.whole()
-        return self._put_together(
+        return self._merge_mismatches(
             self._mismatch_rows(limit) if whole is None else _rows_of(whole, limit)
         )
 
-    def _put_together(self, rows: Sequence[MismatchRow]) -> Mismatches:
+    def _merge_mismatches(self, rows: Sequence[MismatchRow]) -> Mismatches:
         """Return the mismatches of the whole from those of its blocks."""
         found = [row for row in rows if row.far]
         if not found:  # What is NaN mismatches.
@@ -398,12 +398,14 @@ class Difference:
             return math.nan
         if extent is not None and extent.peak == 0:  # All of them are 0.
             return 0.0
-        known = self._order(channel, quantiles, median=probability is None)
+        known = self._order_statistics(channel, quantiles, median=probability is None)
         if known.valid < self.size:
             return math.nan
         return known.median if probability is None else known.quantiles[probability]
 
-    def _order(self, channel: Channel, quantiles: Iterable[float], *, median: bool) -> Ordered:
+    def _order_statistics(
+        self, channel: Channel, quantiles: Iterable[float], *, median: bool
+    ) -> Ordered:
         """Return all known order statistics of a channel, at least the requested ones."""
         known = self._ordered.get(channel)
         lacking = tuple(q for q in quantiles if known is None or q not in known.quantiles)
@@ -426,10 +428,10 @@ class Difference:
         """Return summaries of channels; unknown ones are computed in one pass."""
         unknown = [channel for channel in channels if channel not in self._summaries]
         if unknown:
-            self._describe(unknown, quantiles)
+            self._summarize_in_pass(unknown, quantiles)
         return [self._with_quantiles(self._summaries[c], c, quantiles) for c in channels]
 
-    def _describe(
+    def _summarize_in_pass(
         self,
         channels: Sequence[Channel],
         quantiles: tuple[float, ...],
@@ -454,7 +456,7 @@ class Difference:
         """Return a summary with the requested quantiles."""
         if tuple(summary.quantiles) == quantiles:
             return summary
-        known = self._order(channel, quantiles, median=False).quantiles
+        known = self._order_statistics(channel, quantiles, median=False).quantiles
         return attrs.evolve(summary, quantiles={q: known[q] for q in quantiles})
 
 

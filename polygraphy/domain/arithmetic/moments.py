@@ -176,7 +176,7 @@ def describe_wide(block: Array, origin: int, floats: Floats, scratch: Floats) ->
     return Row(block.size, (low - origin) + mean, squares, magnitude, low, high, 0, 0, 0, zeros)
 
 
-def combine(rows: Sequence[Row]) -> Row:
+def combine_rows(rows: Sequence[Row]) -> Row:
     """Return the statistics of several blocks as one, from at least one row.
 
     A sum or a square that float64 cannot hold gives an infinite result.

@@ -82,8 +82,8 @@ def dot_metrics(value: Array, reference: Array, *, threads: int = 1) -> DotMetri
         difference_norm=difference_norm,
         # Equal vectors have no angle, not even one of a rounding error.
         cosine=1.0 if difference_norm == 0 else _cosine(rows, value_length, reference_length),
-        value_min=_extreme(min, [row.low for row in rows]),
-        value_max=_extreme(max, [row.high for row in rows]),
+        value_min=_extreme_of_blocks(min, [row.low for row in rows]),
+        value_max=_extreme_of_blocks(max, [row.high for row in rows]),
     )
 
 
@@ -287,9 +287,11 @@ def _cosine(rows: Sequence[_Row], value: _Length, reference: _Length) -> float:
     return math.nan if math.isnan(total) else min(max(total, -1.0), 1.0)
 
 
-def _extreme(choose: Callable[[Iterable[float]], float], extremes: Sequence[float]) -> float:
-    """Return the least or greatest of the extremes of blocks; NaN if there are none, or one is
-    NaN.
+def _extreme_of_blocks(
+    choose: Callable[[Iterable[float]], float], extremes: Sequence[float]
+) -> float:
+    """Return the least or greatest of the extremes of blocks; NaN if there are none, or one
+    is NaN.
     """
     if not extremes or any(map(math.isnan, extremes)):
         return math.nan

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from polygraphy.domain.arithmetic.moments import Row, combine
+from polygraphy.domain.arithmetic.moments import Row, combine_rows
 from polygraphy.domain.arithmetic.passes import blocks
 from polygraphy.domain.arithmetic.passes.blocks import (
     Array,
@@ -33,12 +33,12 @@ from polygraphy.domain.arithmetic.passes.blocks import (
 from polygraphy.domain.arithmetic.passes.selection import (
     Search,
     Tally,
-    between,
+    interpolate,
     median_of,
     middle,
-    positions,
     quantile_of,
-    split,
+    sample_positions,
+    split_rank,
 )
 from polygraphy.domain.arithmetic.passes.streams import ArrayStream, Reader, Stream
 
@@ -102,7 +102,7 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
             [middle(row[2], row[3]) for row in picked],
             [
                 {
-                    quantile: between(low, high, weight)
+                    quantile: interpolate(low, high, weight)
                     for quantile, low, high, weight in zip(quantiles, row[4::2], row[5::2], weights)
                 }
                 for row in picked
@@ -118,7 +118,7 @@ def _ranks(
     """Return the ranks of the extremes, of the elements beside the median, and of those beside each
     quantile; and how far each quantile is from the first of its two.
     """
-    places = [split(size, probability) for probability in quantiles]
+    places = [split_rank(size, probability) for probability in quantiles]
     ranks = [0, size - 1, (size - 1) // 2, size // 2]
     for rank, _ in places:
         ranks += [rank, min(rank + 1, size - 1)]
@@ -160,7 +160,7 @@ def order(
             ordered = scratch.floats()[: stream.size]
             return [sort_channel(channel, quantiles, ordered) for channel in channels]
     searches = start_searches(stream, (MEDIAN, *quantiles) if median else quantiles)
-    finish(stream, searches, range(stream.channels), threads)
+    finish_searches(stream, searches, range(stream.channels), threads)
     return [collect(search, quantiles, median=median) for search in searches]
 
 
@@ -180,10 +180,12 @@ def sort_channel(channel: Reals, quantiles: Sequence[float], ordered: Floats) ->
 def start_searches(stream: Stream[Reader], probabilities: Sequence[float]) -> list[Search]:
     """Return a search for each channel, which starts from a sample."""
     with np.errstate(all="ignore"):
-        return [Search(probabilities, sample) for sample in stream.sample(positions(stream.size))]
+        return [
+            Search(probabilities, sample) for sample in stream.sample(sample_positions(stream.size))
+        ]
 
 
-def finish(
+def finish_searches(
     stream: Stream[Reader], searches: Sequence[Search], pending: Iterable[int], threads: int = 1
 ) -> None:
     """Repeat passes over a stream until the searches of the pending channels are settled."""
@@ -339,7 +341,7 @@ def summarize_stream(
         valid = stream.size - sum(row.nan for row in rows[i])
         if not search.settle([block[i][1] for block in passed], valid):
             pending.append(i)
-    finish(stream, searches, pending, threads)
+    finish_searches(stream, searches, pending, threads)
     with np.errstate(all="ignore"), borrowed(blocks.BLOCK) as scratch:
         reader = stream.reader(scratch)
         return [
@@ -446,7 +448,7 @@ def _assemble(
     """Return the summary of a channel from the rows of its blocks; without `reload` the reader
     already has the only block.
     """
-    whole = combine(rows)
+    whole = combine_rows(rows)
     mean = var = avg_magnitude = math.nan
     if whole.finite:
         mean = stream.origins[channel] + whole.mean
@@ -534,7 +536,9 @@ def root_mean_square(values: Array, *, threads: int = 1) -> float:
 
 
 def _measurer(flat: Flat, scratch: Scratch) -> Callable[[int, int], tuple[float, float, int]]:
-    """Return a function from a block to its peak, its squares in units of that, and their count."""
+    """Return a function that returns the peak of a block, its squares relative to that, and their
+    count.
+    """
     room = scratch.floats()
 
     def measure(start: int, stop: int) -> tuple[float, float, int]:

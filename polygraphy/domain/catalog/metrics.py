@@ -57,12 +57,12 @@ class Metric(NamedTuple):
 
     @property
     def class_name(self) -> str:
-        """Name of the class of the comparison function."""
+        """The name of the class of the comparison function."""
         return f"{self.stem}CompareFunc"
 
     @property
     def result_name(self) -> str:
-        """Name of the class of its verdicts."""
+        """The name of the class of its results."""
         return f"{self.stem}Result"
 
     @property
@@ -78,12 +78,12 @@ class Metric(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What is written behind the number."""
+        """The unit after the number."""
         return " dB" if self.scale == "decibels" else ""
 
     @property
     def help(self) -> str:
-        """What the option of the threshold does."""
+        """The help of the threshold option."""
         return f"{self.function}: {self.limit}."
 
     @property
@@ -92,8 +92,8 @@ class Metric(NamedTuple):
         return f"{self.default:g}".replace("e-0", "e-")
 
 
-def _row(function: str, stem: str, **values: Any) -> Metric:
-    """Return a metric, whose names follow from those of the function where they are not set."""
+def _metric(function: str, stem: str, **values: Any) -> Metric:
+    """Return a metric whose names follow from those of the function unless they are set."""
     usual = {
         "field": function,
         "argument": f"{function}_threshold",
@@ -106,7 +106,7 @@ def _row(function: str, stem: str, **values: Any) -> Metric:
 THRESHOLDS = {
     each.function: each
     for each in (
-        _row(
+        _metric(
             function="indices",
             stem="Indices",
             title="Misplaced Indices",
@@ -119,7 +119,7 @@ THRESHOLDS = {
             minimum=0,
             is_whole=True,
         ),
-        _row(
+        _metric(
             function="l2",
             stem="L2",
             title="L2 Norm",
@@ -134,7 +134,7 @@ THRESHOLDS = {
             result_doc="Euclidean length of the difference; grows with the number of elements.",
             function_doc="Limit the Euclidean length of the difference.",
         ),
-        _row(
+        _metric(
             function="normalized_l2",
             stem="NormalizedL2",
             title="Normalized L2 Norm",
@@ -150,7 +150,7 @@ THRESHOLDS = {
             function_doc="Limit the length of the difference, relative to that of the second"
             " run's output.",
         ),
-        _row(
+        _metric(
             function="cosine_similarity",
             stem="CosineSimilarity",
             title="Cosine Similarity",
@@ -165,7 +165,7 @@ THRESHOLDS = {
             " factor.",
             function_doc="Require a smallest cosine of the angle between the outputs.",
         ),
-        _row(
+        _metric(
             function="psnr",
             stem="Psnr",
             title="PSNR",
@@ -180,7 +180,7 @@ THRESHOLDS = {
             " run.",
             function_doc="Require a smallest peak signal-to-noise ratio; for images.",
         ),
-        _row(
+        _metric(
             function="snr",
             stem="Snr",
             title="SNR",
@@ -193,7 +193,7 @@ THRESHOLDS = {
             result_doc="Signal-to-noise ratio in dB; the first run is the signal.",
             function_doc="Require a smallest signal-to-noise ratio; the first run is the signal.",
         ),
-        _row(
+        _metric(
             function="sqnr",
             stem="Sqnr",
             title="SQNR",
@@ -208,7 +208,7 @@ THRESHOLDS = {
             " is the"
             " signal.",
         ),
-        _row(
+        _metric(
             function="perceptual_metrics",
             stem="PerceptualMetrics",
             title="LPIPS",
@@ -228,7 +228,7 @@ THRESHOLDS = {
             " nothing is bound to the port `PerceptualDistance` it cannot be made"
             " (BackendError): what was not compared has not passed.",
         ),
-        _row(
+        _metric(
             function="ulp",
             stem="Ulp",
             title="Largest ULP Distance",
@@ -247,7 +247,7 @@ THRESHOLDS = {
             " own.\n\nOf integers the unit is 1.",
             details=("p99_ulp", "mean_ulp", "computed_in"),
         ),
-        _row(
+        _metric(
             function="top_k",
             stem="TopK",
             title="Top-K Agreement",
@@ -267,7 +267,7 @@ THRESHOLDS = {
             " agree to a smallest value.",
             details=("k", "margin", "needed_margin", "lists", "first_disagreement"),
         ),
-        _row(
+        _metric(
             function="bias",
             stem="Bias",
             title="Bias",
@@ -284,7 +284,7 @@ THRESHOLDS = {
             " do not count, a drift does.",
             details=("mean_signed_error",),
         ),
-        _row(
+        _metric(
             function="non_finite",
             stem="NonFinite",
             title="Non-Finite Mismatches",
@@ -303,7 +303,7 @@ THRESHOLDS = {
             " only to a largest value; finite elements are not compared.",
             details=("nan", "posinf", "neginf", "first"),
         ),
-        _row(
+        _metric(
             function="error_distribution",
             stem="ErrorDistribution",
             title="99th Percentile of the Error",

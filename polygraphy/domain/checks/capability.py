@@ -193,7 +193,7 @@ _MOST_KINDS = 4
 
 
 def parts_of(node_count: int, supported: Iterable[Iterable[int]]) -> list[ModelPart]:
-    """Divide a model into parts.
+    """Return the parts of a model: runs of nodes that are all supported or all unsupported.
 
     Args:
         node_count: how many nodes there are.

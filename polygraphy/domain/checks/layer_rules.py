@@ -42,7 +42,7 @@ def _channels(call: OperatorCall) -> int | None:
 
 
 def per_channel(positions: Sequence[int], names: Sequence[str]) -> Rule:
-    """Require one element per channel of the first input."""
+    """Return a rule that requires one element per channel of the first input."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield violations by inputs that do not have one element per channel."""
@@ -85,7 +85,9 @@ def check_normalization(call: OperatorCall) -> Iterator[Violation]:
 
 
 def check_convolution(call: OperatorCall) -> Iterator[Violation]:
-    """Conv and ConvInteger have weights (M, C / group, ...), ConvTranspose (C, M / group, ...)."""
+    """Yield violations by weights: Conv has (M, C / group, ...), ConvTranspose (C, M /
+    group, ...).
+    """
     data, weight, group = call.shape(0), call.input(1), call.attributes.get("group", 1)
     if weight is None or weight.shape is None:
         return
@@ -120,18 +122,18 @@ def check_convolution(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_attribute(call, "kernel_shape", f"kernel_shape {wanted}, as its weights have")
     if call.op != "ConvInteger":
         yield from require_shape(call, 2, (filters,), "the bias")
-    yield from _spatial(call, len(kernel) - 2)
+    yield from _check_spatial(call, len(kernel) - 2)
 
 
 def check_pooling(call: OperatorCall) -> Iterator[Violation]:
     """Yield attributes that do not fit the spatial axes of the data."""
     data = call.shape(0)
     if data is not None and len(data) > 2:
-        yield from _spatial(call, len(data) - 2)
+        yield from _check_spatial(call, len(data) - 2)
 
 
-def _spatial(call: OperatorCall, dims: int) -> Iterator[Violation]:
-    """Require as many strides, pads, ... as there are spatial dimensions."""
+def _check_spatial(call: OperatorCall, dims: int) -> Iterator[Violation]:
+    """Yield violations unless there are as many strides, pads and so on as spatial dimensions."""
     for name, factor in (
         ("kernel_shape", 1), ("strides", 1), ("dilations", 1), ("output_padding", 1), ("pads", 2),
     ):  # fmt: skip

@@ -175,7 +175,7 @@ class LintReport:
         return all(entry.level != EXCEPTION for entry in self.entries)
 
     def document(self) -> dict[str, Any]:
-        """Return the report as its format has it."""
+        """Return the report as JSON values."""
         return {
             "summary": {"passing": list(self.passing), "failing": list(self.failing)},
             "lint_entries": [
@@ -226,12 +226,16 @@ def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[Li
         kept,
         key=lambda entry: (
             -_SEVERITY[entry.level],
-            positions.get(entry.nodes[0], len(order)) if entry.nodes else _place(entry, order),
+            (
+                positions.get(entry.nodes[0], len(order))
+                if entry.nodes
+                else _sort_position(entry, order)
+            ),
         ),
     )
 
 
-def _place(entry: LintEntry, order: Sequence[str]) -> int:
+def _sort_position(entry: LintEntry, order: Sequence[str]) -> int:
     """Return the sort position of a finding; a backend's message about the whole model comes last,
     since it often repeats another.
     """

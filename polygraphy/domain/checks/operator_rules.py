@@ -64,7 +64,9 @@ def _elementwise(call: OperatorCall) -> Iterator[Violation]:
 
 
 def _axis_attribute(name: str = "axis", *, beyond: int = 0, position: int = 0) -> Rule:
-    """Require that an attribute is an axis of an input, with so many more at the end."""
+    """Return a rule that requires an attribute to be an axis of an input, or up to `beyond`
+    more.
+    """
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation if the axis is outside the rank of the input."""
@@ -79,8 +81,8 @@ def _axis_attribute(name: str = "axis", *, beyond: int = 0, position: int = 0) -
     return check
 
 
-def _axes(position: int, *, added: bool = False) -> Rule:
-    """Require that axes, in an input or an attribute, exist, each once."""
+def _axes_rule(position: int, *, added: bool = False) -> Rule:
+    """Return a rule that requires axes, in an input or attribute, to exist, without duplicates."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation if an axis is outside the rank or named twice."""
@@ -210,8 +212,8 @@ def _check_slice(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, steps, "steps other than 0", lists[3] or ())
 
 
-def _indices(default: int = 0) -> Rule:
-    """Require that indices exist along an axis of the data."""
+def _indices_rule(default: int = 0) -> Rule:
+    """Return a rule that requires indices to exist along an axis of the data."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation for indices outside the axis."""
@@ -241,8 +243,10 @@ def _bad_indices(
         yield wrong_values(call, operand, text, list(dict.fromkeys(bad.tolist())))
 
 
-def _elements_indices(call: OperatorCall) -> Iterator[Violation]:
-    """Require indices of the rank of the data, and for a scatter updates of their shape."""
+def _check_element_indices(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations unless indices have the rank of the data, and the updates of a scatter their
+    shape.
+    """
     data, indices, axis = call.shape(0), call.input(1), call.attributes.get("axis", 0)
     if data is None or indices is None or indices.shape is None:
         return
@@ -258,8 +262,8 @@ def _elements_indices(call: OperatorCall) -> Iterator[Violation]:
         yield from require_shape(call, 2, indices.shape, "the updates")
 
 
-def _tuple_indices(call: OperatorCall) -> Iterator[Violation]:
-    """Require tuples of indices that exist in the data (GatherND, ScatterND)."""
+def _check_index_tuples(call: OperatorCall) -> Iterator[Violation]:
+    """Yield violations unless the index tuples exist in the data (GatherND, ScatterND)."""
     data, indices = call.shape(0), call.input(1)
     batch = call.attributes.get("batch_dims", 0) if call.op == "GatherND" else 0
     if data is None or indices is None or not indices.shape or indices.shape[-1] is None:
@@ -343,8 +347,8 @@ def _top(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"K in [0, {size}], the size of axis {axis}", count)
 
 
-def _scalars(*positions: int) -> Rule:
-    """Require a single element."""
+def _scalar_rule(*positions: int) -> Rule:
+    """Return a rule that requires inputs with a single element."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield a violation for an input that is not a scalar."""
@@ -420,8 +424,8 @@ def _check_resize(call: OperatorCall) -> Iterator[Violation]:
 _RESIZE, _RESIZE_WITHOUT = 11, 13
 
 
-def _recurrent(gates: int) -> Rule:
-    """Require the shapes of the weights, the bias and the states of a recurrent operator."""
+def _recurrent_rule(gates: int) -> Rule:
+    """Return a rule for the shapes of the weights, bias and states of a recurrent operator."""
 
     def check(call: OperatorCall) -> Iterator[Violation]:
         """Yield violations by the shapes of weights and states."""
@@ -573,25 +577,25 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "LpPool": (check_pooling, require_ranks(x0=(3, ANY_RANK))),
     "Gemm": (require_ranks(x0=2, x1=2), check_gemm),
     "MatMul": (require_ranks(x0=(1, ANY_RANK), x1=(1, ANY_RANK)), check_matmul),
-    "Gather": (_indices(),),
-    "GatherElements": (_elements_indices, _indices()),
-    "ScatterElements": (_elements_indices, _indices()),
-    "Scatter": (_elements_indices, _indices()),
-    "GatherND": (_tuple_indices,),
-    "ScatterND": (_tuple_indices,),
+    "Gather": (_indices_rule(),),
+    "GatherElements": (_check_element_indices, _indices_rule()),
+    "ScatterElements": (_check_element_indices, _indices_rule()),
+    "Scatter": (_check_element_indices, _indices_rule()),
+    "GatherND": (_check_index_tuples,),
+    "ScatterND": (_check_index_tuples,),
     "Transpose": (_check_transpose,),
     "Flatten": (_axis_attribute(beyond=1),),
     "Reshape": (_check_reshape,),
     "Expand": (_check_expand,),
     "Tile": (_one_per_axis(1, "repeats, one per axis"), _check_tile),
-    "Pad": (_one_per_axis(1, "pads, two per axis", factor=2, axes=3), _axes(3)),
-    "Slice": (_check_slice, _axes(3)),
-    "Squeeze": (_axes(1), _check_squeeze),
-    "Unsqueeze": (_axes(1, added=True),),
+    "Pad": (_one_per_axis(1, "pads, two per axis", factor=2, axes=3), _axes_rule(3)),
+    "Slice": (_check_slice, _axes_rule(3)),
+    "Squeeze": (_axes_rule(1), _check_squeeze),
+    "Unsqueeze": (_axes_rule(1, added=True),),
     "Split": (_split,),
     "Concat": (_check_concat,),
     "TopK": (_top,),
-    "Clip": (_scalars(1, 2),),
+    "Clip": (_scalar_rule(1, 2),),
     "QuantizeLinear": (_check_quantize,),
     "DequantizeLinear": (_check_quantize,),
     "DepthToSpace": (require_ranks(x0=4), _blocks),
@@ -601,15 +605,15 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         _one_per_axis(2, "scales, one per axis"),
         _one_per_axis(3, "sizes, one per axis"),
     ),
-    "LSTM": (require_ranks(x0=3, x1=3, x2=3), _recurrent(_LSTM)),
-    "GRU": (require_ranks(x0=3, x1=3, x2=3), _recurrent(3)),
-    "RNN": (require_ranks(x0=3, x1=3, x2=3), _recurrent(1)),
+    "LSTM": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(_LSTM)),
+    "GRU": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(3)),
+    "RNN": (require_ranks(x0=3, x1=3, x2=3), _recurrent_rule(1)),
     "Einsum": (_einsum,),
-    "OneHot": (_scalars(1), _one_hot),
+    "OneHot": (_scalar_rule(1), _one_hot),
     "GridSample": (_grid,),
     "RoiAlign": (require_ranks(x0=4), _regions),
     "NonMaxSuppression": (require_ranks(x0=3, x1=3), _boxes),
-    "Range": (_scalars(0, 1, 2), _range),
+    "Range": (_scalar_rule(0, 1, 2), _range),
     "CumSum": (_sums_along,),
     "Trilu": (require_ranks(x0=(2, ANY_RANK)),),
     "STFT": (require_ranks(x0=3),),
@@ -625,4 +629,4 @@ def _extend(ops: str, rule: Rule) -> None:
 
 _extend(_BINARY, _elementwise)
 _extend(_ALONG, _axis_attribute())
-_extend(_REDUCED, _axes(1))
+_extend(_REDUCED, _axes_rule(1))

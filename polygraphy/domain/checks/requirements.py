@@ -55,7 +55,7 @@ def wrong_values(
 
 
 def require_ranks(**allowed: Any) -> Rule:
-    """Require ranks: the keys are ``x`` and the position of an input."""
+    """Return a rule that requires ranks; the keys are ``x`` and the position of an input."""
     ranks = {int(key[1:]): value for key, value in allowed.items()}
 
     def check(call: OperatorCall) -> Iterator[Violation]:
@@ -90,7 +90,7 @@ def is_shape(shape: Shape, expected: Shape) -> bool:
 def require_shape(
     call: OperatorCall, position: int, expected: Shape, what: str = ""
 ) -> Iterator[Violation]:
-    """Require the shape of an input."""
+    """Yield a violation unless an input has the expected shape."""
     operand = call.input(position)
     if operand is None or operand.shape is None or is_shape(operand.shape, expected):
         return

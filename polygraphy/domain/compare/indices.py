@@ -81,7 +81,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         fail_fast: bool | None = None,
         find_output_func: FindOutput | None = None,
     ) -> None:
-        """Set by how many places an entry may be off, one number or one per output (default: 0).
+        """Set by how many places an entry may differ: one number or one per output (default: 0).
 
         Raises:
             UsageError: the tolerance is no whole number, or negative.
@@ -96,7 +96,7 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         return (self.index_tolerance,)
 
     def check_averages(self) -> None:
-        """Refuse: places have no mean."""
+        """Raise UsageError, because places have no mean."""
         raise UsageError(
             "The comparison function indices has no metric that can be averaged.",
             hint="Use a different function, or check each iteration.",
@@ -112,7 +112,9 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         return int(given)
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare two arrays of equal shape; a scalar counts as a list of one element."""
+        """Return the comparison of two arrays of equal shape; a scalar counts as a list of one
+        element.
+        """
         tolerance = self._tolerance_for(setting)
         shape = value.array.shape or (1,)
         lists, others = _lists(value.array, shape), _lists(reference.array, shape)

@@ -92,8 +92,10 @@ class _Perceptual(MetricCompareFunc):
         return self._distance.between(value.array, reference.array)
 
 
-def _ulp(function: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> Measured:
-    """Return the largest distance, its 99th percentile, its mean, and the data type."""
+def _ulp_distances(
+    function: MetricCompareFunc, value: Side, reference: Side, _setting: str
+) -> Measured:
+    """Return the largest distance in ULPs, its 99th percentile, its mean, and the data type."""
     arrays = value.array, reference.array
     precision = coarsest_between(arrays, (value.computed_in, reference.computed_in))
     if all(is_exact(array.dtype.name) for array in arrays):
@@ -121,7 +123,7 @@ class _TopK(MetricCompareFunc):
         fail_fast: bool | None = None,
         find_output_func: FindOutput | None = None,
     ) -> None:
-        """Set what agreement means; each setting may be one value, or one per output.
+        """Set the required agreement; each setting may be one value, or one per output.
 
         Args:
             agreement_threshold: the smallest share of lists that agree, from 0 to 1
@@ -167,8 +169,8 @@ class _TopK(MetricCompareFunc):
         return margin
 
     def result_of(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compare the top k of two lists; fails for lists of at most k entries, because those
-        always agree.
+        """Return the comparison of the top k of two lists; lists of at most k entries fail, because
+        they always agree.
         """
         k, shape = self._k_for(setting), value.array.shape or (1,)
         if shape[-1] <= k:
@@ -234,7 +236,7 @@ MEASURES: dict[str, Method | type[MetricCompareFunc]] = {
     "snr": _from_dot(similarity.snr),
     "sqnr": _from_dot(similarity.sqnr),
     "perceptual_metrics": _Perceptual,
-    "ulp": _ulp,
+    "ulp": _ulp_distances,
     "top_k": _TopK,
     "bias": _bias,
     "non_finite": _non_finite,

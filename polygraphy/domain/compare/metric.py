@@ -198,7 +198,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
 
     @property
     def label(self) -> str:  # type: ignore[override]
-        """Name of the function."""
+        """The name of the function."""
         return self.result_type.metric.function
 
     def per_output_settings(self) -> tuple[PerOutput[float] | None]:
@@ -221,7 +221,7 @@ class MetricCompareFunc(PairwiseCompareFunc):
         raise NotImplementedError
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
-        """Compute the metric; outputs that do not hold numbers fail."""
+        """Return the metric of two arrays; outputs without numbers fail."""
         try:
             return self.result_of(value, reference, setting)
         except TypeError:

@@ -60,7 +60,7 @@ class Side:
 
     @property
     def name(self) -> str:
-        """Name of the output in its run."""
+        """The name of the output in its run."""
         return self.tensor.name
 
 

@@ -33,7 +33,7 @@ class ComparedTensor:
 
     @staticmethod
     def of(name: str, array: np.ndarray[Any, Any]) -> ComparedTensor:
-        """Describe an array."""
+        """Return the name, data type and shape of an array."""
         return _describe_tensor(name, array.dtype, array.shape)
 
     def __str__(self) -> str:
@@ -63,12 +63,12 @@ class CompareResult:
 
     @property
     def output0_name(self) -> str | None:
-        """Name of the output in the first run."""
+        """The name of the output in the first run."""
         return self.tensor0.name if self.tensor0 else None
 
     @property
     def output1_name(self) -> str | None:
-        """Name of the output in the second run."""
+        """The name of the output in the second run."""
         return self.tensor1.name if self.tensor1 else None
 
     def set_thresholds(self, thresholds: Any) -> None:
@@ -83,7 +83,7 @@ class CompareResult:
         return None
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metrics."""
+        """Return the names of the metrics."""
         return ()
 
     def metric_values(self) -> dict[str, float | None]:
@@ -294,8 +294,8 @@ class OutputCompareResult(CompareResult):
         thresholds: Tolerance | None = None,
         passed: bool | None = None,
     ) -> None:
-        """Take known metrics, as they were saved; `passed` is the saved verdict where metrics
-        cannot tell (``elemwise``).
+        """Set known metrics, such as saved ones; `passed` is the saved verdict if metrics cannot
+        tell (``elemwise``).
         """
         super().__init__(thresholds)
         given = (
@@ -381,7 +381,7 @@ class OutputCompareResult(CompareResult):
     )
 
     def metric_fields(self) -> tuple[str, ...]:
-        """Name the metrics."""
+        """Return the names of the metrics."""
         return _FIELDS
 
     def metric_values(self) -> dict[str, float | None]:

@@ -49,7 +49,7 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         show_error_metrics_plot: bool | None = None,
         error_quantile: PerOutput[float] | None = None,
     ) -> None:
-        """Set what is tolerated; each setting may be one value, or one per output.
+        """Set the tolerances; each setting may be one value, or one per output.
 
         Args:
             check_shapes: whether outputs of different shapes fail (the default), or are transposed
@@ -193,7 +193,7 @@ def _make_tolerance(
         if given is None:
             return default, "the default"
         if given == AUTO and explained is not None:
-            return explained, f"rounding limit of {rounding}"
+            return explained, f"{tolerance.ROUNDING_LIMIT} of {rounding}"
         return given, given_by
 
     absolute, why_absolute = limit(atol, defaults[0], explained[0])

@@ -421,7 +421,7 @@ class StreamingDataLoader:
         allow_dirs: bool = True,
         preprocess: Mapping[str, Any] | None = None,
     ) -> None:
-        """Name the files and folders.
+        """Set the files and folders to load.
 
         Args:
             paths: what to load; a picture, or a folder of them, is an iteration per picture.
@@ -548,7 +548,7 @@ def describe_model(data_loader: Any, inputs: TensorMetadata, facts: Callable[[],
 
 
 def check_has_outputs(outputs: Sized) -> None:
-    """Refuse a model that computes nothing.
+    """Raise ModelError for a model without outputs.
 
     Raises:
         ModelError: there are no outputs.
@@ -561,7 +561,7 @@ def check_has_outputs(outputs: Sized) -> None:
 
 
 def check_is_tensor(name: str, kind: str) -> None:
-    """Refuse an input that arrays cannot be.
+    """Raise InputError for an input that is not a tensor.
 
     Args:
         name: the input.

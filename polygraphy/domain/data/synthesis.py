@@ -249,7 +249,7 @@ class DataLoader:
         """Return the feed dictionary of one iteration, from a generator seeded for it."""
         turn = self._turns[index % len(self._turns)]
         model = turn if self.input_metadata is None else self.input_metadata
-        given = _expand(turn, list(model))
+        given = _expand_patterns(turn, list(model))
         ranges = self._named_ranges(list(model))
         metadata = self._merge_metadata(model, given)
         generator.seed((self.seed + index) % 2**32)
@@ -488,8 +488,9 @@ def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:
     return ranges
 
 
-def _expand(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
-    """Replace patterns by the names that they match; an exact name outranks a pattern.
+def _expand_patterns(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
+    """Return metadata with patterns replaced by the names that they match; an exact name outranks a
+    pattern.
 
     Raises:
         UnknownNameError: a name or a pattern matches nothing.

@@ -69,7 +69,7 @@ def borrowed_variants(
                 held = evolve(node, inputs=(*node.inputs, "bias"))
                 yield Variant("structure", changes.lost_bias(node.op), held, {"bias": array})
     numbers = [np.asarray(one.value) for n in twins for one in n.attributes if one.kind == "float"]
-    yield from _numbers(graph, index, numbers)
+    yield from _number_variants(graph, index, numbers)
 
 
 def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
@@ -145,8 +145,8 @@ def scalar_weights(side: Side, index: int) -> list[str]:
     ]
 
 
-def _numbers(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
-    """Numbers that became attributes, such as a factor of a product of matrices."""
+def _number_variants(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
+    """Yield variants with other numbers as attributes, such as the factor of a matrix product."""
     for name in scalar_weights(side, index):
         mine = np.asarray(side.weights[name].values)
         if mine.any():

@@ -46,8 +46,8 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
     nodes, values, same, right = model
     others, theirs, taken, classes = reference
     twin_of = {name: classes.get(twin, twin) for name, twin in same.items()}
-    before = _roots(nodes, twin_of)
-    before_twins = _roots(others, {name: classes.get(name, name) for name in taken})
+    before = _known_sources(nodes, twin_of)
+    before_twins = _known_sources(others, {name: classes.get(name, name) for name in taken})
     by_size: dict[int, list[tuple[str, GraphNode, Any]]] = {}
     seen: set[str] = set()
     value: Any
@@ -82,8 +82,10 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
             return
 
 
-def _roots(nodes: Sequence[GraphNode], known: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Return by tensor the known ones that it is computed from, with nothing known between."""
+def _known_sources(
+    nodes: Sequence[GraphNode], known: Mapping[str, str]
+) -> dict[str, frozenset[str]]:
+    """Return, by tensor, the known ones that it is computed from without a known one in between."""
     found: dict[str, frozenset[str]] = {}
     for node in nodes:
         read: set[str] = set()

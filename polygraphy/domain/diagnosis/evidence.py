@@ -43,7 +43,9 @@ class Evidence:
         return evolve(self, left_out=tuple(dict.fromkeys((*self.left_out, *left_out))))
 
     def asked(self, party: str, version: str = "", problem: str = "") -> Evidence:
-        """Return the evidence after a version of a backend was asked, or that one may be."""
+        """Return the evidence with a version of a backend that was compared, or the problem that
+        prevented it.
+        """
         own = {**self.versions.get(party, {}), **({version: problem} if version else {})}
         return evolve(self, versions={**self.versions, party: own})
 

@@ -125,7 +125,7 @@ def _distinguish(
         several: by tensor of the model those of the program, in order.
     """
     order = {name: index for index, name in enumerate(program_prints)}
-    links = [*zip(*(_links(nodes) for nodes in graphs))] if several else []
+    links = [*zip(*(_neighbor_maps(nodes) for nodes in graphs))] if several else []
     found: dict[str, str] = {}
     taken = set(pairs.values())
     last = -1
@@ -147,7 +147,7 @@ def _distinguish(
     return found
 
 
-def _links(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+def _neighbor_maps(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Return two maps by tensor: the tensors it is computed from, and those computed from it."""
     before: dict[str, set[str]] = {}
     behind: dict[str, set[str]] = {}
@@ -304,7 +304,7 @@ def stack_weights(
                 yield chosen, np.stack(made)
 
 
-def relation(value: Any, expected: Any) -> Fact | None:
+def weight_relation(value: Any, expected: Any) -> Fact | None:
     """Return the fact that relates a weight to its expected value, such as a scale or a
     transposition; None if there is no simple relation.
     """

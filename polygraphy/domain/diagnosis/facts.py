@@ -44,12 +44,12 @@ class Fact:
         return _restore_fact, (self._write.__module__, self.kind, self.values)
 
     def data(self) -> dict[str, Any]:
-        """Return the fact as documents keep it."""
-        return {"kind": self.kind, **{name: _data(value) for name, value in self.values.items()}}
+        """Return the fact as JSON values."""
+        return {"kind": self.kind, **{name: _as_json(value) for name, value in self.values.items()}}
 
 
 def fact(write: Callable[P, str]) -> Callable[P, Fact]:
-    """Wrap a sentence function so that it returns the fact behind the sentence."""
+    """Return a function that returns the fact behind a sentence function."""
     kind, parameters = write.__name__, signature(write)
 
     @wraps(write)
@@ -75,7 +75,7 @@ class Statement(str):
 
 
 def statement(write: Callable[P, str]) -> Callable[P, Statement]:
-    """Wrap a sentence function so that it returns the sentence together with its fact."""
+    """Return a function that returns the sentence together with its fact."""
     state_fact = fact(write)
 
     @wraps(write)
@@ -123,12 +123,12 @@ def _restore_fact(module: str, kind: str, values: Mapping[str, Any]) -> Fact:
     return restored.facts[0] if isinstance(restored, Statement) else restored
 
 
-def _data(value: Any) -> Any:
-    """Return a value as documents keep it."""
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON values."""
     if isinstance(value, Fact):
         return value.data()
     if isinstance(value, (list, tuple)):
-        return [_data(each) for each in value]
+        return [_as_json(each) for each in value]
     if isinstance(value, Mapping):
-        return {str(name): _data(each) for name, each in value.items()}
+        return {str(name): _as_json(each) for name, each in value.items()}
     return str(value) if isinstance(value, Exception) else value

@@ -111,8 +111,8 @@ def _trace_suspect(
 def _folded_nodes(
     suspect: Suspect, pairing: Pairing, model: Side, indices: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the nodes whose weights, folded, are the ones that the fused node of a suspect reads:
-    one with weights, and its normalization. If not exactly one such node fits, return all nodes.
+    """Return the nodes whose folded weights the fused node of a suspect reads: one with weights,
+    and its normalization; the given nodes if not exactly one fits.
 
     A backend may store the weights in another order, and with zeros at the end.
     """
@@ -139,8 +139,8 @@ def _norm_behind(model: Side, index: int, indices: tuple[int, ...]) -> int | Non
 
 
 def _fold_weight(model: Side, index: int, norm: int | None) -> Any:
-    """Return the weight of a node, times what its normalization multiplies each channel by; None if
-    these are no constants, or do not fit.
+    """Return the weight of a node, times the factor of its normalization per channel; None if these
+    are not constants, or do not fit.
     """
     node = model.nodes[index]
     weight = next((model.weights[name] for name in node.inputs[1:2] if name in model.weights), None)
@@ -234,7 +234,7 @@ def _trace_folded(
             return evolve(suspect, nodes=bare, cause="structure")
         scaled = tuple(i for i in others if _is_own_bias(suspect, pairing, model, i, norms[0]))
         return evolve(suspect, nodes=scaled or norms)
-    epsilon = _epsilon(suspect, pairing, model, norms[0])
+    epsilon = _folding_epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
         change = changes.other_folded_epsilon(_NORMS, epsilon)
         return evolve(suspect, nodes=norms, cause="epsilon", change=change)
@@ -278,7 +278,7 @@ def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Side, conv: int, nor
     return bool(np.linalg.norm(apart - share * added) < 1e-2 * np.linalg.norm(apart))
 
 
-def _epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:
+def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> float | None:
     """Return the epsilon used to fold the reference, if one value explains every channel; else
     None.
     """
@@ -317,7 +317,7 @@ def _attribute(
             index
             for index in indices
             if model.nodes[index].op == "Add"
-            and any(_scalar(model, one) == value for one in model.nodes[index].inputs)
+            and any(_single_element(model, one) == value for one in model.nodes[index].inputs)
         )
         if tiny:
             return evolve(suspect, nodes=tiny)
@@ -348,7 +348,7 @@ def _attribute(
     return evolve(suspect, nodes=indices)
 
 
-def _scalar(model: Side, name: str) -> float | None:
+def _single_element(model: Side, name: str) -> float | None:
     """Return the value of a weight with one element; None for other tensors."""
     weight = model.weights.get(name)
     if weight is None or weight.values is None or np.size(weight.values) != 1:
@@ -358,7 +358,7 @@ def _scalar(model: Side, name: str) -> float | None:
 
 def _makes(model: Side, name: str, factor: float) -> bool:
     """Return whether a factor equals a scalar weight or its inverse."""
-    held = _scalar(model, name)
+    held = _single_element(model, name)
     if not held:
         return False
     return any(np.isclose(one, factor, rtol=1e-5) for one in (held, 1 / held))

@@ -93,8 +93,8 @@ class Pairing:
 
 
 def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -> Pairing:
-    """Pair the nodes of two graphs: by tensor names if most are equal, else by structure, forward
-    from the inputs and backward from the outputs.
+    """Return the pairing of two graphs: by tensor names if most are equal, else by structure,
+    forward from the inputs and backward from the outputs.
 
     Args:
         model: the first graph.
@@ -168,21 +168,21 @@ def _pair_by_names(pairing: Pairing) -> None:
 def _by_structure(pairing: Pairing) -> None:
     """Pair the remaining nodes, the most certain first, because each pair makes others certain."""
     rounds: list[Callable[[], bool]] = [
-        lambda: _forward(pairing, _exact),
-        lambda: _backward(pairing, _exact_parameters),
-        lambda: _forward(pairing, _shape_key),
-        lambda: _forward(pairing, _unordered_key),
-        lambda: _backward(pairing, _parameter_key),
-        lambda: _forward(pairing, _partial),
-        lambda: _backward(pairing, _any_parameters),
-        lambda: _forward(pairing, _exact, allows_several=True),
-        lambda: _forward(pairing, _shape_key, allows_several=True),
+        lambda: _pair_forward(pairing, _exact),
+        lambda: _pair_backward(pairing, _exact_parameters),
+        lambda: _pair_forward(pairing, _shape_key),
+        lambda: _pair_forward(pairing, _unordered_key),
+        lambda: _pair_backward(pairing, _parameter_key),
+        lambda: _pair_forward(pairing, _partial_key),
+        lambda: _pair_backward(pairing, _any_parameters),
+        lambda: _pair_forward(pairing, _exact, allows_several=True),
+        lambda: _pair_forward(pairing, _shape_key, allows_several=True),
     ]
     while any(step() for step in rounds):
         pass
 
 
-def _forward(
+def _pair_forward(
     pairing: Pairing,
     key: Callable[[Side, Node, Mapping[str, str] | None], Key],
     allows_several: bool = False,
@@ -215,7 +215,7 @@ def _inputs_known(side: Side, node: Node, known: Any) -> bool:
     return all(not name or name in side.weights or name in known for name in node.inputs)
 
 
-def _backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
+def _pair_backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
     """Pair nodes whose outputs feed equal inputs of paired nodes; return whether any was paired."""
     taken = set(pairing.nodes.values())
     found = False
@@ -283,7 +283,7 @@ def _unordered_key(side: Side, node: Node, names: Mapping[str, str] | None) -> K
     return _kind(node), tuple(sorted(operands, key=repr))
 
 
-def _partial(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
+def _partial_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key:
     """Return a key of the node's operator and tensor inputs, whatever its weights are."""
     read = (name for name in node.inputs if name and name not in side.weights)
     return _kind(node), tuple(name if names is None else names.get(name, name) for name in read)

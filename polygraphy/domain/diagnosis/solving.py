@@ -49,7 +49,7 @@ def solve_weights(
     """
     node = side.nodes[index]
     goal = np.asarray(expected)
-    yield from _other_indices(side, node, inputs, goal)
+    yield from _solve_indices(side, node, inputs, goal)
     is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
     if not is_comparable and node.op != "QuantizeLinear":
         return
@@ -68,10 +68,10 @@ def solve_weights(
                     yield _weight_variant(side, index, position, weight, values)
 
 
-def _other_indices(
+def _solve_indices(
     side: Side, node: Node, inputs: Mapping[str, Any], goal: Any
 ) -> Iterator[Variant]:
-    """Yield a Gather with the indices under which its data hold what is expected."""
+    """Yield a Gather with the indices for which its data have the expected values."""
     if node.op != "Gather" or node.inputs[1] not in side.weights:
         return
     data = inputs.get(node.inputs[0])
@@ -340,7 +340,8 @@ def resize_variants(
     if len(made) == len(expected) and tuple(made) == tuple(expected):
         return
 
-    def weight(position: int, value: Sequence[float]) -> Iterator[Variant]:
+    def weight_variants(position: int, value: Sequence[float]) -> Iterator[Variant]:
+        """Yield the variant of a node with another value of a weight."""
         name = node.inputs[position] if position < len(node.inputs) else ""
         held = side.weights[name].values if name in side.weights else None
         if held is None:
@@ -353,20 +354,20 @@ def resize_variants(
             yield Variant("weight", change, node, {name: other.astype(array.dtype)})
 
     if node.op in ("Reshape", "Expand"):
-        yield from weight(1, expected)
+        yield from weight_variants(1, expected)
     elif node.op == "Tile" and len(read) == len(expected):
-        yield from weight(1, [size // max(own, 1) for own, size in zip(read, expected)])
+        yield from weight_variants(1, [size // max(own, 1) for own, size in zip(read, expected)])
     elif node.op == "Resize" and len(read) == len(expected):
-        yield from weight(3, expected)
-        yield from weight(2, [size / max(own, 1) for own, size in zip(read, expected)])
+        yield from weight_variants(3, expected)
+        yield from weight_variants(2, [size / max(own, 1) for own, size in zip(read, expected)])
     elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
-        yield from _bounds(side, node, read, expected, weight)
+        yield from _bounds(side, node, read, expected, weight_variants)
     elif node.op in ("Squeeze", "Unsqueeze"):
         count = abs(len(expected) - len(read))
         for axes in combinations(
             range(min(max(len(expected), len(read)), LARGEST_RANK + 1)), count
         ):
-            yield from weight(1, axes)
+            yield from weight_variants(1, axes)
     rank = len(read) - 2
     sized = node.attribute("kernel_shape")
     if sized and len(read) == len(expected):

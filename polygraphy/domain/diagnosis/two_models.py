@@ -88,7 +88,12 @@ def describe_stranger(pairing: Pairing) -> str:
 
 def suspects(pairing: Pairing) -> list[Suspect]:
     """Return the differences between model and reference, in the order of the model's nodes."""
-    found = [*_weights(pairing), *_attributes(pairing), *_operands(pairing), *_presence(pairing)]
+    found = [
+        *_weights(pairing),
+        *_attributes(pairing),
+        *_operand_suspects(pairing),
+        *_presence_suspects(pairing),
+    ]
     return sorted(found, key=lambda one: one.nodes)
 
 
@@ -150,12 +155,12 @@ def precision_of_rounding(one: Any, other: Any) -> str | None:
 def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
     """Return whether a node has the inputs of its twin in another order."""
     mine, theirs = pairing.model, pairing.reference
-    one = sorted(_names(mine, pairing, index))
+    one = sorted(_reference_input_names(mine, pairing, index))
     other = sorted(_own_names(theirs, pairing.nodes[index]))
     return one == other
 
 
-def _names(side: Side, pairing: Pairing, index: int) -> list[str]:
+def _reference_input_names(side: Side, pairing: Pairing, index: int) -> list[str]:
     """Return the inputs of a node by the names of the other model, weights by content."""
     return [
         side.digest(name) if name in side.weights else pairing.tensors.get(name, f"? {name}")
@@ -296,12 +301,12 @@ def _bodies(
         )
 
 
-def _operands(pairing: Pairing) -> Iterator[Suspect]:
-    """Operands in another order, left out, or too many."""
+def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
+    """Yield nodes with operands in another order, missing, or additional."""
     mine, theirs = pairing.model, pairing.reference
     for index, other in pairing.nodes.items():
         node = mine.nodes[index]
-        here, there = _names(mine, pairing, index), _own_names(theirs, other)
+        here, there = _reference_input_names(mine, pairing, index), _own_names(theirs, other)
         if here == there:
             continue
         if sorted(here) == sorted(there):
@@ -346,7 +351,7 @@ def _equal(side: Side, name: str, reference_name: str) -> bool:
     return same and attribute_digests(nodes[0]) == attribute_digests(nodes[1])
 
 
-def _presence(pairing: Pairing) -> Iterator[Suspect]:
+def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
     """Yield nodes that only one model has; a missing node is reported at its neighbor."""
     mine, theirs = pairing.model, pairing.reference
     replaced = _replacements(pairing)

@@ -195,7 +195,7 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     node = side.nodes[index]
     yield from _swap_inputs(node)
     yield from _numbers(node)
-    yield from _epsilons(side, index)
+    yield from _epsilon_variants(side, index)
     yield from _switches(node)
     yield from _axes(node)
     yield from _orders(node)
@@ -203,7 +203,7 @@ def variants(side: Side, index: int) -> Iterator[Variant]:
     yield from _pads(node)
     yield from _transpose_variants(side, node)
     yield from _partners(side, index)
-    yield from _words(node)
+    yield from _text_variants(node)
     yield from _activations(node)
     yield from _equations(node)
     yield from _operators(node)
@@ -245,7 +245,7 @@ def _outputs(node: Node) -> Iterator[Variant]:
 
 def _numbers(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with usual values of its numbers."""
-    for name in unknowns(node):
+    for name in numeric_attributes(node):
         held = node.attribute(name)
         for value in _NUMBERS[name][1]:
             if held is None or not np.isclose(held, value, rtol=1e-3, atol=0):
@@ -260,7 +260,7 @@ def with_number(node: Node, name: str, value: float) -> Variant:
     return Variant(_NUMBERS[name][0], change, with_attribute(node, name, "float", value))
 
 
-def unknowns(node: Node) -> tuple[str, ...]:
+def numeric_attributes(node: Node) -> tuple[str, ...]:
     """Return the numeric attributes of an operator, including those left at their default."""
     given = {one.name for one in node.attributes if one.kind == "float"}
     return tuple(dict.fromkeys((*_OWN.get(node.op, ()), *(n for n in _NUMBERS if n in given))))
@@ -275,8 +275,8 @@ def epsilon_of(side: Side, name: str) -> float | None:
     return abs(float(array.reshape(-1)[0])) if is_float(array) else None
 
 
-def _epsilons(side: Side, index: int) -> Iterator[Variant]:
-    """A number that is added before a root or a division."""
+def _epsilon_variants(side: Side, index: int) -> Iterator[Variant]:
+    """Yield variants with another number that is added before a root or a division."""
     node = side.nodes[index]
     if not is_guard(side, index):
         return
@@ -302,7 +302,7 @@ def _switches(node: Node) -> Iterator[Variant]:
         yield Variant("attribute", change, with_attribute(node, name, "int", 1 - held))
 
 
-def _words(node: Node) -> Iterator[Variant]:
+def _text_variants(node: Node) -> Iterator[Variant]:
     """Yield variants of a node with other values of its text attributes."""
     for name, words in _WORDS.get(node.op, {}).items():
         held = node.attribute(name, words[0])
@@ -446,9 +446,9 @@ def _pads(node: Node) -> Iterator[Variant]:
             yield Variant("attribute", change, with_attribute(node, name, "ints", (1,) * rank))
 
 
-def integers(side: Side, index: int) -> Iterator[Variant]:
-    """Yield variants with one integer input changed by one or several reordered: sizes, bounds,
-    axes or indices.
+def integer_variants(side: Side, index: int) -> Iterator[Variant]:
+    """Yield variants with one integer input changed or several reordered: sizes, bounds, axes or
+    indices.
     """
     node = side.nodes[index]
     for position, name in enumerate(node.inputs):

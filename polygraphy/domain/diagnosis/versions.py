@@ -43,12 +43,14 @@ def wrong_span(versions: Sequence[str], here: str, is_correct: Callable[[str], b
     """
     known = sorted({*versions, here}, key=sort_versions)
     place = known.index(here)
-    last, after = _border(known[place:], is_correct)
-    first, before = _border(known[place::-1], is_correct)
+    last, after = _border_versions(known[place:], is_correct)
+    first, before = _border_versions(known[place::-1], is_correct)
     return Span(first, last, before, after)
 
 
-def _border(versions: Sequence[str], is_correct: Callable[[str], bool]) -> tuple[str, str | None]:
+def _border_versions(
+    versions: Sequence[str], is_correct: Callable[[str], bool]
+) -> tuple[str, str | None]:
     """Return the last incorrect version and the first correct one (None if there is none), starting
     from an incorrect version.
     """

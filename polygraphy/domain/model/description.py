@@ -384,8 +384,8 @@ def unbounded_tensors(graph: Graph) -> list[str]:
 
 
 def unbounded_operands(graph: Graph) -> list[str]:
-    """Return the tensors whose values set the size of others without a limit, as the length of a
-    Range does; see `unbounded_tensors`.
+    """Return the tensors whose values set the size of others without a limit, such as the length of
+    a Range.
     """
     large = set(unbounded_tensors(graph))
     makers = (node for node in graph.nodes if not large.isdisjoint(node.outputs))
@@ -413,4 +413,4 @@ def _is_unbounded(node: Node, constant: set[str], producers: dict[str, Node]) ->
 
 @port
 def model_html(model: Model) -> str:  # type: ignore[empty-body]
-    """Return what a model takes and gives, and how large it is."""
+    """Return the HTML of a model's inputs, outputs and size."""

@@ -99,8 +99,8 @@ class Layout:
     bends: tuple[tuple[float, ...], ...]
 
 
-def lay_out(count: int, edges: Sequence[Edge]) -> Layout:
-    """Place the vertices and edges of a directed graph.
+def layout_of(count: int, edges: Sequence[Edge]) -> Layout:
+    """Return the positions of the vertices and edges of a directed graph.
 
     Args:
         count: number of vertices.
@@ -275,7 +275,7 @@ def draw_graph(
     """Return the drawing of one graph."""
     wires = tuple(_wires(graph))
     count = len(graph.inputs) + len(graph.nodes) + len(graph.outputs)
-    layout = lay_out(count, [(start, end) for start, end, _ in wires])
+    layout = layout_of(count, [(start, end) for start, end, _ in wires])
     return GraphDrawing(graph, wires, layout, parent, function)
 
 

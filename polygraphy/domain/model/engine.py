@@ -168,9 +168,9 @@ def statistics_of_built(
         layers=description.layer_count,
         ops=_count_sorted(layer.op or _UNKNOWN for layer in description.layers),
         precisions=_count_sorted(_precision(layer) for layer in description.layers),
-        parameters=_get(description, NetworkDescription, "parameters"),
+        parameters=_attribute_of(description, NetworkDescription, "parameters"),
         weight_bytes=description.weight_bytes,
-        device_memory=_get(description, EngineDescription, "device_memory"),
+        device_memory=_attribute_of(description, EngineDescription, "device_memory"),
         input_bytes=inputs,
         output_bytes=outputs,
         io_unknown=(*unknown_inputs, *unknown_outputs),
@@ -182,7 +182,7 @@ def statistics_of_built(
     )
 
 
-def _get(description: Any, kind: type, name: str) -> int | None:
+def _attribute_of(description: Any, kind: type, name: str) -> int | None:
     """Return an attribute that only one kind of description has; None for other kinds."""
     return getattr(description, name) if isinstance(description, kind) else None
 

@@ -102,7 +102,7 @@ class ExecutedNode:
 
     @property
     def events(self) -> float:
-        """How often the profiler measured something in one run: this node and those inside."""
+        """The number of measured events per run, of this node and those inside it."""
         return self.calls + sum(each.events for each in self.inner)
 
 
@@ -148,8 +148,8 @@ class ExecutionProfile:
 
     @property
     def run_time(self) -> float:
-        """The time of a profiled run: of its nodes, and outside of them. That is the median of the
-        runs, unless other programs interrupted most of them.
+        """The time of a profiled run, inside and outside nodes: the median of the runs, unless
+        other programs interrupted most of them.
         """
         return self.node_time + (self.outside_time or 0.0)
 

@@ -57,8 +57,8 @@ class Cause:
 def compare_profiles(
     profiles: Sequence[ExecutionProfile], model: ModelNodes | None = None
 ) -> ProfileTable:
-    """Put profiles side by side, and explain the difference of the first and the last one; see
-    `profile_table`.
+    """Return the table of profiles, with the causes of the difference between the first and the
+    last.
     """
     table = profile_table(profiles, model)
     return evolve(table, sentence=explain_difference(table)) if len(profiles) > 1 else table
@@ -126,7 +126,7 @@ def explain_difference(table: ProfileTable) -> str:
 
 
 def _lacks_outside_time(table: ProfileTable) -> bool:
-    """Return whether the time outside nodes is known of one of both sides only."""
+    """Return whether only one profile has the time outside nodes."""
     outside = [row for row in table.rows if row.kind == OUTSIDE]
     return any(
         (row.cells[0].microseconds is None) != (row.cells[-1].microseconds is None)
@@ -161,8 +161,8 @@ def _verb(cause: Cause) -> str:
 
 
 def find_causes(table: ProfileTable) -> list[Cause]:
-    """Return what the difference consists of: inserted nodes, time outside of nodes, and rows, put
-    together if the same operators ran as the same others.
+    """Return the causes of the difference: inserted nodes, time outside nodes, and rows, merged if
+    the same operators ran as the same others.
     """
     causes = []
     kinds: dict[tuple[frozenset[str], frozenset[str]], list[TimeRow]] = {}

@@ -72,7 +72,7 @@ class Join:
 
 
 def join_profile(model: ModelNodes, profile: ExecutionProfile) -> Join:
-    """Assign the executed nodes of a profile to the nodes of a model."""
+    """Return which executed nodes of a profile belong to which nodes of a model."""
     return _Joining(model, profile).run()
 
 
@@ -107,26 +107,26 @@ class _Joining:
                 made[index] = read[index] = []  # A cast inside of a group came in, too.
         for index, origins in by_origin.items():
             if not any(name in known for name in made[index]):
-                made[index] = [*made[index], *self._ends_of(origins)]
+                made[index] = [*made[index], *self._last_outputs(origins)]
         members = self._connect(made, read, known, by_origin)
         return self._cover_model(members, made, read, known, by_origin)
 
     # Names of tensors.
 
     def _known_tensors(self) -> set[str]:
-        """Return the tensors of the model, with its weights: a cast of one connects no nodes."""
+        """Return the tensors and weights of the model; a cast of a weight connects no nodes."""
         read = {name for node in self.nodes for name in node.reads if name}
         return {*self.makers, *self.model.inputs, *read}
 
     def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
-        """Return by the name of a tensor that was executed the one of the model that it is."""
+        """Return the tensor of the model for each executed tensor, by name."""
         known = self._known_tensors()
         names: dict[str, str] = {}
         by_name = {node.name: node for node in self.nodes if node.name}
         last = {
             ends[0]: index
             for index, origins in by_origin.items()
-            if len(ends := self._ends_of(origins)) == 1
+            if len(ends := self._last_outputs(origins)) == 1
         }
         for executed in self.executed:
             for name in (*executed.reads, *executed.makes):
@@ -144,7 +144,7 @@ class _Joining:
                 continue
             tensor = self._tensor_of_blocked(executed)
             twin = by_name.get(executed.name)
-            ends = self._ends_of(by_origin[index]) if index in by_origin else []
+            ends = self._last_outputs(by_origin[index]) if index in by_origin else []
             if len(ends) == 1:
                 if last[ends[0]] == index:  # Those before it compute a part of it.
                     names.setdefault(executed.makes[0], ends[0])
@@ -221,7 +221,7 @@ class _Joining:
                     names[name] = tensor
 
     def _resolve_sources(self, known: set[str], names: dict[str, str]) -> None:
-        """Take what a conversion computes a tensor of the model from for that tensor."""
+        """Map the source of a conversion to the tensor of the model that it converts to."""
         for node in reversed(self.executed):
             if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
                 target = names.get(node.makes[0], node.makes[0])
@@ -230,7 +230,7 @@ class _Joining:
                     names.setdefault(source, target)
 
     def _resolve_by_conversions(self, known: set[str], names: dict[str, str]) -> None:
-        """Take what a conversion computes from a tensor of the model for that tensor."""
+        """Map the result of a conversion to the tensor of the model that it converts."""
         self._resolve_sources(known, names)
         for node in self.executed:
             if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
@@ -263,8 +263,8 @@ class _Joining:
         tensor = self._tensor_of_blocked(executed)
         return [executed.name if tensor is None else tensor]
 
-    def _ends_of(self, origins: Sequence[int]) -> list[str]:
-        """Return what nodes compute that none of them reads."""
+    def _last_outputs(self, origins: Sequence[int]) -> list[str]:
+        """Return the outputs of nodes that none of them reads."""
         inside = {name for index in origins for name in self.nodes[index].reads}
         ends = [name for index in origins for name in self.nodes[index].makes]
         return [name for name in ends if name not in inside] or ends[-1:]

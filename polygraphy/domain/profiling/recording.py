@@ -73,7 +73,9 @@ def _executed_node(column: Sequence[NodeEvent | None], runs: int) -> ExecutedNod
 
 
 def _inner_nodes(column: Sequence[NodeEvent | None], runs: int) -> list[ExecutedNode]:
-    """Return what ran in the bodies of a node: each node once, with its time in all iterations."""
+    """Return the nodes that ran in the bodies of a node, once each, with their time in all
+    iterations.
+    """
     times: dict[tuple[str, str], list[float]] = {}
     found: dict[tuple[str, str], list[NodeEvent]] = {}
     for number, event in enumerate(column):
@@ -97,7 +99,7 @@ def _inner_nodes(column: Sequence[NodeEvent | None], runs: int) -> list[Executed
 
 
 def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[ExecutedNode]:
-    """Return executed nodes with what they read and compute, in the order of the executed graph.
+    """Return executed nodes with their inputs and outputs, in the order of the executed graph.
 
     Names find most of them. Nodes without a name are found by operator and order.
     """

@@ -46,11 +46,12 @@ def times_in(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     the longest first.
     """
     tables = [each for each in results if each["kind"] == "profile"]
-    found = [time for table in tables for time in _times(table, is_only=len(tables) == 1)]
+    found = [time for table in tables for time in _row_times(table, is_only=len(tables) == 1)]
     return sorted(found, key=lambda each: -float(each["microseconds"]))[:_MOST_ROWS]
 
 
-def _times(table: Mapping[str, Any], *, is_only: bool) -> Iterator[dict[str, Any]]:
+def _row_times(table: Mapping[str, Any], *, is_only: bool) -> Iterator[dict[str, Any]]:
+    """Yield the time and spread of each row of a table, as JSON values."""
     shapes = (
         "" if is_only else ", ".join(f"{name} {size}" for name, size in table["shapes"].items())
     )
@@ -87,6 +88,7 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
     parents: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(key: tuple[str, str]) -> tuple[str, str]:
+        """Return the representative of the group that a key is in."""
         parents.setdefault(key, key)
         while parents[key] != key:
             parents[key] = parents[parents[key]]
@@ -94,13 +96,13 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
         return key
 
     for row in (*before, *after):
-        first, *others = _keys(row)
+        first, *others = _join_keys(row)
         for key in others:
             parents[root(key)] = root(first)
     parts: dict[tuple[str, str], _Part] = {}
     for rows, is_now in ((before, False), (after, True)):
         for row in rows:
-            part = parts.setdefault(root(_keys(row)[0]), _Part())
+            part = parts.setdefault(root(_join_keys(row)[0]), _Part())
             part.sides.add(is_now)
             part.spread += row["spread"]
             if is_now:
@@ -119,8 +121,8 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
     return sorted(found, key=lambda each: each.before - each.after)
 
 
-def _keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a row is joined by: each of its nodes, or nothing for inserted nodes."""
+def _join_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the keys by which a row is joined: its nodes; empty for inserted nodes."""
     shapes = str(row.get("shapes", ""))
     return [(shapes, str(name)) for name in row["nodes"] or ("",)]
 
@@ -133,7 +135,7 @@ def shortest_times(profiles: Sequence[Times]) -> Times:
             twin["microseconds"]
             for times in profiles
             for twin in times
-            if _keys(twin) == _keys(row)
+            if _join_keys(twin) == _join_keys(row)
         )
         found.append({**row, "microseconds": min(twins)})
     return found

@@ -70,7 +70,7 @@ class Cell:
 
     @property
     def time(self) -> float:
-        """Its microseconds; 0 if it ran nothing."""
+        """Its time in microseconds; 0 if nothing ran."""
         return self.microseconds or 0.0
 
     @property
@@ -271,7 +271,7 @@ def side_in_words(side: Side) -> str:
 def profile_table(
     profiles: Sequence[ExecutionProfile], model: ModelNodes | None = None
 ) -> ProfileTable:
-    """Put profiles side by side.
+    """Return the table of profiles side by side.
 
     Args:
         profiles: one or more, with the same input shapes.
@@ -438,7 +438,7 @@ def _other_rows(
 
 
 def _executed_rows(profiles: Sequence[ExecutionProfile]) -> list[TimeRow]:
-    """Return a row for each executed node, by its name: the model is not known."""
+    """Return a row for each executed node, by its name, because the model is unknown."""
     names = dict.fromkeys(node.name for profile in profiles for node in profile.nodes)
     places = [_positions(profile.nodes) for profile in profiles]
     return [

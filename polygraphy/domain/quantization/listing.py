@@ -108,7 +108,7 @@ def summarize_quantization(tensors: Sequence[QuantizedTensor]) -> str:
 
 
 def plural(kind: str, count: int) -> str:
-    """Return the kind of a tensor as it is written behind a number."""
+    """Return the name of a kind of tensors for a number of them."""
     return count_text(count, kind).partition(" ")[2] if kind != "bias" or count == 1 else "biases"
 
 
@@ -128,8 +128,8 @@ def measured_tensors(
 def name_scales(
     found: Sequence[Difference], reference: Graph, candidate: Graph
 ) -> list[Difference]:
-    """Return differences of two models in which changed scales and zero points are called so, with
-    their tensor and the range that they stand for.
+    """Return differences in which changed scales and zero points have the names of their tensors
+    and ranges.
     """
     users = _scale_users(candidate)
     limits = [
@@ -155,7 +155,7 @@ def name_scales(
 
 
 def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
-    """Return the scales and zero points of a graph by name: what each is, and of which tensor."""
+    """Return, for each scale and zero point of a graph, which of both it is, and its tensor."""
     found: dict[str, tuple[str, str]] = {}
     weights = {weight.name for weight in graph.all_weights}
     for node in graph.nodes:

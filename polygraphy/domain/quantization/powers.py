@@ -52,7 +52,8 @@ def measure_powers(
     parts: list[tuple[float, int, int]] = []
     runs = 0
 
-    def add(start: int, end: int) -> None:
+    def measure_part(start: int, end: int) -> None:
+        """Measure the power of consecutive groups, and add it to the heap."""
         nonlocal runs
         sites = [number for group in groups[start:end] for number in group]
         runs += 1
@@ -60,16 +61,16 @@ def measure_powers(
 
     if len(groups) <= most:
         for start in range(len(groups)):
-            add(start, start + 1)
+            measure_part(start, start + 1)
     elif groups:
-        add(0, len(groups))
+        measure_part(0, len(groups))
     together = 0
     while parts:
         power, start, end = heappop(parts)
         if end - start > 1 and power and runs + 2 <= most and not is_over():
             middle = (start + end) // 2
-            add(start, middle)
-            add(middle, end)
+            measure_part(start, middle)
+            measure_part(middle, end)
             continue
         if end - start > 1:
             together += end - start

@@ -123,6 +123,7 @@ class SetSearch:
         return [name for name, bit in zip(self._names, self._bits) if bit & without]
 
     def _check_time(self) -> None:
+        """Raise OutOfRunsError if the time or the runs are used up."""
         if self._is_over():
             raise OutOfRunsError
 
@@ -203,6 +204,7 @@ class SetSearch:
             return path
 
         def gain(group: int) -> float:
+            """Return the predicted gain of a group per additional site."""
             more = (group & ~base).bit_count()
             return (self.predict(base) - self.predict(base | group)) / more if more else 0.0
 

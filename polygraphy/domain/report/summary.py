@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from polygraphy.domain.accuracy.output_rows import is_coarse, row_in_words, uniform_in_words
+from polygraphy.domain.accuracy.output_rows import row_in_words, uniform_in_words
+from polygraphy.domain.accuracy.rounding_answer import is_coarse
 from polygraphy.domain.accuracy.summarizing import failure_sentence, pass_sentence, worst_row
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.environment import describe_installed

@@ -74,15 +74,16 @@ class ArraySearch:
         if np.shape(result) != np.shape(self.goal) or result is None:
             return float("inf")
         with np.errstate(all="ignore"):
-            error = float(np.mean(np.square(self._flat(result) - self._flat(self.goal))))
+            error = float(np.mean(np.square(self._as_vector(result) - self._as_vector(self.goal))))
         return error if np.isfinite(error) else float("inf")
 
     def _error_of_element(self, name: str, start: Any, index: int, change: float) -> float:
         """Return the error with one element changed by a number."""
-        return self._error(name, self._with(start, index, change))
+        return self._error(name, self._moved_element(start, index, change))
 
     @staticmethod
-    def _flat(result: Any) -> Any:
+    def _as_vector(result: Any) -> Any:
+        """Return a result as a float64 vector."""
         return np.asarray(result, np.float64).reshape(-1)
 
     def _by_factor(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
@@ -107,7 +108,7 @@ class ArraySearch:
             return
         effects[name] = measured
         base, columns = measured
-        rest = self._flat(self.goal) - base
+        rest = self._as_vector(self.goal) - base
         places = np.abs(rest) > _RANK * np.max(np.abs(rest), initial=0)
         likeness = _likeness(rest, columns)
         overlap = _likeness(places.astype(float), (columns != 0).astype(float))
@@ -115,13 +116,16 @@ class ArraySearch:
             if max(likeness[index], overlap[index]) < _LIKE:
                 return
             slope = float(rest @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
-            yield self._with(start, index, slope)
+            yield self._moved_element(start, index, slope)
             signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
             error = partial(self._error_of_element, name, start, index)
-            yield self._with(start, index, nearest_number(error, signs=signs, exponents=_EXPONENTS))
+            yield self._moved_element(
+                start, index, nearest_number(error, signs=signs, exponents=_EXPONENTS)
+            )
 
     @staticmethod
-    def _with(start: Any, index: int, change: float) -> Any:
+    def _moved_element(start: Any, index: int, change: float) -> Any:
+        """Return the array with one element changed by an amount."""
         array = np.array(start, np.float64)
         array.flat[index] += change
         return array
@@ -135,13 +139,13 @@ class ArraySearch:
         base = self._compute(name, start)
         if base is None or np.shape(base) != np.shape(self.goal):
             return None
-        first = self._flat(base)
+        first = self._as_vector(base)
         step = _STEP * (float(np.std(start)) or float(np.max(np.abs(start), initial=0)) or 1.0)
         columns = np.zeros((first.size, start.size))
         for index in range(start.size):
-            result = self._compute(name, self._with(start, index, step))
+            result = self._compute(name, self._moved_element(start, index, step))
             if result is not None and np.shape(result) == np.shape(base):
-                columns[:, index] = (self._flat(result) - first) / step
+                columns[:, index] = (self._as_vector(result) - first) / step
         return (first, columns) if np.isfinite(columns).all() else None
 
     def _by_all(self, name: str, start: Any, effects: dict[str, Any]) -> Iterator[Any]:
@@ -156,7 +160,7 @@ class ArraySearch:
             if measured is None:
                 return
             base, columns = measured
-            rest = self._flat(self.goal) - base
+            rest = self._as_vector(self.goal) - base
             change, _, rank, _ = np.linalg.lstsq(columns, rest, rcond=_RANK)
             if not rank or rank >= rest.size:
                 return

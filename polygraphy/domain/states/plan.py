@@ -146,8 +146,8 @@ class StatePlan:
         return sizes
 
     def set_batch(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Take the size of a batch from the shapes of tokens or chunks; equal dimension names have
-        equal sizes.
+        """Set the batch size from the shapes of tokens or chunks; equal dimension names have equal
+        sizes.
         """
         for name in (*self.roles.named(TOKENS), *self.roles.named(CHUNK)):
             dims, shape = self.inputs[name].shape or (), shapes.get(name, ())

@@ -291,6 +291,8 @@ def test_names_that_the_model_lacks_are_reported() -> None:
         shard(inputs=(ShardTensor("z", 0, 3),))
     with pytest.raises(UnknownNameError, match="Output 'z'"):
         shard(outputs=(ShardTensor("z", 0, 3),))
+    with pytest.raises(UnknownNameError, match="Reduction 'mean'"):
+        find_shard_hints(transformer(), reduce_op="mean")
     with pytest.raises(ModelError, match="has 3 axes, so axis 3 does not exist"):
         shard(inputs=(ShardTensor("x", 3, 3),))
     with pytest.raises(ModelError, match="--i-rank"):

@@ -14,7 +14,7 @@ import pytest
 from attrs import evolve
 
 from polygraphy.adapters.report.session import detail_of
-from polygraphy.adapters.web.charts import MEASURES, depth_chart
+from polygraphy.adapters.web.charts import MEASURES, depth_chart, difference_chart
 from polygraphy.adapters.web.report_page import region_of, report_page
 from polygraphy.domain.accuracy.output_rows import Worst
 from polygraphy.domain.arithmetic import Element
@@ -303,3 +303,12 @@ def test_what_is_known_of_a_remedy_of_cells_is_said(command: str, proven: bool, 
     page = report_page(found, None)
     assert f"<p>{said}" in page
     assert "Newly failing. Slow." in page
+
+
+def test_a_chart_of_differences_counts_what_it_cannot_draw() -> None:
+    difference = {"decades": (-3, 1), "counts": [4, 9], "equal": 1200, "not_finite": 0}
+    chart = difference_chart({"difference": difference})
+    assert "Sizes of the differences (1,200 equal)" in chart
+    assert chart.count('class="bars sizes"') == 1
+    nothing = {**difference, "equal": 0}
+    assert "Sizes of the differences<" in difference_chart({"difference": nothing})

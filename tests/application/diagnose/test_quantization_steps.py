@@ -17,8 +17,8 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.quantization.code_tensors import step_differences
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_quantised import SIZE, quantised
 from tests.support.diagnosis.diagnosis_cases import Kept
+from tests.support.diagnosis.quantized_chain import SIZE, quantised
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((8, SIZE)).astype(np.float32)}]
 

@@ -25,8 +25,8 @@ from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
 from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.reporting import Findings
-from tests.application.diagnose.test_quantised import SIZE, plain, quantised
 from tests.support.diagnosis.diagnosis_cases import Kept, network
+from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
 
 FEEDS = [
     {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)} for n in range(3)

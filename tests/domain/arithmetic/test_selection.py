@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polygraphy.domain.arithmetic import Difference, summarize
 from polygraphy.domain.arithmetic.passes import selection
 from polygraphy.domain.arithmetic.passes.blocks import Scratch
-from polygraphy.domain.arithmetic.passes.selection import Search, Tally, positions
+from polygraphy.domain.arithmetic.passes.selection import Search, Tally, sample_positions
 from tests.domain.arithmetic import oracle
 from tests.domain.arithmetic.strategies import floats_with_ties, tiny_blocks
 from tests.support.examples import scaled
@@ -113,7 +113,7 @@ def test_one_pass_is_enough_with_a_fair_sample(
     monkeypatch.setattr(selection, "SAMPLE", 2000)
     with np.errstate(all="ignore"):
         values = shaped(kind, 60_000).astype(dtype)
-    search, passes = search_in(values, values[positions(values.size)])
+    search, passes = search_in(values, values[sample_positions(values.size)])
     check(search, values)
     assert passes == 1
 
@@ -148,7 +148,7 @@ def test_any_values_and_any_sample(values: list[float], sample: list[float], kep
 @pytest.mark.parametrize("kind", ["constant", "two values", "few values"])
 def test_frequent_values_are_counted_not_kept(kind: str) -> None:
     values = shaped(kind, 20_000)
-    search = Search(PROBABILITIES, values[positions(values.size)])
+    search = Search(PROBABILITIES, values[sample_positions(values.size)])
     tally = Tally(search, Scratch(16))
     for i in range(0, values.size, 16):
         tally(values[i : i + 16])
@@ -165,12 +165,12 @@ def test_memory_of_a_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sample_is_spread_and_repeatable() -> None:
-    drawn = positions(1_000_000)
+    drawn = sample_positions(1_000_000)
     assert drawn.size == 31_250
-    assert np.array_equal(drawn, positions(1_000_000))
+    assert np.array_equal(drawn, sample_positions(1_000_000))
     assert drawn[0] < 32 and drawn[-1] >= 1_000_000 - 32
     assert np.all(np.diff(drawn) >= 0) and drawn[-1] < 1_000_000
-    assert np.array_equal(positions(5), np.minimum(positions(5), 4))
+    assert np.array_equal(sample_positions(5), np.minimum(sample_positions(5), 4))
 
 
 @pytest.mark.parametrize("kind", KINDS)

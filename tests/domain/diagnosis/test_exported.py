@@ -14,10 +14,10 @@ from polygraphy.domain.diagnosis.exported import (
     nearest_origin,
     operations,
     print_of,
-    relation,
     same_tensors,
     same_weight,
     stack_weights,
+    weight_relation,
     without_counterpart,
 )
 from polygraphy.domain.diagnosis.regions import GraphNode
@@ -178,11 +178,13 @@ def test_gates_biases_and_directions_are_stacked_as_in_onnx(
 
 def test_what_a_weight_is_of_another_is_said() -> None:
     weight = drawn(7, 3, 3)
-    assert relation(weight.T, weight) == program_evidence.transposed()
-    assert relation(weight[::-1], weight) == program_evidence.reversed_axis(0)
-    assert str(relation(weight * np.float32(-0.5), weight)) == "scaled by -0.5"
-    assert relation(drawn(8, 3, 3), weight) is relation(drawn(7, 3, 2), weight) is None
+    assert weight_relation(weight.T, weight) == program_evidence.transposed()
+    assert weight_relation(weight[::-1], weight) == program_evidence.reversed_axis(0)
+    assert str(weight_relation(weight * np.float32(-0.5), weight)) == "scaled by -0.5"
+    assert (
+        weight_relation(drawn(8, 3, 3), weight) is weight_relation(drawn(7, 3, 2), weight) is None
+    )
     kernel = drawn(9, 2, 2, 3, 3)
-    assert relation(kernel.swapaxes(2, 3), kernel) == program_evidence.other_axis_order(
+    assert weight_relation(kernel.swapaxes(2, 3), kernel) == program_evidence.other_axis_order(
         (0, 1, 3, 2)
     )

@@ -9,7 +9,7 @@ from attrs import evolve
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.variants import (
     guess_cause,
-    integers,
+    integer_variants,
     matches_expected,
     variants,
 )
@@ -183,6 +183,6 @@ def test_a_weight_that_a_node_with_graphs_reads_is_not_blamed() -> None:
 def test_the_branches_of_a_tree_are_not_tried_with_others_because_it_may_never_end():
     branches = numbers(nodes_truenodeids=(1, 0, 0), target_nodeids=(1, 2), n_targets=1)
     node = Node("n", "TreeEnsembleRegressor", "ai.onnx.ml", ("x",), ("y",), branches)
-    tried = list(integers(side(node), 0))
+    tried = list(integer_variants(side(node), 0))
     assert tried
     assert {one.node.attributes[-1].name for one in tried} == {"n_targets"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polygraphy.domain.model.drawing import LONGEST_ROUTE, lay_out, rows_of, spread
+from polygraphy.domain.model.drawing import LONGEST_ROUTE, layout_of, rows_of, spread
 
 sizes = st.integers(1, 25)
 acyclic = sizes.flatmap(
@@ -59,14 +59,14 @@ def test_what_depends_on_something_is_as_high_as_can_be(
 @given(anything)
 def test_circles_are_drawn_as_well(graph: tuple[int, list[tuple[int, int]]]) -> None:
     count, edges = graph
-    layout = lay_out(count, edges)
+    layout = layout_of(count, edges)
     assert len(layout.rows) == len(layout.columns) == count
     assert len(layout.bends) == len(edges)
 
 
 @given(anything)
 def test_nothing_overlaps(graph: tuple[int, list[tuple[int, int]]]) -> None:
-    layout = lay_out(*graph)
+    layout = layout_of(*graph)
     by_row: dict[int, list[float]] = {}
     for row, column in zip(layout.rows, layout.columns):
         by_row.setdefault(row, []).append(column)
@@ -80,7 +80,7 @@ def test_edges_bend_in_every_row_between_their_ends(
     graph: tuple[int, list[tuple[int, int]]],
 ) -> None:
     count, edges = graph
-    layout = lay_out(count, edges)
+    layout = layout_of(count, edges)
     for (start, end), bends in zip(edges, layout.bends):
         between = layout.rows[end] - layout.rows[start] - 1
         assert len(bends) in {0, between}
@@ -108,7 +108,7 @@ def test_spreading_keeps_the_middle() -> None:
 
 
 def test_a_skipped_connection_goes_around_what_it_skips() -> None:
-    layout = lay_out(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
+    layout = layout_of(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
     assert len(layout.bends[3]) == 2
     for row, bend in zip((1, 2), layout.bends[3]):
         assert abs(bend - layout.columns[row]) >= 0.58
@@ -125,6 +125,6 @@ def test_twenty_thousand_nodes_take_a_moment() -> None:
     edges = [(i, i + 1) for i in range(count - 1)]
     edges += [(i, i + 3) for i in range(0, count - 3, 2)] + [(0, i) for i in range(50, count, 97)]
     start = time.process_time()
-    layout = lay_out(count, edges)
+    layout = layout_of(count, edges)
     assert time.process_time() - start < 10
     assert max(layout.rows) == count - 1

@@ -261,7 +261,8 @@ def _repack_gathered(
     held = {weight.name: weight for weight in model.graph.initializer}
     kind = onnx.numpy_helper.to_array(held[node.input[2]]).dtype
 
-    def packed(array: Array) -> Array:
+    def pack(array: Array) -> Array:
+        """Return codes of a weight, packed into bytes if the operator packs them."""
         if not packing.is_in_bytes:
             return typed_codes(array, scheme.dtype)
         rows = _pack_codes(array.reshape(-1, array.shape[-1]), packing.bits)
@@ -269,9 +270,9 @@ def _repack_gathered(
 
     prefix = f"{site.name}//repaired"
     arrays = {
-        f"{prefix}_codes": packed(codes),
+        f"{prefix}_codes": pack(codes),
         f"{prefix}_scale": scheme.scale.astype(kind),
-        f"{prefix}_zero": packed(scheme.zero_point),
+        f"{prefix}_zero": pack(scheme.zero_point),
     }
     for name, array in arrays.items():
         add_weight(model, onnx.numpy_helper.from_array(array), name)

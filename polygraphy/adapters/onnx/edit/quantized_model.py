@@ -145,9 +145,7 @@ class QuantizedModel:
         }
 
     def _requantize_weight(self, copy: ModelProto, number: int, exact: str) -> str:
-        """Return the name of a weight that is quantized again if the tensors around its
-        node are.
-        """
+        """Return the name of a weight that is quantized again with the tensors around it."""
         before, behind = self._weights_between[number]
         array = self.sites[number].exact
         assert array is not None
@@ -247,9 +245,7 @@ class QuantizedModel:
         return site.name.partition("//again")[0]
 
     def repaired(self, schemes: Mapping[int, Scheme | None]) -> QuantizedModel:
-        """Return the model with other parameters at some sites; None for a bias means the scale of
-        its operands.
-        """
+        """Return the model with other parameters at some sites; None: a bias from its operands."""
         copy: ModelProto = copy_of(self._model)
         changed = QuantizedModel(copy, self._references)
         # Corrected biases were added to the model, and sorting may have changed the order of sites.
@@ -313,9 +309,7 @@ class QuantizedModel:
     def _scale_that_fits(
         self, weight: Site, number: int, scale: Array, exact: Array, reads: Scheme
     ) -> Array:
-        """Return a scale for a bias that fits int32; that of its weight is enlarged if
-        necessary.
-        """
+        """Return a scale for a bias that fits int32; its weight's is enlarged if necessary."""
         least = numpy.abs(exact) / (_INT32 * 0.999)
         least = least if scale.size > 1 else least.max(keepdims=True)
         if weight.scheme is None or weight.exact is None or numpy.all(least <= scale):
@@ -409,6 +403,7 @@ class QuantizedModel:
         makers, weights = self._makers, self._weights
 
         def constant(name: str) -> Array | None:
+            """Return the value of a weight or Constant node; None if the tensor is computed."""
             tensor = weights.get(name)
             if tensor is None and name in makers and makers[name].op_type == "Constant":
                 tensor = constant_tensor(makers[name])

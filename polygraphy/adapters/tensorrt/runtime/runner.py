@@ -262,6 +262,7 @@ class TrtRunner(BaseRunner):
                 self._renew_session()
 
     def _renew_context(self, scratch: Scratch) -> None:
+        """Replace the execution context and its session."""
         with resolve(Device).use(self._gpu):
             self._end_session()
             self.context = None  # A profile may allow one context at a time.

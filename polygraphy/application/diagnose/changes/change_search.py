@@ -31,9 +31,9 @@ from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.solving import solve_weights
 from polygraphy.domain.diagnosis.variants import (
     Variant,
-    integers,
+    integer_variants,
     matches_expected,
-    unknowns,
+    numeric_attributes,
     variants,
     with_number,
 )
@@ -173,7 +173,7 @@ class ChangeSearch:
         """Yield variants of a node in which one number is solved for: an attribute, or a weight."""
         node, graph = self.graph.nodes[position], self.graph
         makers: list[Callable[[float], Variant]] = [
-            partial(with_number, node, name) for name in unknowns(node)
+            partial(with_number, node, name) for name in numeric_attributes(node)
         ]
         makers += [
             partial(_with_scalar, graph, position, name) for name in scalar_weights(graph, position)
@@ -212,11 +212,14 @@ class ChangeSearch:
             alike = _alike(pool, operand, feed[operand], is_missing=operand in equal)
 
             def is_right(other: OtherTensor, operand: str = operand) -> bool:
+                """Return whether the nodes compute the expected values with another tensor as
+                input.
+                """
                 try:
                     values = load()({**feed, operand: other.value})
                 except PolygraphyException:
                     return False
-                return self._explains(values, load())
+                return self._matches_goals(values, load())
 
             tried = filter_in_subprocess(self.budget.take(alike), is_right, self.runners[-1])
             for other in tried:
@@ -245,19 +248,27 @@ class ChangeSearch:
 
     def _is_right(self, variant: Variant | None) -> bool:
         """Return whether the part computes what is expected with a variant of one node."""
-        return self._gives(variant) and (self.prover is None or self._gives(variant, self.prover))
+        return self._computes_expected(variant) and (
+            self.prover is None or self._computes_expected(variant, self.prover)
+        )
 
-    def _gives(self, variant: Variant | None, prover: SuspectedParty | None = None) -> bool:
+    def _computes_expected(
+        self, variant: Variant | None, prover: SuspectedParty | None = None
+    ) -> bool:
+        """Return whether a variant computes the expected values; None stands for the part as it
+        is.
+        """
         try:
             part = self.part if variant is None else self.part.change(output_name(variant), variant)
             if not self._is_small(part):
                 return False
             compute = self._load(part, prover)
-            return self._explains(compute(part.feed), compute)
+            return self._matches_goals(compute(part.feed), compute)
         except PolygraphyException:
             return False
 
-    def _explains(self, values: Values, compute: Compute) -> bool:
+    def _matches_goals(self, values: Values, compute: Compute) -> bool:
+        """Return whether values match the expected ones."""
         if self.explains is not None:
             return self.explains(values, compute)
         return all(
@@ -284,6 +295,7 @@ class ChangeSearch:
         compute = self._load_with_number(make(0.0))
 
         def error(number: float) -> float:
+            """Return the error with a number; infinity if it cannot be computed."""
             try:
                 values = compute(make(number))
             except PolygraphyException:
@@ -306,17 +318,18 @@ class ChangeSearch:
             except PolygraphyException:  # It may have to be a weight.
                 pass
 
-        def run(one: Variant) -> Values:
+        def compute_variant(one: Variant) -> Values:
+            """Return the values that a variant computes."""
             part = self.part.change(output_name(one), one)
             return self._load(part)(part.feed)
 
-        return run
+        return compute_variant
 
 
 def usual_variants(graph: Side, position: int) -> Iterator[Variant]:
     """Yield variants of a node by common mistakes, the likeliest first."""
     yield from variants(graph, position)
-    yield from integers(graph, position)
+    yield from integer_variants(graph, position)
 
 
 def output_name(variant: Variant) -> str:

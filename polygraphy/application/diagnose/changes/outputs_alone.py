@@ -30,7 +30,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Remedy,
 )
 from polygraphy.domain.diagnosis.facts import Fact
-from polygraphy.domain.diagnosis.variants import Variant, unknowns, variants, with_number
+from polygraphy.domain.diagnosis.variants import Variant, numeric_attributes, variants, with_number
 from polygraphy.domain.diagnosis.words import changes, errors, evidence, reasons, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
@@ -311,7 +311,7 @@ class _Guesses:
                 change = partial(_describe_scaling, "weight", name, node.op)
                 yield index, change, partial(_scale_weight, node, name, held)
         for index, node in enumerate(self._side.nodes):
-            for name in unknowns(node):
+            for name in numeric_attributes(node):
                 if number := node.attribute(name):
                     change = partial(_describe_scaling, "attribute", name, node.op)
                     yield index, change, partial(_scale_attribute, node, name, number)

@@ -46,14 +46,17 @@ def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator
     names = {f"input {at}": at for at in lost}
     is_bias = node.op in ("Conv", "ConvTranspose", "Gemm", "LayerNormalization", *_GATES)
 
-    def variant(name: str, values: Any) -> Variant:
+    def variant_with(name: str, values: Any) -> Variant:
+        """Return the variant that reads a weight as an additional input."""
         at = names[name]
         read = [*node.inputs, *("" for _ in range(at + 1 - len(node.inputs)))]
         read[at] = name
         change = changes.lost_bias(node.op) if is_bias else changes.lost_input(node.op)
         return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
 
-    yield from _fit_weight(search, goal, {name: lost[at] for name, at in names.items()}, variant)
+    yield from _fit_weight(
+        search, goal, {name: lost[at] for name, at in names.items()}, variant_with
+    )
 
 
 def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterator[Variant]:
@@ -70,7 +73,8 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
     }
     starts = {name: start for name, start in starts.items() if is_float(start) and start.size}
 
-    def variant(name: str, values: Any) -> Variant:
+    def variant_with(name: str, values: Any) -> Variant:
+        """Return the variant with other elements of a weight."""
         if starts[name].size == 1:
             change = changes.is_value(starts[name].reshape(-1)[0], values.reshape(-1)[0])
         else:
@@ -78,7 +82,7 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
         said = changes.other_weight("weight", name, change, node.op)
         return Variant("weight", said, node, {name: values})
 
-    yield from _fit_weight(search, goal, starts, variant)
+    yield from _fit_weight(search, goal, starts, variant_with)
 
 
 def _fit_weight(
@@ -118,17 +122,19 @@ def _nearest(
             compute = asked.load_first(search.runners)
         except PolygraphyException:
             continue
-        functions[name] = _function(asked, compute, output)
+        functions[name] = _weight_function(asked, compute, output)
     known = {name: starts[name] for name in functions}
     return nearest_array(
         functions, known, goal, lambda result: matches_expected(result, goal), tries
     )
 
 
-def _function(asked: Part, compute: Compute, name: str) -> Callable[[Any], Any]:
+def _weight_function(asked: Part, compute: Compute, name: str) -> Callable[[Any], Any]:
+    """Return a function from the last input of a part to one of its tensors."""
     *_, last = asked.feed
 
     def function(array: Any) -> Any:
+        """Return the tensor for an array as input; None if it cannot be computed."""
         try:
             return compute({**asked.feed, last: array}).get(name)
         except PolygraphyException:
@@ -141,6 +147,7 @@ def _lost_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:
     """Return the positions of optional weights that a node lacks, and what their absence means."""
 
     def is_absent(position: int) -> bool:
+        """Return whether a node lacks an input."""
         return len(node.inputs) <= position or not node.inputs[position]
 
     shape = np.shape(expected)

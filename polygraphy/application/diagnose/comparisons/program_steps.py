@@ -31,6 +31,7 @@ class ProgramParty(Party):
         program, names = self.program, [*self.model.outputs]
 
         def compute_step(feed: Feed) -> dict[str, Any]:
+            """Return the outputs of one step of the program, by the names of the model."""
             return _rename_outputs(program.run(feed), names)
 
         return compute_step

@@ -91,9 +91,11 @@ def expect_powers(
     inputs = max(1, min(len(switches.feeds), int(possible / max(len(groups), 1))))
 
     def loss(on: Collection[int]) -> float:
+        """Return the loss with some sites quantized, limited to the largest one."""
         return min(judge(switches.run(on, inputs)), _LARGEST)
 
     def is_over() -> bool:
+        """Return whether the time is over."""
         return time.perf_counter() > end
 
     expected = [_expected(group, losses) for group in groups]

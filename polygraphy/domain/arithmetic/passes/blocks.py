@@ -70,7 +70,7 @@ class Kind(enum.Enum):
 
 @functools.lru_cache(maxsize=256)
 def kind_of(dtype: np.dtype[Any]) -> Kind:
-    """Classify a dtype; its byte order does not matter."""
+    """Return the kind of a data type, regardless of its byte order."""
     if dtype.type.__module__.partition(".")[0] == "ml_dtypes":
         return _extension_kind(dtype.name)
     if dtype.kind in "biu":
@@ -110,7 +110,7 @@ class Flat:
             self._vector = array.reshape(-1)
 
     def block(self, start: int, stop: int) -> Array:
-        """Elements `start` to `stop` (exclusive), shape ``(stop - start,)``, in their own dtype."""
+        """Return the elements from `start` to `stop` (exclusive) as a vector of their own type."""
         if self._vector is not None:
             return self._vector[start:stop]
         return _copy_range(self.array, start, stop, self.kind)
@@ -139,7 +139,7 @@ class Flat:
         return picked
 
     def item(self, position: int) -> Any:
-        """The element at C-order `position` as a Python object where there is one for its dtype."""
+        """Return the element at a position in C order, as a Python object if its type has one."""
         element = self.array.flat[position]
         return element.item() if hasattr(element, "item") else element
 
@@ -159,7 +159,9 @@ def convert(block: Array, out: Array) -> Array:
 
 
 def modulus(block: Array) -> Array:
-    """``|z|`` of complex numbers; NaN where either part is NaN, even beside an infinity."""
+    """Return the magnitudes of complex numbers; NaN if either part is NaN, even beside an
+    infinity.
+    """
     sizes: Array = np.abs(block)
     if not np.isfinite(np.maximum.reduce(sizes, initial=0)):
         np.copyto(sizes, np.nan, where=np.isnan(block))
@@ -210,21 +212,21 @@ class Scratch:
         self._floats_used = self._masks_used = 0
 
     def floats(self) -> Floats:
-        """A vector of `room` elements that is not in use."""
+        """Return a vector of `room` elements that is not in use."""
         self._floats_used += 1
         if self._floats_used > len(self._floats):
             self._floats.append(np.empty(self.room))
         return self._floats[self._floats_used - 1]
 
     def mask(self) -> Mask:
-        """A mask of `room` elements that is not in use."""
+        """Return a mask of `room` elements that is not in use."""
         self._masks_used += 1
         if self._masks_used > len(self._masks):
             self._masks.append(np.empty(self.room, np.bool_))
         return self._masks[self._masks_used - 1]
 
     def release(self) -> None:
-        """Take all vectors back: what was handed out must not be used any more."""
+        """Make all vectors and masks available again; earlier ones must not be used any more."""
         self._floats_used = self._masks_used = 0
 
 
@@ -238,7 +240,7 @@ class borrowed:
     """
 
     def __init__(self, room: int) -> None:
-        """Ask for memory for blocks of up to `room` elements."""
+        """Borrow memory for blocks of up to `room` elements."""
         self._room = room
 
     def __enter__(self) -> Scratch:
@@ -311,7 +313,7 @@ def _scan_in_threads(
 
 
 def _share_iterator(items: Iterator[int], lock: threading.Lock) -> Iterator[int]:
-    """Share an iterator between threads."""
+    """Yield items of an iterator that several threads share."""
     while True:
         with lock:
             item = next(items, None)

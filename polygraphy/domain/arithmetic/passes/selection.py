@@ -59,13 +59,13 @@ def quantile_of(element: Callable[[int], float], valid: int, probability: float)
     """
     if not valid:
         return math.nan
-    rank, weight = split(valid, probability)
+    rank, weight = split_rank(valid, probability)
     low = element(rank)
-    return between(low, element(rank + 1) if weight else low, weight)
+    return interpolate(low, element(rank + 1) if weight else low, weight)
 
 
-def between(low: float, high: float, weight: float) -> float:
-    """What lies between two elements, `weight` of the way from the first to the second."""
+def interpolate(low: float, high: float, weight: float) -> float:
+    """Return the value between two elements, `weight` of the way from the first to the second."""
     low += 0.0
     if not weight or low == high:
         return low
@@ -76,8 +76,8 @@ def between(low: float, high: float, weight: float) -> float:
 
 
 def quantile(array: Floats, probability: float) -> float:
-    """The quantile of a whole array: `numpy.median` and `numpy.quantile` would import `numpy.ma`,
-    which takes as long as starting NumPy does. NaN if it is empty.
+    """Return the quantile of a whole array; NaN if it is empty. `numpy.quantile` would import
+    `numpy.ma`, which takes as long as starting NumPy.
     """
     flat = array.reshape(-1)
     ranks = ranks_beside(flat.size, (probability,))
@@ -89,13 +89,15 @@ def ranks_beside(valid: int, probabilities: Iterable[float]) -> list[int]:
     """The ranks, ascending, whose elements the quantiles need (and for 0.5, the median)."""
     if not valid:
         return []
-    ranks = [split(valid, probability)[0] for probability in probabilities]
+    ranks = [split_rank(valid, probability)[0] for probability in probabilities]
     return sorted({*ranks, *(min(rank + 1, valid - 1) for rank in ranks)})
 
 
 @functools.lru_cache(maxsize=1024)
-def split(valid: int, probability: float) -> tuple[int, float]:
-    """The rank below a quantile, of `valid` elements, and how far it is from there to the next."""
+def split_rank(valid: int, probability: float) -> tuple[int, float]:
+    """Return the rank below a quantile of `valid` elements, and its distance from there to the
+    next.
+    """
     virtual = (valid - 1) * probability
     rank = min(math.floor(virtual), valid - 1)
     return rank, virtual - rank
@@ -120,8 +122,8 @@ PARTS = 8
 """Parts into which an interval with too many elements is divided."""
 
 
-def positions(size: int) -> npt.NDArray[np.intp]:
-    """C-order positions of a random sample of a stream, ascending and always the same for a size.
+def sample_positions(size: int) -> npt.NDArray[np.intp]:
+    """Return the C-order positions of a random sample, ascending and always the same for a size.
 
     The stream is cut in equal strata and one position is drawn in each, so that neither sorted
     nor periodic data mislead.
@@ -143,11 +145,11 @@ class Search:
     """
 
     def __init__(self, probabilities: Iterable[float], sample: Floats) -> None:
-        """Choose the first intervals.
+        """Choose the first intervals from a sorted sample.
 
         Parameters:
             probabilities: each from 0 to 1.
-            sample: elements of the stream at `positions`, shape ``(m,)``; NaN are left out.
+            sample: elements of the stream at `sample_positions`, shape ``(m,)``; NaN are left out.
                 It is sorted in place.
         """
         self._probabilities = tuple(probabilities)
@@ -163,7 +165,8 @@ class Search:
         return self._values[rank]
 
     def settle(self, counts: Sequence[Sequence[int]], valid: int) -> bool:
-        """Take in a pass: what the tallies returned, and how many elements are not NaN.
+        """Use the counts of a pass and the number of elements that are not NaN; return whether the
+        search is finished.
 
         Returns whether every rank is known now; if not, the intervals have become narrower.
         """
@@ -171,7 +174,7 @@ class Search:
             self.valid = valid
             self._ranks = ranks_beside(valid, self._probabilities)
         below = [0, *(sum(column) for column in zip(*counts, strict=True)), valid]
-        kept = self._take_kept()
+        kept = self._kept_elements()
         offsets: dict[int, int] = {}
         pending: set[int] = set()
         for rank in self._ranks:
@@ -186,7 +189,7 @@ class Search:
             else:
                 pending.add(i)
         if kept is not None:
-            self._values |= _select(kept, offsets)
+            self._values |= _elements_at_ranks(kept, offsets)
         if pending:
             self._narrow_intervals(sorted(pending), below)
         return not pending
@@ -214,7 +217,7 @@ class Search:
         self._divide(edges, lambda low, high: (low, high) in whole)
 
     def _divide(self, edges: set[int], wanted: Callable[[int, int], bool]) -> None:
-        """Divide all numbers at `edges`; the elements of `wanted` intervals will be kept.
+        """Set the intervals between `edges`; passes keep the elements of `wanted` ones.
 
         Interval i holds the elements x with ``low <= key_of(x) < high``.
         """
@@ -231,7 +234,9 @@ class Search:
 
     @property
     def bounds(self) -> list[tuple[float, bool]]:
-        """Values to count below, ascending; for each, whether keeping begins or ends there."""
+        """Return the values to count below, ascending; each with whether keeping begins or ends
+        there.
+        """
         return [
             (value_of(low), self._wanted[i] != self._wanted[i + 1])
             for i, (low, _) in enumerate(self._intervals[1:])
@@ -249,8 +254,8 @@ class Search:
             if self._room >= 0:
                 self._pieces.append(elements)
 
-    def _take_kept(self) -> Reals | None:
-        """All elements of the wanted intervals, or None if there were too many."""
+    def _kept_elements(self) -> Reals | None:
+        """Return all elements of the wanted intervals; None if there were too many."""
         pieces, self._pieces = self._pieces, []
         if self._room < 0:
             return None
@@ -291,7 +296,9 @@ class Tally:
 
 
 def _bracket(probability: float, sample: Floats) -> set[int]:
-    """Keys between which the quantile of the stream almost certainly lies, of a sorted sample."""
+    """Return the keys between which the quantile of the stream almost certainly lies, from a sorted
+    sample.
+    """
     size = sample.size
     centre = probability * (size - 1)
     # The rank of a sampled quantile is binomial; the constant covers its skewness at the tails.
@@ -321,8 +328,8 @@ def _round_up(bound: float, dtype: np.dtype[Any]) -> Reals:
     return np.nextafter(rounded, np.array(np.inf, dtype)) if rounded.item() < bound else rounded
 
 
-def _select(elements: Reals, ranks: dict[int, int]) -> dict[int, float]:
-    """For each key of `ranks` the element of that rank; reorders `elements`."""
+def _elements_at_ranks(elements: Reals, ranks: dict[int, int]) -> dict[int, float]:
+    """Return the element of each rank, by key; `elements` are reordered."""
     found = {}
     start = 0
     # One partition of the remainder per rank, ascending: faster than one for several ranks.

@@ -90,7 +90,7 @@ class Kernel:
         self._relative: Floats | None = None
 
     def load(self, start: int, stop: int) -> None:
-        """Form the differences of the elements `start` to `stop` (exclusive)."""
+        """Compute the differences of the elements from `start` to `stop` (exclusive)."""
         self.start, self.stop = start, stop
         self._relative = None
         self._compute_block(start, stop)
@@ -118,7 +118,9 @@ class Kernel:
         return self._relative
 
     def within(self, atol: float, out: Mask) -> Mask:
-        """Where the absolute difference is at most `atol`; False for NaN. `out` has shape (n,)."""
+        """Return where the absolute difference is at most `atol`; False for NaN. `out` has shape
+        (n,).
+        """
         return np.less_equal(self.absolute, float(atol), out=out)
 
     # What the children replace.
@@ -144,7 +146,9 @@ class Kernel:
             np.copyto(self.absolute, 0.0, where=np.equal(a, b))
 
     def _reload(self) -> tuple[Array, Array]:
-        """Both blocks again, widened: forming the difference has overwritten them."""
+        """Return both blocks again, widened, because computing the difference has
+        overwritten them.
+        """
         size = self.stop - self.start
         return (
             self._value.floats(self.start, self.stop, np.empty(size)),
@@ -156,7 +160,7 @@ class Kernel:
         np.divide(self.absolute, self.scale, out=out)
 
     def _divide_halves(self, quotient: Floats) -> None:
-        """Divide what is apart by more than float64 holds, of finite numbers."""
+        """Divide finite differences that exceed float64, by halving them first."""
         a, b = self._reload()
         far = (self.absolute == np.inf) & np.isfinite(a) & np.isfinite(b)
         if far.any():
@@ -334,7 +338,7 @@ class _EqualityKernel(Kernel):
         self.scale = self._scale[: stop - start]
 
     def _repair(self) -> None:
-        """Nothing to do: the difference is 0 or 1."""
+        """Do nothing, because the difference is 0 or 1."""
 
 
 def _unequal(a: Array, b: Array) -> Array:
@@ -406,7 +410,7 @@ class Stream(abc.ABC, Generic[AnyReader_co]):
 
     @abc.abstractmethod
     def reader(self, scratch: Scratch) -> AnyReader_co:
-        """A reader for one thread, which works in `scratch`."""
+        """Return a reader for one thread, which works in `scratch`."""
 
     @abc.abstractmethod
     def sample(self, positions: npt.NDArray[np.intp]) -> Sequence[Floats]:
@@ -498,7 +502,7 @@ class _WideReader(RealReader):
 
 
 def _component_wise(block: Array) -> Array:
-    """Complex numbers in a dtype that numpy has functions for."""
+    """Return complex numbers in a data type that NumPy has functions for."""
     return block if block.dtype.kind == "c" else block.astype(np.complex128)
 
 
@@ -514,7 +518,7 @@ class Pair:
     """A value and its reference. The differences of small arrays are formed once, and kept."""
 
     def __init__(self, value: Array, reference: Array, infinities_equal: bool = False) -> None:
-        """Pair two arrays.
+        """Pair two arrays for comparison.
 
         Raises:
             ValueError: if their shapes differ.
@@ -532,12 +536,12 @@ class Pair:
         self._kept: Kernel | None = None
 
     def kernel(self, scratch: Scratch) -> Kernel:
-        """A new kernel that works in `scratch`."""
+        """Return a new kernel that works in `scratch`."""
         make = kernel_for(self.value.array.dtype, self.reference.array.dtype)
         return make(self.value, self.reference, scratch, self.infinities_equal)
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
-        """A function that loads a block and returns the kernel that holds it, for one thread."""
+        """Return a function that loads a block and returns its kernel, for one thread."""
         whole = self.whole()
         if whole is not None:
             return lambda start, stop: whole
@@ -578,7 +582,7 @@ class Pair:
             return kernel.absolute.item(0), kernel.relative().item(0)
 
     def own_arrays(self) -> None:
-        """Go on with copies of both arrays."""
+        """Replace both arrays by copies."""
         self.value, self.reference = (
             Flat(side.array.copy()) for side in (self.value, self.reference)
         )

@@ -180,7 +180,7 @@ class Survey(NamedTuple):
 def survey(
     pair: Pair, channels: Collection[Channel], limit: Limit | None = None, threads: int = 1
 ) -> Survey:
-    """Survey the differences of a pair in one pass.
+    """Return the extents of the differences of a pair, and its mismatches, from one pass.
 
     Without a limit no mismatches are looked for, and `rows` is empty.
     """
@@ -219,7 +219,7 @@ def survey(
 
 
 def watch_mismatches(limit: Limit, rows: dict[int, MismatchRow]) -> Watch[DifferenceReader]:
-    """Look for mismatches in another pass over differences; `rows` is filled by block start."""
+    """Return a watch that finds mismatches in another pass; it fills `rows` by block start."""
 
     def watch(reader: DifferenceReader, scratch: Scratch) -> Callable[[int], None]:
         """Return a function that finds the mismatches of the block that a reader loaded."""
@@ -244,7 +244,7 @@ def _measure_channel(kernel: Kernel, channel: Channel, spare: Floats) -> Extent:
 
 
 def extent_of(vector: Floats) -> Extent:
-    """How far the differences of a vector go, shape ``(n,)``, n > 0."""
+    """Return the extent of the differences in a vector that is not empty."""
     return _extent(vector, float(np.maximum.reduce(vector)), np.empty(vector.size))
 
 

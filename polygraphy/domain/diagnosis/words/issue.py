@@ -42,7 +42,7 @@ def issue_of(
     """
     blocks = [
         f"# {_title(culprit, party)}",
-        "\n".join(["## Evidence", "", *(f"- {_plain(one)}" for one in culprit.evidence)]),
+        "\n".join(["## Evidence", "", *(f"- {_one_line(one)}" for one in culprit.evidence)]),
         "\n".join(["## Where", "", *_where(culprit)]),
         "\n".join(_reproduction(failure, graph, program, folder)),
         "\n".join(_workaround(culprit)),
@@ -82,7 +82,7 @@ def _reproduction(
         yield "Only the whole model shows the fault; no part of it does by itself."
         return
     size = count_text(len(failure.model.graph.node), "node")
-    yield f"A part of the model ({size}) shows the fault: {_plain(failure.said)}"
+    yield f"A part of the model ({size}) shows the fault: {_one_line(failure.said)}"
     where = f"`{folder}`" if folder else "The attached folder (`--save-culprit DIR` writes it)"
     yield (
         f"{where} contains this part as `{MODEL_FILE}`, and its inputs and correct outputs in"
@@ -117,7 +117,7 @@ def _environment(sections: Sequence[Section]) -> Iterator[str]:
                 yield f"- {name}: {value}"
 
 
-def _plain(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return a text on one line."""
     return " ".join(text.split())
 

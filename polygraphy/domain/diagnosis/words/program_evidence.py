@@ -135,6 +135,7 @@ def decided_by_python(operation: str, condition: str) -> str:
 
 @fact
 def file_of_other_branch(condition: str) -> str:
+    """Return the fact that the file is what the exporter writes for another decision of Python."""
     return (
         f"Python decides which nodes there are: {condition}. If it decides otherwise, the same"
         " exporter writes the nodes of this file."
@@ -143,6 +144,7 @@ def file_of_other_branch(condition: str) -> str:
 
 @fact
 def file_of_other_example() -> str:
+    """Return the fact that the file is what the exporter writes for another example."""
     return "For another example input, the same exporter writes the nodes of this file."
 
 

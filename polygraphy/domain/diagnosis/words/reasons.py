@@ -631,6 +631,7 @@ def equal_states_agree(step: int, position: int) -> str:
 
 @statement
 def unread_states(states: Sequence[str], steps: int) -> str:
+    """Return the sentence that a state differs in the last step, which no step reads."""
     return (
         f"All outputs agree, but state {some_of(states)} differs in the last step, which no step"
         f" reads: --steps {steps + 1} shows whether it matters."
