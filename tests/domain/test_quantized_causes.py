@@ -15,6 +15,7 @@ from polygraphy.domain.quantization.causes import (
     cause_of,
     is_suspect,
 )
+from polygraphy.domain.quantization.lines import exclusion
 from polygraphy.domain.quantization.losses import activation_loss, weight_loss
 from polygraphy.domain.quantization.schemes import Scheme
 from polygraphy.domain.quantization.sites import Site
@@ -69,3 +70,9 @@ def test_the_cause_at_a_weight(
     site = Site("w", "weight", stored, None, stored.values(codes), exact, codes)
     loss = weight_loss(site)
     assert loss is not None and cause_of(site, loss) == cause
+
+
+def test_the_line_for_the_genai_builder_has_the_option_that_it_reads() -> None:
+    # Release 0.18 ignores int4_nodes_to_exclude without a word.
+    line = exclusion("genai", ["/lm_head/MatMul", "/model/MatMul"])
+    assert line.startswith("--extra_options nodes_to_exclude=/lm_head/MatMul,/model/MatMul (")

@@ -28,7 +28,7 @@ def quantize_again(
     producer: str, reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
 ) -> ModelProto | None:
     """Return a model that is quantized without some nodes; see the port."""
-    quantize = _QUANTIZERS.get(producer)
+    quantize = _QUANTIZERS.get(_called_quantizer(sites) if producer in _CALLERS else producer)
     if quantize is None:
         return None
     try:
@@ -38,6 +38,13 @@ def quantize_again(
     except Exception:
         # A quantizer of another release, or options that cannot be seen: nothing is tried then.
         return None
+
+
+def _called_quantizer(sites: Sequence[Site]) -> str:
+    """Return the name of the ONNX Runtime quantizer that produces such sites."""
+    if any(site.packing is not None for site in sites):
+        return "nbits"
+    return "dynamic" if any(site.kind == "operator" for site in sites) else "static"
 
 
 @contextlib.contextmanager
@@ -172,3 +179,5 @@ _QUANTIZERS: Mapping[str, Callable[[ModelProto, Sequence[Site], Sequence[str]], 
     "nbits": _quantize_blocks,
 }
 """The quantizers that are part of ONNX Runtime, by the name of `QuantizedModel.producer`."""
+_CALLERS = ("genai", "olive")
+"""Tools that call these quantizers."""

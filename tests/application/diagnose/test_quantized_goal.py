@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -126,6 +127,12 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
     before = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
     [culprit] = found(onnx.load(path), within=0.6 * before, save=path + ".mixed").culprits
     note = str(culprit["remedy"])
+    model = onnx.load(path)
+    model.metadata_props.add(key="olive_version", value="0.13.0")  # Olive calls this quantizer.
+    [by_olive] = found(model, within=0.6 * before).culprits
+    listed = json.dumps(culprit["nodes"])
+    assert f'"nodes_to_exclude": {listed} in the configuration' in str(by_olive["remedy"])
+    assert "Quantized again: " in str(by_olive["remedy"])
     quantize_static(plain(), path, _Reader(), nodes_to_exclude=list(culprit["nodes"]))
     after = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
     assert f"quantize_static(..., nodes_to_exclude={culprit['nodes']!r})" in note

@@ -247,10 +247,11 @@ def diffuse(
 ) -> str:
     """Return the sentence that many nodes lose a little accuracy each, and which change helps."""
     points = ", ".join(f"{value:.3g} with {size}" for size, value in curve)
-    text = (
-        f"Many small losses: no small set of nodes brings {metric} from {before:.3g} to"
-        f" {within:g} ({count_text(search.runs, 'set')} tried)."
-    )
+    tried = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
+    text = f"Many small losses: no small set of nodes brings {tried}"
+    if search.is_cut_short:
+        text = f"In the time allowed, no small set of nodes was found that brings {tried}"
+        text += " --budget allows more time."
     if points:
         text += f" Best with nodes in float: {points}."
     if wide is not None:
