@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from polygraphy.adapters.onnx.run import half_precision
+from polygraphy.adapters.onnx.run import node_kernels
 from polygraphy.adapters.onnx.run.half_precision import OnnxNarrowModel, OnnxNarrowModels
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.tensors.datatype import DataType
@@ -149,7 +149,7 @@ def test_large_convolutions_are_computed_fast_and_alike(monkeypatch: pytest.Monk
         half_precision, "resolve", lambda *port: asked.append(port) or resolve(*port)
     )
     for large in (1, 1 << 60):
-        monkeypatch.setattr(half_precision, "_LARGE", large)
+        monkeypatch.setattr(node_kernels, "_LARGE", large)
         narrow = OnnxNarrowModels().open(model, DataType.FLOAT16)
         made.append((narrow.measure(feed)[0]["y"], narrow.load()(feed)["y"]))
         assert len(asked) == 2

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -37,6 +36,7 @@ from polygraphy.adapters.onnx.graph.shapes import (
     input_metadata,
     value_infos,
 )
+from polygraphy.adapters.onnx.run.node_kernels import NodeKernels
 from polygraphy.adapters.onnx.run.reference import translated
 from polygraphy.adapters.onnx.storage.elements import elements, replace_elements
 from polygraphy.adapters.onnx.storage.model import OnnxFromPath
@@ -47,12 +47,11 @@ from polygraphy.adapters.onnx.storage.weights import (
     load_weights,
 )
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
-from polygraphy.binding import resolve
 from polygraphy.domain.catalog.compute import CUDA_TF32, TF32
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.diagnosis.regions import MOVES
-from polygraphy.domain.errors import BackendError, PolygraphyException
+from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import GROWTH, move_by_epsilons
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts
@@ -65,7 +64,7 @@ from polygraphy.domain.tensors.precision import (
     narrow_array,
     with_digits,
 )
-from polygraphy.ports.diagnosing import Compute, SuspectedParty
+from polygraphy.ports.diagnosing import Compute
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,13 +89,8 @@ _WEIGHT_STEP = 0.2
 _CONVERTS = frozenset({"Cast", "CastLike"})
 _NARROW = tuple(DataType[name] for name in HALF)
 _FLOAT = 1
-_OPERATORS = frozenset({"Conv", "ConvTranspose"})
-_OPSET, _IR = 17, 8
-"""What a model of a node of another domain imports; every ONNX Runtime knows them."""
 _FIRST = 64
 """So many elements are looked at first."""
-_LARGE = 1 << 22
-"""From so many products on, a convolution is worth a session."""
 
 
 class OnnxNarrowModels:
@@ -166,7 +160,7 @@ class _Evaluated:
         self._names = [value.name for value in model.graph.output]
         self.nodes = [node for node in all_nodes(model.graph) if node.output]
         self.weights = _weight_names(model, self.nodes)
-        self._kernels = _FastKernels(self.weights)
+        self._kernels = NodeKernels(self.weights)
         self._model = model
 
     def with_nodes(self, watched: Watched, model: ModelProto | None = None) -> Compute:
@@ -639,119 +633,3 @@ def _weights(model: ModelProto, kept: set[str]) -> Iterator[TensorProto]:
         for name, tensor in named:
             if tensor.data_type == _FLOAT and name not in wide:
                 yield tensor
-
-
-class _FastKernels:
-    """Sessions of single nodes, each made once for all nodes that are alike.
-
-    Args:
-        weights: the names of weights: operators of ONNX Runtime take some operands from them alone.
-    """
-
-    def __init__(self, weights: Collection[str] = ()) -> None:
-        self._weights = weights
-        self._loaded: dict[bytes, Compute | None] = {}
-
-    def of(self, node: NodeProto, version: int, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that computes a node: `run`, or a session if that is faster."""
-        if node.domain or node.op_type not in _OPERATORS:
-            return run
-        if any(attribute.ref_attr_name for attribute in node.attribute):
-            return run
-
-        def call(*inputs: Any, **options: Any) -> Any:
-            """Return the outputs of the node, with ONNX Runtime if it is large."""
-            given = [value for value in inputs if value is not None]
-            if any(value.dtype != numpy.float32 for value in given) or _cost(*given) < _LARGE:
-                return run(*inputs, **options)
-            compute = self._session(node, version, len(given))
-            if compute is None:
-                return run(*inputs, **options)
-            try:
-                made = compute({f"x{index}": value for index, value in enumerate(given)})
-            except PolygraphyException:  # The evaluator says what is wrong with the operands.
-                return run(*inputs, **options)
-            return (numpy.array(made["y"]),)
-
-        return call
-
-    def missing(self, node: NodeProto, version: int) -> Callable[..., Any]:
-        """Return a function that computes a node for which the evaluator has no operator.
-
-        Raises:
-            BackendError: ONNX Runtime does not have it either; when it is called.
-        """
-        loaded: dict[tuple[Any, ...], Compute] = {}
-
-        def call(*inputs: Any) -> list[Any]:
-            """Return the outputs of the node, computed by ONNX Runtime."""
-            given = {
-                name: numpy.asarray(value)
-                for name, value in zip(node.input, inputs)
-                if name and value is not None
-            }
-            kinds = tuple((value.dtype, value.ndim) for value in given.values())
-            if kinds not in loaded:
-                model = _node_model(node, version, given, self._weights)
-                loaded[kinds] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
-            made = loaded[kinds](
-                {name: value for name, value in given.items() if name not in self._weights}
-            )
-            return [numpy.array(made[name]) if name else None for name in node.output]
-
-        return call
-
-    def _session(self, node: NodeProto, version: int, inputs: int) -> Compute | None:
-        """Return a function that runs a node in ONNX Runtime; None if that is not possible."""
-        model = _plain_node_model(node, version, inputs)
-        key = model.SerializeToString(deterministic=True)
-        if key not in self._loaded:
-            try:
-                self._loaded[key] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
-            except PolygraphyException:  # It is not installed, or has no such kernel.
-                self._loaded[key] = None
-        return self._loaded[key]
-
-
-def _node_model(
-    node: NodeProto, version: int, given: Mapping[str, Any], weights: Collection[str]
-) -> ModelProto:
-    """Return a model of one node, with its weights."""
-    helper = onnx.helper
-    inputs = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(value.dtype), [None] * value.ndim
-        )
-        for name, value in given.items()
-        if name not in weights
-    ]
-    held = [
-        onnx.numpy_helper.from_array(value, name)
-        for name, value in given.items()
-        if name in weights
-    ]
-    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = helper.make_graph([node], "kernel", inputs, outputs, held)
-    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(node.domain, version)]
-    made: ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
-    return made
-
-
-def _cost(x: Any, weight: Any, *_: Any) -> int:
-    """Return the approximate number of multiplications of a convolution."""
-    return int(x.size * weight.shape[0] * prod(weight.shape[2:]))
-
-
-def _plain_node_model(node: NodeProto, version: int, inputs: int) -> ModelProto:
-    """Return a model of one node, without its name and its weights."""
-    alone: NodeProto = onnx.NodeProto(op_type=node.op_type, output=["y"])
-    alone.input.extend(f"x{index}" for index in range(inputs))
-    alone.attribute.extend(node.attribute)
-    values = [onnx.ValueInfoProto(name=name) for name in (*alone.input, "y")]
-    for value in values:
-        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    graph = onnx.helper.make_graph([alone], "kernel", values[:-1], values[-1:])
-    model: ModelProto = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", version)], ir_version=8
-    )
-    return model

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Step, StepOutcome, take_steps
-from polygraphy.application.diagnose.steps.lowering import try_lowering_first, try_lowering_last
-from polygraphy.application.diagnose.steps.tf32 import explain_by_tf32
+from polygraphy.application.diagnose.steps.precision.lowering import (
+    try_lowering_first,
+    try_lowering_last,
+)
+from polygraphy.application.diagnose.steps.precision.tf32 import explain_by_tf32
 
 STEPS: Sequence[Step[Request]] = (explain_by_tf32, try_lowering_first, try_lowering_last)
 """Each diagnoses the backends in float32 first, and then judges the effect of the precision."""

@@ -11,7 +11,7 @@ from polygraphy.application.diagnose.lowered.half import Trial
 from polygraphy.application.diagnose.lowered.half_verdict import cast_model, diagnose_cast
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Step, take_steps
-from polygraphy.application.diagnose.steps.half_cast import (
+from polygraphy.application.diagnose.steps.precision.half_cast import (
     HalfCast,
     cast_path,
     explain_by_backends,

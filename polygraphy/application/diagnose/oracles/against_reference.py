@@ -18,13 +18,13 @@ from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome, take_steps
 from polygraphy.application.diagnose.rounding import rounding_explains
-from polygraphy.application.diagnose.steps.half_precision import (
-    explain_by_half_precision,
-    explain_by_half_storage,
-)
 from polygraphy.application.diagnose.steps.model_differences import explain_by_differences
 from polygraphy.application.diagnose.steps.model_refusal import explain_refusal
 from polygraphy.application.diagnose.steps.model_rounding import explain_by_rounding
+from polygraphy.application.diagnose.steps.precision.half_precision import (
+    explain_by_half_precision,
+    explain_by_half_storage,
+)
 from polygraphy.application.diagnose.steps.quantization import USUAL_LOSS, explain_by_quantization
 from polygraphy.application.diagnose.steps.quantized_goal import reach_quantized_goal
 from polygraphy.application.diagnose.subprocesses import load_carefully

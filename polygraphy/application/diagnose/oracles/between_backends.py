@@ -17,13 +17,15 @@ from polygraphy.application.diagnose.steps.accumulated_rounding import (
     explain_by_accumulated_rounding,
 )
 from polygraphy.application.diagnose.steps.backend_faults import find_fault
-from polygraphy.application.diagnose.steps.backend_half_precision import explain_by_half_precision
 from polygraphy.application.diagnose.steps.backend_refusals import (
     explain_backend_refusals,
     report_refusing_arbiter,
 )
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
+from polygraphy.application.diagnose.steps.precision.backend_half_precision import (
+    explain_by_half_precision,
+)
 from polygraphy.application.diagnose.steps.quantization_steps import (
     explain_by_quantization_steps,
 )

@@ -21,7 +21,7 @@ from polygraphy.application.diagnose.outcome import (
     take_steps,
 )
 from polygraphy.application.diagnose.rounding import diagnose_rounding, relative_error
-from polygraphy.application.diagnose.steps.backend_half_precision import (
+from polygraphy.application.diagnose.steps.precision.backend_half_precision import (
     explain_by_some_half_precision,
     is_explained_by_precision,
 )

@@ -1,0 +1,1 @@
+"""Steps that ask whether a lower precision explains a difference."""
