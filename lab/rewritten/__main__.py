@@ -93,6 +93,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="diagnose those with this in kind or name")
     parser.add_argument("--again", action="store_true", help="diagnose the cases in the folder")
     parser.add_argument("--write", action="store_true", help="write the cases only")
+    parser.add_argument("--own", action="store_true", help="plant faults of this folder alone")
     parser.add_argument("--product", type=Path, default=ROOT, help="the checkout that diagnoses")
     given = parser.parse_args()
     folder = given.folder.resolve()
@@ -101,7 +102,7 @@ def main() -> int:
     else:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        drawn = list(cases(folder, given.shipped, given.seed, given.per_pair))
+        drawn = list(cases(folder, given.shipped, given.seed, given.per_pair, given.own))
     chosen = [one for one in drawn if given.only in f"{one.name} {one.kind}"][:: given.take]
     print(f"{len(chosen)} of {len(drawn)} cases")
     if given.write:

@@ -18,6 +18,7 @@ from faults.real_cases import distance, drawn
 
 from polygraphy.json import save_json
 
+from .planting import KINDS as OWN
 from .rewrites import REWRITES
 
 SAME = 1e-3
@@ -109,10 +110,15 @@ def learned(seed: int) -> Iterator[Host]:
         yield _host(name, model, {model.graph.input[0].name: x[:5]})
 
 
-def cases(folder: Path, shipped: Path, seed: int, per_pair: int) -> Iterator[Case]:
-    """Write so many cases for each host and each of its references, and yield them."""
+def cases(
+    folder: Path, shipped: Path, seed: int, per_pair: int, only_own: bool = False
+) -> Iterator[Case]:
+    """Write so many cases for each host and each of its references, and yield them; `only_own`:
+    with faults of `planting` alone.
+    """
     rng = np.random.default_rng(seed)
-    kinds = [kind for kind in {**KINDS, **EXPORTED} if kind != "quantisation"]
+    plants = {**({} if only_own else {**KINDS, **EXPORTED}), **OWN}
+    kinds = [kind for kind in plants if kind != "quantisation"]
     rng.shuffle(kinds)
     turn = 0
     for host in hosts(folder, shipped, seed):
@@ -122,7 +128,7 @@ def cases(folder: Path, shipped: Path, seed: int, per_pair: int) -> Iterator[Cas
             for _ in range(per_pair * (3 if way == "other exporter" else 1)):
                 for _ in range(TRIES):
                     kind, turn = kinds[turn % len(kinds)], turn + 1
-                    made = planted(host.model, kind, rng, {**KINDS, **EXPORTED})
+                    made = planted(host.model, kind, rng, plants)
                     if made is not None and shows(host.model, made[0], host.data):
                         yield _case(folder, turn, kind, way, host, reference, made)
                         break

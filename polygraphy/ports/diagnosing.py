@@ -239,6 +239,7 @@ class Decision:
         outcomes: each time that it ran, 1 if its body did; for a loop, the number of passes.
         follows_data: whether it asks for what follows from the data.
         others: what it can be made to decide instead.
+        last_line: the last line of the statement.
     """
 
     path: str
@@ -247,6 +248,7 @@ class Decision:
     outcomes: tuple[int, ...]
     follows_data: bool = True
     others: tuple[int, ...] = ()
+    last_line: int = 0
 
 
 @frozen

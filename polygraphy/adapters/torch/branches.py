@@ -53,7 +53,7 @@ def _deciding_statement(body: Sequence[ast.stmt], line: int) -> ast.If | ast.Whi
         if isinstance(each, (ast.If, ast.While)) and is_inside and may_vary(each.test):
             return each
         asked = (before for before in body[:position] if isinstance(before, ast.If))
-        left = [before for before in asked if _ends_with_jump(before) and may_vary(before.test)]
+        left = [before for before in asked if ends_with_jump(before) and may_vary(before.test)]
         if left:
             return left[-1]
     return None
@@ -65,7 +65,7 @@ def _blocks(each: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield getattr(each, name, [])
 
 
-def _ends_with_jump(each: ast.If) -> bool:
+def ends_with_jump(each: ast.If) -> bool:
     """Return whether an `if` ends with `return`, `raise` or the like, so that the rest is its other
     branch.
     """

@@ -16,7 +16,7 @@ from typing import Any, Union
 from attrs import define, field, frozen
 
 from polygraphy import mod
-from polygraphy.adapters.torch.branches import condition_text, may_vary, parse_file
+from polygraphy.adapters.torch.branches import condition_text, ends_with_jump, may_vary, parse_file
 from polygraphy.ports.diagnosing import Decision
 
 torch = mod.lazy_import("torch>=2.2")
@@ -98,6 +98,7 @@ def record_decisions(call: Callable[[], Any]) -> list[Decision]:
             tuple(record.outcomes),
             record.follows_data,
             tuple(_other_outcomes(_decision_places(path)[line], record.outcomes)),
+            _last_line(_decision_places(path)[line]),
         )
         for (path, line), record in records.items()
     ]
@@ -230,6 +231,16 @@ def _describe(statement: Statement) -> str:
     if isinstance(statement, ast.For):
         return f"line {statement.lineno} loops over `{condition_text(statement.iter)}`"
     return f"line {statement.lineno} tests `{condition_text(statement.test)}`"
+
+
+def _last_line(place: Place) -> int:
+    """Return the last line about which a statement decides: what comes after a `return` is the
+    other branch.
+    """
+    statement = place.statement
+    is_left = isinstance(statement, ast.If) and ends_with_jump(statement)
+    end = getattr(place.function if is_left else statement, "end_lineno", None)
+    return end or statement.lineno
 
 
 def _other_outcomes(place: Place, outcomes: Sequence[int]) -> Iterator[int]:

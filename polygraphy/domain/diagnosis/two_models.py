@@ -27,6 +27,8 @@ from polygraphy.domain.tensors.precision import epsilon_of, is_float
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
 QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
+_LAYOUT = frozenset({"ReorderInput", "ReorderOutput"})
+"""Operators by which ONNX Runtime changes the layout of images: no other model lacks them."""
 _DIGITS = 16
 """Epsilons by which folded weights may differ."""
 _TINY = 1e-2
@@ -373,7 +375,7 @@ def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
     back = {other: index for index, other in same.items()}
     names = {b: a for a, b in pairing.tensors.items()}
     for other, node in enumerate(theirs.nodes):
-        if other in back:
+        if other in back or node.op in _LAYOUT:
             continue
         before = {
             mine.producer[names[name]] for name in node.inputs if names.get(name) in mine.producer

@@ -19,6 +19,8 @@ _EXPONENTS = tuple(step / 2 for step in range(-4, 4))
 """Powers of ten that are tried for a factor, or for the change of an element."""
 _ELEMENTS = 1024
 """Elements of the largest array whose effects are measured one by one."""
+_MOST = 4_000_000
+"""Numbers that all effects of an array have at most: they are kept together."""
 _BEST = 6
 """Elements that are tried as the only one that differs."""
 _LIKE = 0.5
@@ -140,6 +142,8 @@ class ArraySearch:
         if base is None or np.shape(base) != np.shape(self.goal):
             return None
         first = self._as_vector(base)
+        if first.size * start.size > _MOST:
+            return None
         step = _STEP * (float(np.std(start)) or float(np.max(np.abs(start), initial=0)) or 1.0)
         columns = np.zeros((first.size, start.size))
         for index in range(start.size):

@@ -301,3 +301,46 @@ def test_a_node_lost_inside_what_was_fused_blames_no_innocent_node(tmp_path: Pat
         diagnose(model, [OnnxrtParty()], [feed], reference)
     names = {name for culprit in kept.culprits for name in culprit["nodes"]}
     assert {"divide", "raise"} <= names <= {"divide", "raise", "weigh", "halve"}
+
+
+def layers(*, is_turned: bool = False, extra: bool = False) -> onnx.ModelProto:
+    """Return two products with an activation between them, also as products of transposed
+    matrices; `extra`: a Gather swaps two columns behind the first.
+    """
+    random = np.random.RandomState(0)
+    weights = {name: random.randn(6, 6).astype(np.float32) / 2 for name in ("v", "w")}
+    weights["order"] = np.array([0, 3, 2, 1, 4, 5])
+    nodes, name = [], "x"
+    for weight in ("v", "w"):
+        if is_turned:
+            weights[weight] = np.ascontiguousarray(weights[weight].T)
+            reads = [f"{weight}_turned", f"{weight}_right", f"{weight}_product"]
+            nodes += [
+                helper.make_node("Transpose", [name], reads[:1], f"{weight}_before", perm=[1, 0]),
+                helper.make_node("MatMul", [weight, reads[0]], reads[1:2], f"{weight}_multiply"),
+                helper.make_node(
+                    "Transpose", reads[1:2], reads[2:], f"{weight}_after", perm=[1, 0]
+                ),
+            ]
+        else:
+            nodes.append(helper.make_node("MatMul", [name, weight], [f"{weight}_product"], weight))
+        name = f"{weight}_product"
+        if extra and weight == "v":
+            nodes.append(helper.make_node("Gather", [name, "order"], ["moved"], "move", axis=1))
+            name = "moved"
+        nodes.append(helper.make_node("Tanh", [name], [f"{weight}_curve"], f"{weight}_activation"))
+        name = f"{weight}_curve"
+    nodes[-1].output[:] = ["y"]
+    used = {each for node in nodes for each in node.input}
+    held = {each: array for each, array in weights.items() if each in used}
+    return make("layers", nodes, [value("x", [5, 6])], [value("y", [5, 6])], weights=held)
+
+
+def test_a_node_too_many_is_named_and_not_the_one_that_reads_it() -> None:
+    kept = Kept()
+    feed = {"x": np.random.RandomState(1).randn(5, 6).astype(np.float32)}
+    with bind(Findings, kept):
+        diagnose(layers(extra=True), [OnnxrtParty()], [feed], reference=layers(is_turned=True))
+    [culprit] = kept.culprits
+    assert (culprit["nodes"], culprit["op"]) == (["move"], "Gather")
+    assert culprit["remedy"]["proven"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polygraphy.domain.search import arrays
 from polygraphy.domain.search.arrays import nearest_array
 
 RANDOM = np.random.RandomState(0)
@@ -46,6 +47,13 @@ def test_two_arrays_that_differ_are_not_explained_by_one() -> None:
 
 def test_results_with_no_more_elements_than_the_array_prove_nothing() -> None:
     assert search(compute(ALL, BIAS), rows=4) is None
+
+
+def test_effects_that_would_take_much_memory_are_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrays, "_MOST", 79)
+    assert search(compute(ALL, BIAS)) is None
 
 
 def test_a_search_ends_with_its_tries() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any
@@ -24,9 +24,9 @@ from polygraphy.domain.diagnosis.borrowed import (
 )
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantised
-from polygraphy.domain.diagnosis.regions import fed_nodes, producers
+from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
 from polygraphy.domain.diagnosis.variants import Variant
-from polygraphy.domain.diagnosis.words import evidence, remedies, steps, titles
+from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.sites import is_coarse
 from polygraphy.domain.tensors.precision import is_float
@@ -348,7 +348,7 @@ def find_changes(
                 continue
             reason = change.choose_node(reason)
             reasons.append(reason)
-            made.append(_changed_culprit(case, reason))
+            made.append(_changed_culprit(case, reason, found.same))
             is_open |= bool(reason.others)
         notes.append(steps.explained_changes(len(reasons), len(made), is_late))
     is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
@@ -365,11 +365,40 @@ def find_changes(
     return Differences(culprits, repaired, is_open)
 
 
-def _changed_culprit(case: Case, reason: Explanation) -> Culprit:
-    """Return the culprit for a change that explains the outputs."""
+def _extra_node(case: Case, variant: Variant, same: Mapping[str, str]) -> GraphNode | None:
+    """Return the node that the reference lacks, if a variant reads what this node reads instead of
+    what it computes; else None.
+    """
+    graph = case.model.indexed_graph
+    own = graph.nodes[graph.producer[output_name(variant)]].inputs
+    moved = [(a, b) for a, b in zip(own, variant.node.inputs) if a != b]
+    if len(moved) != 1 or len(own) != len(variant.node.inputs):
+        return None
+    [(name, instead)] = moved
+    index = producers(case.model.nodes).get(name)
+    if index is None or name in same:
+        return None
+    node = case.model.nodes[index]
+    read = {each for each in node.reads if each and each not in case.model.constants}
+    return node if read == {instead} else None
+
+
+def _changed_culprit(case: Case, reason: Explanation, same: Mapping[str, str]) -> Culprit:
+    """Return the culprit for a change that explains the outputs.
+
+    Args:
+        case: the model.
+        reason: the change.
+        same: tensors that the reference computes, too.
+    """
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))
+    extra = None if reason.others else _extra_node(case, variant, same)
+    if extra is not None:
+        facts = [evidence.changed(changes.extra_node(extra.op)), evidence.changed(variant.change)]
+        return Culprit([extra.name], extra.makes[0], MODEL, "structure", facts=[*facts, proof],
+                       remedy=remedy, op=extra.op)  # fmt: skip
     others = [case.model.nodes[index].name for index in reason.others]
     facts = [evidence.changed(variant.change), proof]
     if others:

@@ -4,6 +4,7 @@ exporter and for the same version of operators.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -263,12 +264,15 @@ class _File:
             nodes, origin = [spot.node for spot in spots], ""
         if decision is not None:
             facts.insert(0, program_evidence.file_of_other_branch(decision.text))
-            origin = str(Origin(decision.path, decision.line))
+            line = re.search(r":(\d+)", origin)
+            if line is None or not decision.line < int(line[1]) <= decision.last_line:
+                origin = str(Origin(decision.path, decision.line))
         else:
             facts.insert(0, program_evidence.file_of_other_example())
         facts.append(program_evidence.exported_again(self._again.words))
         remedy = Remedy(None, False, remedies.KEEP_BRANCH)
-        return self._culprit(nodes, "constant", facts, remedy, EXPORTER, origin)
+        culprit = self._culprit(nodes, "constant", facts, remedy, EXPORTER, origin)
+        return culprit if len(nodes) == 1 else evolve(culprit, op="")
 
     def _is_chosen(self, differences: TwinDifferences) -> bool:
         """Return whether a Python condition decides about nodes that the model lacks."""

@@ -1,0 +1,159 @@
+"""Faults that `faults` does not plant: nodes that are too many, and parts that changed places."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from faults.planting import Plant, Planted, identity, one_of
+from onnx import helper, numpy_helper
+
+
+def _types(model: onnx.ModelProto) -> dict[str, tuple[int, list[int]]]:
+    """Return data type and shape of tensors that have a fixed shape."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    found = {}
+    for value in (*inferred.graph.value_info, *inferred.graph.input):
+        kind = value.type.tensor_type
+        dims = [dim.dim_value for dim in kind.shape.dim]
+        if dims and all(dims):
+            found[value.name] = (kind.elem_type, dims)
+    return found
+
+
+def _readers(model: onnx.ModelProto, name: str) -> list[onnx.NodeProto]:
+    return [node for node in model.graph.node if name in node.input]
+
+
+def _behind(
+    model: onnx.ModelProto, node: onnx.NodeProto, op: str, *more: str, **attributes: object
+) -> Planted:
+    """Insert a node behind another one; it is named, or what stands beside it."""
+    readers = _readers(model, node.output[0])
+    name = f"{node.output[0]}/inserted"
+    for reader in readers:
+        reader.input[:] = [name if each == node.output[0] else each for each in reader.input]
+    read = [node.output[0], *more]
+    inserted = helper.make_node(op, read, [name], f"{identity(node)}/extra", **attributes)
+    at = next(i for i, each in enumerate(model.graph.node) if each.output == node.output)
+    model.graph.node.insert(at + 1, inserted)
+    beside = tuple(identity(each) for each in (node, *readers))
+    return Planted((inserted.name,), ("structure",), beside=beside)
+
+
+def _inner(model: onnx.ModelProto, least: int = 1) -> list[onnx.NodeProto]:
+    """Return nodes inside of the model that compute floats of a fixed shape."""
+    types, outputs = _types(model), {value.name for value in model.graph.output}
+    return [
+        node
+        for node in model.graph.node
+        if len(node.output) == 1
+        and node.op_type != "Constant"
+        and node.output[0] not in outputs
+        and types.get(node.output[0], (0, []))[0] == onnx.TensorProto.FLOAT
+        and len(types[node.output[0]][1]) >= least
+    ]
+
+
+def columns(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A Gather swaps two columns of a tensor."""
+    types = _types(model)
+    nodes = [n for n in _inner(model, 2) if types[n.output[0]][1][-1] > 3]
+    node = one_of(rng, nodes)
+    if node is None:
+        return None
+    order = np.arange(types[node.output[0]][1][-1])
+    one, two = rng.choice(order.size, 2, replace=False)
+    order[[one, two]] = order[[two, one]]
+    weight = numpy_helper.from_array(order, f"{node.output[0]}/order")
+    model.graph.initializer.append(weight)
+    return _behind(model, node, "Gather", weight.name, axis=-1)
+
+
+def extra(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """An activation, or a product with a number, is too many."""
+    node = one_of(rng, _inner(model))
+    if node is None:
+        return None
+    op = str(rng.choice(["Tanh", "Relu", "Neg", "Mul"]))
+    if op != "Mul":
+        return _behind(model, node, op)
+    number = numpy_helper.from_array(np.float32(rng.choice([0.9, 1.05, 2.0])), "a number")
+    model.graph.initializer.append(number)
+    return _behind(model, node, "Mul", number.name)
+
+
+def bounds(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A Slice or a Split begins one further."""
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            weights[node.output[0]] = node.attribute[0].t
+    places = [
+        (node, at)
+        for node in model.graph.node
+        for at in ((1, 2) if node.op_type == "Slice" else (1,) if node.op_type == "Gather" else ())
+        if node.input[at] in weights and np.prod(weights[node.input[at]].dims) == 1
+    ]
+    drawn = one_of(rng, places)
+    if drawn is None:
+        return None
+    node, at = drawn
+    array = numpy_helper.to_array(weights[node.input[at]])
+    moved = array + (1 if rng.random() < 0.5 or not array.reshape(-1)[0] else -1)
+    name = f"{node.input[at]}/moved"
+    model.graph.initializer.append(numpy_helper.from_array(moved.astype(array.dtype), name))
+    node.input[at] = name
+    return Planted((identity(node),), ("weight", "attribute", "structure"))
+
+
+def exchanged(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Two nodes have each other's weights."""
+    weights = {w.name: tuple(w.dims) for w in model.graph.initializer if np.prod(w.dims) > 8}
+    pairs = [
+        (one, two)
+        for i, one in enumerate(model.graph.node)
+        for two in list(model.graph.node)[i + 1 :]
+        if one.op_type == two.op_type
+        and one.op_type in ("Conv", "MatMul", "Gemm")
+        and one.input[1] in weights
+        and one.input[1] != two.input[1]
+        and weights[one.input[1]] == weights.get(two.input[1])
+    ]
+    drawn = one_of(rng, pairs)
+    if drawn is None:
+        return None
+    one, two = drawn
+    nodes = [one, two]
+    if one.input[0] == two.input[0]:  # As well, their readers may have changed places.
+        nodes += [*_readers(model, one.output[0]), *_readers(model, two.output[0])]
+    one.input[1], two.input[1] = two.input[1], one.input[1]
+    return Planted(tuple(map(identity, nodes)), ("weight", "structure"))
+
+
+def skipped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """What a node computes is not used: its readers read what it reads."""
+    types = _types(model)
+    nodes = [
+        node
+        for node in _inner(model, 2)
+        if node.op_type in ("Conv", "MatMul", "Gemm", "Add", "Mul", "LayerNormalization", "Softmax")
+        and types.get(node.input[0]) == types[node.output[0]]
+    ]
+    node = one_of(rng, nodes)
+    if node is None:
+        return None
+    readers = _readers(model, node.output[0])
+    before = [each for each in model.graph.node if node.input[0] in each.output]
+    for reader in readers:
+        reader.input[:] = [node.input[0] if n == node.output[0] else n for n in reader.input]
+    model.graph.node.remove(node)
+    return Planted(tuple(map(identity, (*before, *readers))), ("structure",))
+
+
+KINDS: dict[str, Plant] = {
+    "columns": columns,
+    "extra node": extra,
+    "bounds": bounds,
+    "exchanged": exchanged,
+    "skipped": skipped,
+}
