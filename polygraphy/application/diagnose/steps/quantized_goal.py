@@ -50,6 +50,8 @@ runs are measured badly on a busy machine.
 """
 _RANKING = 0.4
 """The share of the time for what each site loses by itself; the rest is for sets."""
+_MOST_SETS = 100_000
+"""At most so many sets are run if the user gives the time."""
 _LEAST_SEARCH = 0.3
 """The share of the time that sets get at least."""
 _REPAIRS, _REPAIRING = 24, 0.5
@@ -487,6 +489,8 @@ class _GoalSearch:
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
             left = max(20, _RUNS - int(switches.runs))
+            if self._goal.seconds is not None:
+                left = _MOST_SETS  # The time is the limit.
             search = SetSearch(
                 rules, measure, powers, within, left, lambda: self._time_left() <= 0
             ).result()
