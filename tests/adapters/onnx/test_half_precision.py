@@ -144,10 +144,8 @@ def test_large_convolutions_are_computed_fast_and_alike(monkeypatch: pytest.Monk
     model = make("convolutions", nodes, image[:1], image[1:], weights=weights)
     feed = {"x": random.randn(1, 16, 48, 48).astype(np.float32)}
     made, asked = [], []
-    resolve = half_precision.resolve
-    monkeypatch.setattr(
-        half_precision, "resolve", lambda *port: asked.append(port) or resolve(*port)
-    )
+    resolve = node_kernels.resolve
+    monkeypatch.setattr(node_kernels, "resolve", lambda *port: asked.append(port) or resolve(*port))
     for large in (1, 1 << 60):
         monkeypatch.setattr(node_kernels, "_LARGE", large)
         narrow = OnnxNarrowModels().open(model, DataType.FLOAT16)
