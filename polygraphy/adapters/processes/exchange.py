@@ -76,6 +76,9 @@ class Message:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Remove the files of models that are too large for a message."""
         self._held.close()
 

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class WarmProcess:
         self._lock = threading.RLock()
         self._limits: tuple[float | None, bool] = (None, False)
         self._crashes = 0
-        self._begun: Kept | None = None
+        self._begun: tuple[Kept, Message] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -101,9 +101,10 @@ class WarmProcess:
         number = next(self._numbers)
         with self._lock:
             self._finish_begun()
-            self._send(function, arguments, number)
-            self._begun = Kept(self, number)
-            return self._begun
+            message = self._send(function, arguments, number)
+            kept = Kept(self, number)
+            self._begun = kept, message
+            return kept
 
     def release(self, number: int, generation: int) -> None:
         """Let the process drop an object with the next call; may be called at any time."""
@@ -122,7 +123,9 @@ class WarmProcess:
     def close(self) -> None:
         """End the process and drop the objects that it keeps."""
         with self._lock:
-            self._process = None
+            if self._begun is not None:
+                self._begun[1].close()
+            self._process = self._begun = None
             self._released.clear()
             self.generation += 1
             if self._end is not None:
@@ -134,16 +137,18 @@ class WarmProcess:
         """Send a call to the process, and return its result or raise its exception."""
         with self._lock:
             self._finish_begun()
-            self._send(function, arguments, number)
-            succeeded, answer = self._receive(self._limits[0])
+            message = self._send(function, arguments, number)
+            succeeded, answer = self._receive(message, self._limits[0])
         if succeeded:
             return answer
         raise answer
 
     def _send(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], number: int | None
-    ) -> None:
-        """Send a call to the process, which is started if it does not run."""
+    ) -> Message:
+        """Send a call to the process, which is started if it does not run; return the message,
+        which has to stay open until the answer has come.
+        """
         uses_kept = any(isinstance(each, Kept) for each in arguments)
         self._start(is_setting_up=number is not None and not uses_kept)
         released, self._released = self._released, []
@@ -153,12 +158,16 @@ class WarmProcess:
         except Exception as error:
             self._released += released
             raise UsageError(f"{self._what} cannot be sent to a subprocess: {error}") from error
-        with self._closing_on_failure(), message:
-            message.send(self._channel)
+        with ExitStack() as stack:
+            stack.enter_context(message)
+            with self._closing_on_failure():
+                message.send(self._channel)
+            stack.pop_all()
+        return message
 
-    def _receive(self, timeout: float | None) -> tuple[bool, Any]:
-        """Return whether a call succeeded, and its result or its exception."""
-        with self._closing_on_failure():
+    def _receive(self, message: Message, timeout: float | None) -> tuple[bool, Any]:
+        """Return whether a call that was sent succeeded, and its result or its exception."""
+        with message, self._closing_on_failure():
             succeeded, answer, lines = load(self._answer(timeout))
         for text, severity in lines:
             G_LOGGER.log(text, severity)
@@ -167,9 +176,13 @@ class WarmProcess:
     def _finish_begun(self) -> None:
         """Wait for the call that was begun; raise its exception."""
         begun, self._begun = self._begun, None
-        if begun is None or not begun.is_there:
+        if begun is None:
             return
-        succeeded, answer = self._receive(self._limits[0])
+        kept, message = begun
+        if not kept.is_there:
+            message.close()
+            return
+        succeeded, answer = self._receive(message, self._limits[0])
         if not succeeded:
             self.close()  # What it should keep is not there.
             raise answer

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
-from polygraphy.adapters.processes import warm_process
+from polygraphy.adapters.processes import exchange, warm_process
 from polygraphy.adapters.processes.warm_process import WarmProcess
 from polygraphy.domain.errors import BackendError, UsageError
 from polygraphy.logger import G_LOGGER
@@ -75,6 +77,30 @@ def test_models_arrive_as_they_are(process: WarmProcess) -> None:
     ends = [[value(name, [50_000])] for name in "xy"]
     model = make("add", [node], *ends, weights=weights)
     assert process.call(dict, {"m": model})["m"] == model
+
+
+def test_a_model_too_large_for_a_message_is_a_file_until_it_was_read(
+    process: WarmProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "large.onnx"
+
+    @contextmanager
+    def in_a_file(value: Any) -> Iterator[str]:
+        onnx.save(value, path)
+        yield str(path)
+        path.unlink()
+
+    model = make(
+        "neg", [onnx.helper.make_node("Neg", ["x"], ["y"])], [value("x", [1])], [value("y", [1])]
+    )
+    process.call(pid_of)
+    monkeypatch.setattr(exchange, "loadable", in_a_file)
+    kept = process.begin_to_keep(sorted_late, "ba"), process.keep(dict, {"m": model})
+    assert not path.exists()
+    begun = process.begin_to_keep(dict, {"m": model})
+    monkeypatch.undo()
+    assert process.call(len, begun) == process.call(len, kept[1]) == 1
+    assert not path.exists()
 
 
 def test_what_is_kept_is_there_until_a_crash(process: WarmProcess) -> None:
@@ -186,7 +212,7 @@ def test_what_crashes_again_and_again_is_not_started_again(
 def test_it_ends_with_a_parent_that_is_killed() -> None:
     program = """
 import os, signal
-from polygraphy.adapters.processes import warm_process
+from polygraphy.adapters.processes import exchange, warm_process
 from polygraphy.adapters.processes.warm_process import WarmProcess
 print(WarmProcess("backend").call(os.getpid), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
