@@ -317,8 +317,10 @@ def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
         figures = [f"largest error {max(errors):.2g}"] if errors else []
         figures += [f"KL {max(kls):.2g}"] if kls else []
         end = f", {', '.join(figures)}" if figures else ""
+        count = found["steps"]
+        agree = "The step agrees" if count == 1 else f"All {count} steps agree"
         yield (
-            f"All {found['steps']} steps agree (positions 0 to {rows[-1]['position']}{end})."
+            f"{agree} (positions 0 to {rows[-1]['position']}{end})."
             if rows
             else "No step was compared."
         )

@@ -376,10 +376,11 @@ def first_wrong_step(step: int, position: int, output: str, deviation: object) -
 @statement
 def all_steps_agree(count: int, states: Sequence[str]) -> str:
     """Return the sentence that all steps agree, and which states differ nevertheless."""
+    agree = "The step agrees" if count == 1 else f"All {count} steps agree"
     if not states:
-        return f"All {count} steps agree."
+        return f"{agree}."
     return (
-        f"All {count} steps agree; {some_of(states)} hold other values on both sides, which no"
+        f"{agree}; {some_of(states)} hold other values on both sides, which no"
         " output shows."
     )
 
