@@ -68,7 +68,7 @@ OPERATORS: dict[str, Any] = {
     "Flatten": shapes.flatten,
     "Floor": arithmetic.unary(),
     "GRU": windows.rnnlike("GRU"),
-    "Gather": shapes.gather_inputs,
+    "Gather": shapes.gather,
     "GatherElements": shapes.gatherel,
     "GatherND": shapes.gathernd,
     "Gelu": arithmetic.gelu,

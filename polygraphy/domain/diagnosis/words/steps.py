@@ -379,10 +379,7 @@ def all_steps_agree(count: int, states: Sequence[str]) -> str:
     agree = "The step agrees" if count == 1 else f"All {count} steps agree"
     if not states:
         return f"{agree}."
-    return (
-        f"{agree}; {some_of(states)} hold other values on both sides, which no"
-        " output shows."
-    )
+    return f"{agree}; {some_of(states)} hold other values on both sides, which no" " output shows."
 
 
 @statement
