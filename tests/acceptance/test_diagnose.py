@@ -220,7 +220,7 @@ def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run
 
 
 @pytest.mark.parametrize(
-    ("make", "nodes"), [(quantised_twice, 5), (tiny_quotient, 2)], ids=["many", "few"]
+    ("make", "nodes"), [(quantised_twice, 4), (tiny_quotient, 2)], ids=["many", "few"]
 )
 def test_a_culprit_is_handed_over_as_a_model_that_fails_by_itself(
     make: Callable[[], onnx.ModelProto], nodes: int, polygraphy: Run, tmp_path: Path

@@ -43,7 +43,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any
 
 
 def test_removing_nodes_with_further_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, removing, "used_by")
+    calls = counted(monkeypatch, removing, "tensors_read")
     made = remove_nodes(chain("Dropout", ["mask"]), ["Dropout"])
     assert [node.op_type for node in made.graph.node] == ["Identity"]
     assert len(calls) == COUNT

@@ -198,7 +198,7 @@ class CommonContext:
             self.engine.module.error("there is no inference to report")
             return False
         self._is_reported = True
-        self.engine.report(self.profiler)
+        self.engine._report(self.profiler)
         return True
 
     def _why_not(self) -> str:

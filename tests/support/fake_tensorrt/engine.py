@@ -70,7 +70,7 @@ class CommonEngine:
         text = json.dumps({"Layers": self.layers, "Bindings": [*self.tensors]})
         return SimpleNamespace(get_engine_information=lambda form: text)
 
-    def report(self, profiler: Any) -> None:
+    def _report(self, profiler: Any) -> None:
         """Report the time of each layer, in milliseconds."""
         for number, layer in enumerate(self.layers, 1):
             profiler.report_layer_time(layer["Name"], number / 1e3)
