@@ -137,8 +137,8 @@ def decided_by_python(operation: str, condition: str) -> str:
 def file_of_other_branch(condition: str) -> str:
     """Return the fact that the file is what the exporter writes for another decision of Python."""
     return (
-        f"A Python condition chose these nodes during export: {condition}. With the other outcome, the"
-        " same exporter writes the nodes of this file."
+        f"A Python condition chose these nodes during export: {condition}. With the other outcome,"
+        " the same exporter writes the nodes of this file."
     )
 
 
