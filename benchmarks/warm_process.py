@@ -1,14 +1,17 @@
 """What it costs that a backend which does not survive a fork works in a process that stays warm.
 
-    python benchmarks/warm_process.py
+    python benchmarks/warm_process.py [--openvino]
 
 ONNX Runtime on the CPU, in this process and in such a process: one inference, for small and large
 tensors; and a diagnosis of outputs alone that tries 432 variants of a chain of nodes, with the
-processes that it starts. Times are the least of five runs in turn.
+processes that it starts. Times are the least of five runs in turn. ONNX Runtime on the CPU takes 2 ms
+for a variant, and never works so: it shows the cost alone. OpenVINO always works so; with --openvino,
+the same diagnosis, twice in turn, in such a process and in this one.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +23,7 @@ import numpy as np
 from onnx import ModelProto, helper, numpy_helper, parser
 
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.adapters.openvino.party import OpenvinoParty
 from polygraphy.adapters.processes import warm_process
 from polygraphy.application.diagnose import diagnosing, subprocesses
 from polygraphy.binding import bind
@@ -83,8 +87,27 @@ class Warm(OnnxrtParty):
         return OnnxrtParty, ()
 
 
+def in_openvino(folder: str) -> None:
+    """Print the seconds of a diagnosis in OpenVINO, in a warm process and in this one."""
+    isolate = diagnosing.isolate
+    times: dict[str, list[float]] = {"warm": [], "one process": []}
+    for _ in range(2):
+        for where, choose in (("warm", isolate), ("one process", lambda parties, **_: [*parties])):
+            diagnosing.isolate = choose  # type: ignore[assignment]
+            with bind(call_isolated, lambda function, **_: function()):
+                start = time.perf_counter()
+                diagnosed(folder, OpenvinoParty())
+            times[where].append(time.perf_counter() - start)
+    diagnosing.isolate = isolate
+    for where, found in times.items():
+        print(f"| OpenVINO, {where} | {min(found):.1f} s |")
+
+
 def main() -> None:
     """Print rows."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--openvino", action="store_true")
+    given = parser.parse_args()
     [warm] = subprocesses.isolate([Warm()])
     for side in SIDES:
         feed = {"x": np.ones((side, side), np.float32)}
@@ -105,6 +128,8 @@ def main() -> None:
                 single = least(lambda: diagnosed(folder, OnnxrtParty()))
             starts.clear()
             new = least(lambda: diagnosed(folder, Warm()))
+            if given.openvino:
+                in_openvino(folder)
     print(f"| forks | {forked:.2f} s |\n| one process | {single:.2f} s |")
     print(f"| warm | {new:.2f} s, {len(starts) / RUNS:g} processes |")
 

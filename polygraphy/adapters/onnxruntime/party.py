@@ -40,6 +40,11 @@ _CONVOLUTION = """
 <ir_version: 8, opset_import: ["": 17]>
 convolution (float[1,1,3,3] x) => (float[1,1,3,3] y) { y = Conv <pads = [1, 1, 1, 1]> (x, x) }
 """
+_SMALL = 1 << 16
+"""Bytes of a model below which threads do not spin: a search makes hundreds of sessions, and the
+spinning threads of one delay the next by more than it costs to wake them.
+"""
+_SPINNING = "session.intra_op.allow_spinning"
 _WEIGHTS_OF_OPTIMISED = "session.optimized_model_external_initializers_file_name"
 
 
@@ -211,6 +216,8 @@ class OnnxrtParty:
         providers = self._full_providers()
         without = [*self._disabled, *without]
         with loadable(model, _HELD) as source, translate_errors("load", "the model"):
+            if isinstance(source, bytes) and len(source) < _SMALL:
+                options.add_session_config_entry(_SPINNING, "0")
             if saved is not None and isinstance(source, str) and source is not model:
                 options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
             return load_session(source, options, providers, without)
