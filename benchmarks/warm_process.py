@@ -4,9 +4,10 @@
 
 ONNX Runtime on the CPU, in this process and in such a process: one inference, for small and large
 tensors; and a diagnosis of outputs alone that tries 432 variants of a chain of nodes, with the
-processes that it starts. Times are the least of five runs in turn. ONNX Runtime on the CPU takes 2 ms
-for a variant, and never works so: it shows the cost alone. OpenVINO always works so; with --openvino,
-the same diagnosis, twice in turn, in such a process and in this one.
+processes that it starts. Times are the least of five runs in turn.
+
+ONNX Runtime on the CPU takes 2 ms for a variant and never works so, which shows the cost alone.
+OpenVINO always does: with --openvino, the same diagnosis in such a process and in this one.
 """
 
 from __future__ import annotations
