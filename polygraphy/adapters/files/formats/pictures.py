@@ -65,8 +65,8 @@ def iterate_pictures(
     unused = [each.name for each in classes if _images_in(each)]
     if unused:
         G_LOGGER.warning(
-            f"{source}: only its own images are used, and not those in {count_text(len(unused), 'folder')},"
-            f" such as {unused[0]!r}. If these are classes, move the other images away.",
+            f"{source}: only its own images are used, and not those in"
+            f" {count_text(len(unused), 'folder')}, such as {unused[0]!r}. If these are classes, move the other images away.",
             mode=LogMode.ONCE,
         )
     for name in sample_files(source) or ():
