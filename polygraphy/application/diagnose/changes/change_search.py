@@ -38,6 +38,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.description import Node
 from polygraphy.domain.search.numbers import MOST_NUMBERS, nearest_number
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
