@@ -64,6 +64,21 @@ def test_a_tensor_of_another_type_or_shape_is_not_tried() -> None:
     assert budget.taken == 1
 
 
+@pytest.mark.parametrize("read", [["x", "x"], ["x", "t"]], ids=["twice", "elsewhere"])
+def test_a_tensor_is_replaced_at_one_place_where_it_is_read_at_several(read: list[str]) -> None:
+    nodes = [helper.make_node("Mul", read, ["m"], "product")]
+    nodes += [helper.make_node("Tanh", ["x"], ["t"], "tanh")]
+    nodes += [helper.make_node("Add", ["m", "t"], ["y"], "sum")]
+    nodes = nodes if "t" not in read else [nodes[1], nodes[0], nodes[2]]
+    model = make("places", nodes, [value("x", [8])], [value("y", [8])])
+    right = X - 3
+    goal = right * (np.tanh(X) if "t" in read else X) + np.tanh(X)
+    found = search(model, goal, OnnxParty(), RunBudget()).find_inputs(
+        [node.name for node in nodes].index("product"), [OtherTensor("right", right)], ()
+    )
+    assert next(found).node.inputs == ("right", read[1])
+
+
 def test_a_budget_is_smaller_for_larger_models() -> None:
     sizes = [(1, 1), (1, 100), (1, 1000), (1, 10**6), (100 << 20, 50)]
     assert [RunBudget.for_model(*one).runs for one in sizes] == [8192, 2000, 200, 64, 81]

@@ -38,6 +38,7 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
+from polygraphy.domain.model.description import Node
 from polygraphy.domain.search.numbers import MOST_NUMBERS, nearest_number
 from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
@@ -45,6 +46,8 @@ from polygraphy.ports.editing import open_model
 
 _TENSORS = 64
 """Tensors that are tried instead of an input of a node."""
+_APART = "//apart"
+"""Stands for a tensor that a node reads at one place only, where it reads another one elsewhere."""
 
 T = TypeVar("T")
 Explains = Callable[[Values, Compute], bool]
@@ -156,35 +159,56 @@ class ChangeSearch:
             for name in one.reads
         }
         computed = self._computed_from(position)
-        # A loaded model does not survive the start of a process, so each process loads its own.
-        load = cache(lambda: self._load(self.part))
         pool = [one for one in others if one.name not in computed]
-        for operand in dict.fromkeys(node.inputs):
-            if operand not in feed or operand in shared:
+        for operand, places in _operand_places(node):
+            if operand not in feed:
                 continue
+            is_part = operand in shared or len(places) < node.inputs.count(operand)
+            # A loaded model does not survive the start of a process, so each process loads its own.
+            load = cache(partial(self._load_reading, node, operand, places if is_part else ()))
             alike = _alike(pool, operand, feed[operand], is_missing=operand in equal)
 
-            def is_right(other: OtherTensor, operand: str = operand) -> bool:
+            def is_right(
+                other: OtherTensor, load: Callable[[], tuple[Compute, str]] = load
+            ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
                 input.
                 """
                 try:
-                    values = load()({**feed, operand: other.value})
+                    compute, name = load()
+                    values = compute({**feed, name: other.value})
                 except PolygraphyException:
                     return False
-                return self._matches_goals(values, load())
+                return self._matches_goals(values, compute)
 
             tried = filter_in_subprocess(
                 self.budget.take(alike), is_right, self.runners[-1], self._usual
             )
             for other in tried:
-                reads = tuple(other.name if one == operand else one for one in node.inputs)
+                reads = tuple(
+                    other.name if at in places else one for at, one in enumerate(node.inputs)
+                )
                 change = (
                     changes.other_input(node.op, operand, other.name)
                     if other.is_in_model
                     else changes.lost_node_between(node.op, other.name, operand)
                 )
                 yield Variant("structure", change, evolve(node, inputs=reads))
+
+    def _load_reading(
+        self, node: Node, operand: str, places: Collection[int]
+    ) -> tuple[Compute, str]:
+        """Return the loaded part, and the input that the node reads at some places, which is a new
+        one unless there are none.
+        """
+        if not places:
+            return self._load(self.part), operand
+        reads = tuple(_APART if at in places else name for at, name in enumerate(node.inputs))
+        change = changes.other_input(node.op, operand, _APART)
+        weights = {_APART: self.part.feed[operand]}
+        other = Variant("structure", change, evolve(node, inputs=reads), weights)
+        part = self.part.change(output_name(other), other, asks=True)
+        return self._load(part), [*part.feed][-1]
 
     def _computed_from(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
@@ -297,6 +321,17 @@ def output_name(variant: Variant) -> str:
 def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant:
     """Return a variant of a node with another value of a scalar weight."""
     return with_weight(graph, position, name, np.full_like(graph.weights[name].values, value))
+
+
+def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each tensor that a node reads, with the positions: with each alone first if there are
+    several.
+    """
+    for name in dict.fromkeys(node.inputs):
+        places = tuple(at for at, one in enumerate(node.inputs) if one == name)
+        if len(places) > 1:
+            yield from ((name, (at,)) for at in places)
+        yield name, places
 
 
 def _alike(
