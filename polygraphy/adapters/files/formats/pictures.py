@@ -66,7 +66,8 @@ def iterate_pictures(
     if unused:
         G_LOGGER.warning(
             f"{source}: only its own images are used, and not those in"
-            f" {count_text(len(unused), 'folder')}, such as {unused[0]!r}. If these are classes, move the other images away.",
+            f" {count_text(len(unused), 'folder')}, such as {unused[0]!r}."
+            " If these are classes, move the other images away.",
             mode=LogMode.ONCE,
         )
     for name in sample_files(source) or ():
