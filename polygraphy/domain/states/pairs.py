@@ -23,8 +23,8 @@ from polygraphy.domain.tensors.naming import join_words
 GROWS, SLOTS, REPLACED = "grows", "slots", "replaced"
 RING = "slots in a ring"
 CONSTANT, BRANCH = "constant", "constant in a branch"
-"""What a step does with a state: appends to it, writes into it (from the start again at the end of a
-ring), computes another, or keeps it, always or in a branch.
+"""What a step does with a state: appends to it, writes into it (a ring starts again after its end),
+computes another, or keeps it, always or in a branch.
 """
 FIRST_MODEL = "--first-model"
 """The source of a state that only the model of the first step computes, such as the keys and values
