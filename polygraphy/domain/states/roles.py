@@ -117,7 +117,7 @@ class _Uses:
 
     def compared_numbers(self, name: str) -> set[int]:
         """Return the constants that a tensor of whole numbers is compared with."""
-        found = set()
+        found: set[int] = set()
         for node, at, _ in self.ends(name):
             other = self.numbers.get(node.inputs[1 - at]) if node.op == "Equal" else None
             if other is not None and other.values is not None:

@@ -29,7 +29,8 @@ def data_of_steps(case: Case, data_loader: Any, party: SuspectedParty) -> Any:
     first = None if data_loader.first_model is None else open_model(data_loader.first_model)
     feeds = list(data_loader)
     own = Party(party.name, party, case.model, data_loader.plan, feeds, case.model.facts(), first)
-    run, data = Run(own, own.load()), []
+    run = Run(own, own.load())
+    data: list[dict[str, Any]] = []
     for at in range(len(feeds)):
         run.advance()
         if at or first is None:
