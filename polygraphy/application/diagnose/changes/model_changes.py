@@ -11,7 +11,6 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.changes.change_search import (
-    Budget,
     ChangeSearch,
     OtherTensor,
     output_name,
@@ -29,6 +28,7 @@ from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.sites import is_coarse
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
@@ -121,7 +121,7 @@ class Change:
         )
         made = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in made)
-        self.budget = Budget.for_part(total, len(self._nodes))
+        self.budget = RunBudget.for_part(total, len(self._nodes))
         first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
         self._positions = {name: index for index, name in enumerate(first)}
 
