@@ -517,7 +517,7 @@ class Difference:
 
 @lru_cache(maxsize=1024)
 def _no_mismatches(size: int) -> Mismatches:
-    """Return that no element mismatches; many results share it, which makes them small when saved."""
+    """Return that no element mismatches; results share it, which makes them small when saved."""
     return Mismatches(size, 0, 0, None, None)
 
 
