@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from polygraphy.domain.compare.result import (
     CompareResult,
@@ -139,21 +139,12 @@ def count_matched(iterations: Iterable[Answers]) -> int:
     return sum(bool(answers) and all(answers.values()) for answers in iterations)
 
 
-def _reduced(result: OutputCompareResult) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return how a result is pickled."""
-    return from_row, row_of(result)
-
-
-class _Packer(pickle.Pickler):
-    """Pickles results as rows."""
-
-    dispatch_table: ClassVar[Mapping[type, Any]] = {OutputCompareResult: _reduced}
-
-
 def _packed(iterations: list[Answers]) -> bytes:
-    """Return iterations as bytes."""
+    """Return iterations as bytes, results as rows."""
     buffer = io.BytesIO()
-    _Packer(buffer, _PROTOCOL).dump(iterations)
+    pickler = pickle.Pickler(buffer, _PROTOCOL)
+    pickler.dispatch_table = {OutputCompareResult: lambda result: (from_row, row_of(result))}
+    pickler.dump(iterations)
     return buffer.getvalue()
 
 

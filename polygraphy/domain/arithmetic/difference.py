@@ -212,10 +212,10 @@ class Difference:
         whole = self._pair.whole()
         for channel in CHANNELS:
             extent = self._extents.get(channel)
-            is_known = channel in self._ordered or channel in self._summaries
-            if whole is not None and not is_known and extent is not None:
-                if not extent.nan and extent.peak != 0:
-                    yield channel, whole.absolute if channel == "absolute" else whole.relative()
+            if whole is None or extent is None or extent.nan or extent.peak == 0:
+                continue
+            if channel not in self._ordered and channel not in self._summaries:
+                yield channel, whole.absolute if channel == "absolute" else whole.relative()
 
     @property
     def arrays(self) -> tuple[Array, Array]:
@@ -355,7 +355,7 @@ class Difference:
         if absolute is None or relative is None:
             return None
         medians = []
-        for channel, extent in (("absolute", absolute), ("relative", relative)):
+        for channel, extent in zip(CHANNELS, (absolute, relative)):
             known = self._ordered.get(channel)
             if extent.nan or (extent.peak != 0 and known is None):
                 return None
