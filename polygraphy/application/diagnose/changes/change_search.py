@@ -9,9 +9,9 @@ node is not what it should be.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from polygraphy.application.diagnose.parts import Part
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     borrowed_variants,
+    lost_results,
     scalar_weights,
     with_weight,
 )
@@ -40,6 +41,7 @@ from polygraphy.domain.diagnosis.variants import (
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.search.numbers import nearest_number
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import open_model
 
@@ -66,12 +68,14 @@ class Budget:
         seconds: the time, from now.
         tried: how many were tried.
         is_cut_short: whether some were not.
+        reserved: how many of the changes are kept for another kind of change.
     """
 
     tries: float = inf
     seconds: float = inf
     tried: int = 0
     is_cut_short: bool = False
+    reserved: int = 0
     _start: float = field(factory=time.perf_counter)
 
     @classmethod
@@ -93,7 +97,8 @@ class Budget:
     @property
     def is_spent(self) -> bool:
         """Return whether nothing more may be tried."""
-        return self.tried >= self.tries or time.perf_counter() - self._start > self.seconds
+        is_late = time.perf_counter() - self._start > self.seconds
+        return self.tried >= self.tries - self.reserved or is_late
 
     def take(self, candidates: Iterable[T]) -> Iterator[T]:
         """Yield candidates, each of which is tried, until the budget is spent."""
@@ -113,11 +118,13 @@ class OtherTensor:
         name: its name.
         value: its value.
         is_in_model: whether the model computes it; if not, a node is missing.
+        op: the operator of the node that is missing, if it computes the tensor from the input.
     """
 
     name: str
     value: Any
     is_in_model: bool = True
+    op: str = ""
 
 
 @frozen
@@ -186,7 +193,12 @@ class ChangeSearch:
                 yield from self.matching([make(number)])
 
     def find_inputs(
-        self, position: int, others: Iterable[OtherTensor], equal: Collection[str]
+        self,
+        position: int,
+        others: Iterable[OtherTensor],
+        equal: Collection[str],
+        behind: Mapping[str, Collection[str]] | None = None,
+        weights: Sequence[Any] = (),
     ) -> Iterator[Variant]:
         """Yield variants of a node that reads another tensor.
 
@@ -194,6 +206,8 @@ class ChangeSearch:
             position: the node; nothing else in the part may read the same.
             others: the tensors that it may read.
             equal: inputs that are known to be right, so that a node may be missing behind them.
+            behind: by such an input, tensors that only the other model computes from it.
+            weights: weights of the other model, which a missing node may read.
         """
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
@@ -207,9 +221,15 @@ class ChangeSearch:
         load = cache(lambda: self._load(self.part))
         pool = [one for one in others if one.name not in computed]
         for operand in dict.fromkeys(node.inputs):
-            if operand not in feed or operand in shared:
+            if operand not in feed:
                 continue
-            alike = _alike(pool, operand, feed[operand], is_missing=operand in equal)
+            lost = (behind or {}).get(operand, ())
+            alike: Iterator[OtherTensor] = chain(
+                _alike(pool, operand, feed[operand], operand in equal, lost),
+                _lost_tensors(operand, feed[operand], weights) if behind is not None else (),
+            )
+            if operand in shared:  # Behind what several nodes read, only a node may be missing.
+                alike = (one for one in alike if not one.is_in_model)
 
             def is_right(other: OtherTensor, operand: str = operand) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
@@ -224,11 +244,12 @@ class ChangeSearch:
             tried = filter_in_subprocess(self.budget.take(alike), is_right, self.runners[-1])
             for other in tried:
                 reads = tuple(other.name if one == operand else one for one in node.inputs)
-                change = (
-                    changes.other_input(node.op, operand, other.name)
-                    if other.is_in_model
-                    else changes.lost_node_between(node.op, other.name, operand)
-                )
+                if other.op:
+                    change = changes.lost_node(other.op, [node.op])
+                elif other.is_in_model:
+                    change = changes.other_input(node.op, operand, other.name)
+                else:
+                    change = changes.lost_node_between(node.op, other.name, operand)
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _computed_from(self, position: int) -> set[str]:
@@ -342,24 +363,42 @@ def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant
     return with_weight(graph, position, name, np.full_like(graph.weights[name].values, value))
 
 
+def _lost_tensors(operand: str, value: Any, weights: Sequence[Any]) -> Iterator[OtherTensor]:
+    """Yield what nodes that may be missing would compute from an input."""
+    if is_float(value):
+        for op, result in lost_results(value, weights):
+            yield OtherTensor(f"{operand}/{op}", result, False, op)
+
+
 def _alike(
-    others: Iterable[OtherTensor], operand: str, value: Any, *, is_missing: bool
+    others: Iterable[OtherTensor],
+    operand: str,
+    value: Any,
+    is_missing: bool,
+    lost: Collection[str] = (),
 ) -> Iterator[OtherTensor]:
-    """Yield the tensors with the shape and type of an input: of the model, and of its reference.
+    """Yield the tensors with the size and type of an input: those that only the reference computes
+    from it, then others with its shape, of the model, and of the reference.
 
     Args:
         others: the tensors.
         operand: the input.
         value: its value.
         is_missing: whether a node may be missing behind it.
+        lost: the tensors that the reference computes from it.
     """
     alike = [
         one
         for one in others
         if one.name != operand
-        and np.shape(one.value) == np.shape(value)
+        and np.size(one.value) == np.size(value)
         and getattr(one.value, "dtype", None) == getattr(value, "dtype", None)
     ]
-    yield from islice((one for one in alike if one.is_in_model), _TENSORS)
+    nearest = [one for one in alike if is_missing and not one.is_in_model and one.name in lost]
+    for one in nearest[:_TENSORS]:
+        yield evolve(one, value=np.reshape(one.value, np.shape(value)))
+    seen = {id(one) for one in nearest}
+    same = [one for one in alike if np.shape(one.value) == np.shape(value) and id(one) not in seen]
+    yield from islice((one for one in same if one.is_in_model), _TENSORS)
     if is_missing:
-        yield from islice((one for one in alike if not one.is_in_model), _TENSORS)
+        yield from islice((one for one in same if not one.is_in_model), _TENSORS)
