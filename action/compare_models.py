@@ -143,7 +143,8 @@ class Comparing:
     def _run(self, name: str, saved: list[str]) -> tuple[str, str]:
         stem = self._stem(name)
         compares = bool(saved) or self._compares_backends()
-        words = [name, *self._backends, *self._data, *saved]
+        words = [f"./{name}" if name.startswith("-") else name]  # Otherwise it would be an option.
+        words += [*self._backends, *self._data, *saved]
         words += self._tolerance if compares else []
         for extension in _REPORTS:
             words += ["--report", f"{stem}.{extension}"]

@@ -104,9 +104,13 @@ def test_the_models_of_a_commit_are_compared_with_those_of_its_base(repository: 
 
 
 def test_without_a_base_each_model_is_run(repository: Path) -> None:
-    code, rows, _ = step(repository, MODELS="models/same.onnx", BACKENDS="--onnxrt --onnx")
+    for name in ("-h.onnx", "--data-loader-script=a.onnx", "x.py:load.onnx"):  # Neither is code.
+        shutil.copy(DIGITS / "digits.onnx", repository / name)
+    git(repository, "add", "-A")
+    models = "models/same.onnx *h.onnx *a.onnx *load.onnx"
+    code, rows, _ = step(repository, MODELS=models, BACKENDS="--onnxrt --onnx")
     assert code == 0
-    assert rows["models/same.onnx"][0] == "passed"
+    assert {row[0] for row in rows.values()} == {"passed"}
     assert "There is no base to compare with" in rows["models/same.onnx"][1]
     assert "2 outputs matched" in rows["models/same.onnx"][1]
 

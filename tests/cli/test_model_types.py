@@ -101,6 +101,11 @@ def test_every_command_takes_an_engine_for_one(extension: str) -> None:
             rendered(f"convert {words}")
 
 
+def test_a_file_whose_name_contains_a_script_is_not_a_script() -> None:
+    assert format_named("a.py:load.onnx") == "onnx"
+    assert format_named("a.PY:load") == "trt-network-script"
+
+
 def test_there_is_one_table_of_formats() -> None:
     """No other module of the package spells the extension of a format as a text of its own."""
     extensions = {end for each in FORMATS.values() for end in each.extensions}

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
+from polygraphy.application.diagnose.branches import add_idle_branches, inline_branches
 from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
@@ -16,7 +17,7 @@ from polygraphy.application.diagnose.invalid_models import (
     find_ignored_violations,
 )
 from polygraphy.application.diagnose.lowered.half import half_trial
-from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.oracle import Request, limit_to_evidence
 from polygraphy.application.diagnose.oracles.against_float32 import against_float32
 from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
 from polygraphy.application.diagnose.oracles.against_golden import against_golden
@@ -26,19 +27,14 @@ from polygraphy.application.diagnose.oracles.against_versions import (
     add_open_versions,
     add_right_versions,
     against_versions,
-    against_versions_besides,
+    compare_other_versions,
 )
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
 from polygraphy.application.diagnose.oracles.over_steps import over_steps
 from polygraphy.application.diagnose.outcome import Ending, Found, Step, Unexplained, take_steps
 from polygraphy.application.diagnose.subprocesses import close, isolate
-from polygraphy.application.diagnose.tensor_trace import describe_idle_branches, inline_branches
 from polygraphy.application.diagnose.versions import open_versions
 from polygraphy.binding import resolve
-from polygraphy.domain.diagnosis.culprit import (
-    AGREE,
-)
-from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import errors
 from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.goal import QuantizedGoal
@@ -57,6 +53,14 @@ ORACLES: Sequence[Step[Request]] = (
     against_versions,
 )
 """What is right, where it is given; else backends are compared with each other."""
+ENDINGS_ON_DATA: Sequence[Ending[Request]] = (
+    blame_model,
+    compare_other_versions,
+    find_ignored_violations,
+    limit_to_evidence,
+    add_idle_branches,
+)
+"""What is added to the answer on some data, in order."""
 ENDINGS: Sequence[Ending[Request]] = (add_right_versions, add_open_versions)
 """What is added to the answer, in order."""
 
@@ -149,43 +153,39 @@ def diagnose(
 
 
 def diagnose_once(case: Case, request: Request) -> Found:
-    """Return the result of comparing a model with its reference, or else backends with each
+    """Return the result of comparing a model with what is right, or else backends with each
     other.
     """
-    data_loader, golden = request.data_loader, request.golden
-    case = with_data_loader(case, data_loader)
-    feeds = choose_feeds_for_parties(case, data_loader, are_saved=golden is not None)
-    case = evolve(case, feed=feeds[0])
+    case, request = _with_data(case, request)
+    try:
+        answer = take_steps(ORACLES, case, request)
+        if isinstance(answer, Unexplained):
+            request = evolve(request, unexplained=answer.why)
+        found = answer if isinstance(answer, Found) else between_backends(case, request)
+    except (BackendError, ModelError) as error:
+        invalid = diagnose_invalid_model(case, error, request.feeds)
+        if invalid is None:
+            raise
+        found = invalid
+    for ending in ENDINGS_ON_DATA:
+        found = ending(found, request)
+    return found
+
+
+def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
+    """Return the case and the request with their data; oracles that know the tensors inside of
+    branches get the model with the branches in place of If nodes.
+    """
+    case = with_data_loader(case, request.data_loader)
+    is_saved = request.golden is not None
+    feeds = choose_feeds_for_parties(case, request.data_loader, are_saved=is_saved)
     arbiter = request.arbiter
     given = (party for party in case.parties if party.backend == arbiter.backend)
     request = evolve(request, feeds=feeds, arbiter=next(given, arbiter))
-    if golden is not None or request.program is not None:  # They know tensors inside of branches.
+    case = evolve(case, feed=feeds[0])
+    if is_saved or request.program is not None:
         case = evolve(case, model=inline_branches(case, feeds))
-    unexplained = ""
-    try:
-        answer = take_steps(ORACLES, case, request)
-        unexplained = answer.why if isinstance(answer, Unexplained) else ""
-        if not isinstance(answer, Found):
-            answer = between_backends(case, request, unexplained)
-    except (BackendError, ModelError) as error:
-        invalid = diagnose_invalid_model(case, error, feeds)
-        if invalid is None:
-            raise
-        answer = invalid
-    else:
-        answer = blame_model(case, answer, feeds)
-    versions = against_versions_besides(case, request, answer)
-    unexplained = versions.why if isinstance(versions, Unexplained) else unexplained
-    result, case = answer.result, answer.case
-    names = [party.name for party in case.parties]
-    if result.verdict == AGREE and not case.evidence.against:
-        invalid = find_ignored_violations(case, feeds)
-        result = invalid.result if invalid else result
-    result = case.evidence.allowed(result, names[0] if len(names) == 1 else "", unexplained)
-    if result.verdict == AGREE:
-        reason = join_statements(result.reason, describe_idle_branches(case, feeds))
-        result = evolve(result, reason=reason)
-    return Found(result, case)
+    return case, request
 
 
 QUESTIONS: Sequence[Step[Request]] = (against_float32, over_steps, diagnose_once)

@@ -11,12 +11,14 @@ from typing import Any
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.checks.operator_call import ATTRIBUTE, SHAPE, VALUE, InvalidNode
 from polygraphy.domain.diagnosis.commands import sanitize_command
 from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
     FAULT,
     INCONCLUSIVE,
     MODEL,
@@ -71,16 +73,11 @@ class _Broken:
     is_known: bool
 
 
-def blame_model(case: Case, found: Found, feeds: Sequence[Feed]) -> Found:
+def blame_model(found: Found, request: Request) -> Found:
     """Return a result that blames the model or the data for a violation of the specification,
     instead of the backends.
-
-    Args:
-        case: what is diagnosed.
-        found: the result.
-        feeds: the data on which a repaired model has to work.
     """
-    case, refused = found.case, _whole_model_error(found.result)
+    case, feeds, refused = found.case, request.feeds, _whole_model_error(found.result)
     if refused:
         return diagnose_invalid_model(case, refused, feeds) or found
     suspects = [one for one in found.result.culprits if _is_backend(case, one)]
@@ -135,25 +132,22 @@ def diagnose_invalid_model(
     return Found(DiagnosisResult(FAULT, culprits), case)
 
 
-def find_ignored_violations(case: Case, feeds: Sequence[Feed]) -> Found | None:
-    """Return the indices out of range in a model that its only backend runs nevertheless, as
-    devices do; None if there are none.
-
-    Args:
-        case: what is diagnosed.
-        feeds: the data on which a repaired model has to work.
+def find_ignored_violations(found: Found, request: Request) -> Found:
+    """Return the result, or the indices out of range in a model that its only backend runs
+    nevertheless, as devices do.
     """
+    case = found.case
     nodes = case.model.nodes
     indexed = [at for at, node in enumerate(nodes) if node.op in _INDEXED and len(node.reads) > 1]
-    if not indexed:
-        return None
+    if not indexed or found.result.verdict != AGREE or case.evidence.against:
+        return found
     values = dict(case.feed)
     asked = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
     _add_values(case, case.parties[0], asked, values)
     broken = [one for one in _find_broken(case, indexed, values) if one.is_known]
     runs = [evidence.accepts_more(case.parties[0].name)]
-    culprits = [_describe(case, one, runs, feeds) for one in broken]
-    return Found(DiagnosisResult(FAULT, culprits), case) if culprits else None
+    culprits = [_describe(case, one, runs, request.feeds) for one in broken]
+    return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
 
 
 def _refusing(case: Case, error: PolygraphyException | str) -> str:

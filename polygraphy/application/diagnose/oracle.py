@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.outcome import Found
@@ -36,6 +36,8 @@ class Request:
         goal: what a quantized model has to reach.
         feeds: the data, as far as they are chosen.
         arbiter: the backend that computes what is right where nothing else is given.
+        unexplained: why the model differs from what is right without a known cause; empty if it
+            does not.
     """
 
     data_loader: Any
@@ -47,6 +49,7 @@ class Request:
     goal: QuantizedGoal | None = None
     feeds: Sequence[Feed] = ()
     arbiter: SuspectedParty = field(factory=lambda: resolve(SuspectedParty, REFERENCE))
+    unexplained: str = ""
 
     @property
     def has_oracle(self) -> bool:
@@ -115,3 +118,11 @@ class Compared:
 def _size(found: Differing) -> float:
     """Return the largest relative deviation; -1 if there is none."""
     return max((each.relative for each in found.values()), default=-1.0)
+
+
+def limit_to_evidence(found: Found, request: Request) -> Found:
+    """Return the result, or "inconclusive" if it finds no fault but not everything was compared."""
+    case = found.case
+    alone = case.parties[0].name if len(case.parties) == 1 else ""
+    result = case.evidence.allowed(found.result, alone, request.unexplained)
+    return evolve(found, result=result)

@@ -8,11 +8,12 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.backend_culprits import culprit_at, refusal_passes
+from polygraphy.application.diagnose.branches import inline_branches
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.application.diagnose.parts import Part, compute_part, feed_part
 from polygraphy.application.diagnose.subprocesses import CarefulParty
-from polygraphy.application.diagnose.tensor_trace import Trace, inline_branches, trace_tensors
+from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.third_opinion import vote
 from polygraphy.application.diagnose.wrong_nodes import Place, judge_tensor
 from polygraphy.domain.diagnosis.culprit import (

@@ -7,22 +7,17 @@ other, and tensors are kept in a file meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 
-from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values, rounding_noise
+from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
 from polygraphy.application.diagnose.parts import cut_part, feed_part
-from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.accuracy.answer_log import Spool
-from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.regions import region_before
-from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.search.layers import Layer, plan_windows
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
@@ -134,54 +129,6 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
         for name, value in _tensors(computed).items():
             known.values[name] = value  # type: ignore[index]
     return known
-
-
-def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
-    """Return the model with the branches of If nodes inlined that it takes on all data; others
-    remain.
-    """
-    model = case.model
-    while True:
-        made = model.with_branches(_conditions(case, model, feeds))
-        if made is model:
-            return model
-        model = made
-
-
-def describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
-    """Return a sentence about If branches that never ran and so were not compared; empty if all
-    did, or it is unknown.
-    """
-    known = _conditions(case, case.whole, feeds)
-    idle: dict[str, list[str]] = {}
-    for node in case.whole.nodes:
-        if node.op == "If" and node.reads[0] in known:
-            branch = "else" if np.all(known[node.reads[0]]) else "then"
-            idle.setdefault(branch, []).append(node.name)
-    return join_statements(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
-
-
-def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
-    """Return the known conditions of If nodes that are equal for all data."""
-    known: dict[str, Any] = {}
-    for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
-        found = [_condition(case, model, name, feed) for feed in feeds]
-        if found[0] is not None and all(np.array_equal(one, found[0]) for one in found):
-            known[name] = found[0]
-    return known
-
-
-def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
-    """Return the value of a condition; None if no backend can compute it."""
-    if name in feed:
-        return feed[name]
-    before = region_before(model.nodes, name, ())
-    if not before or name in model.constants:
-        return None
-    for party in case.parties:
-        with contextlib.suppress(*REFUSALS):
-            return cut_part(model, before, feed).run(CarefulParty(party), plain=True).get(name)
-    return None
 
 
 def trace_repeatedly(

@@ -52,7 +52,7 @@ def format_named(path: str) -> str | None:
     """Return the format that the extension of a file stands for, in capitals or not; None for an
     extension that none has. A function of a script may be named, as in ``model.py:load``.
     """
-    lowered = path.lower()
-    if ".py:" in lowered:
-        lowered = lowered.rpartition(":")[0]
+    script, _, function = path.rpartition(":")
+    is_function = function.isidentifier() and script.lower().endswith(".py")  # Not `a.py:b.onnx`.
+    lowered = (script if is_function else path).lower()
     return next((each.name for each in FORMATS.values() if lowered.endswith(each.extensions)), None)

@@ -8,7 +8,6 @@ node is not what it should be.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain, islice
@@ -16,10 +15,10 @@ from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Values
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Part, tensor_bytes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     borrowed_variants,
@@ -40,74 +39,21 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.search.numbers import nearest_number
+from polygraphy.domain.model.description import Node
+from polygraphy.domain.search.numbers import MOST_NUMBERS, nearest_number
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import open_model
 
-_TRIES = (64, 768)
-"""The fewest and the most changes of a part that are tried."""
-_WORK = 8 << 30
-"""Bytes of tensors that all runs compute together; the fewest may compute more."""
-_FEW_NODES = 16
-"""In a part with more nodes, fewer changes are tried: each computes all of them."""
 _TENSORS = 64
 """Tensors that are tried instead of an input of a node."""
+_APART = "//apart"
+"""Stands for a tensor that a node reads at one place only, where it reads another one elsewhere."""
 
 T = TypeVar("T")
 Explains = Callable[[Values, Compute], bool]
 """Returns whether computed tensors are as expected; it also gets what computes them."""
-
-
-@define
-class Budget:
-    """How much a search may try, and the record of how much it has tried.
-
-    Attributes:
-        tries: the number of changes.
-        seconds: the time, from now.
-        tried: how many were tried.
-        is_cut_short: whether some were not.
-        reserved: how many of the changes are kept for another kind of change.
-    """
-
-    tries: float = inf
-    seconds: float = inf
-    tried: int = 0
-    is_cut_short: bool = False
-    reserved: int = 0
-    _start: float = field(factory=time.perf_counter)
-
-    @classmethod
-    def for_runs(cls, nbytes: int, fewest: int, most: int) -> Budget:
-        """Return the budget for runs that compute so many bytes of tensors each."""
-        return cls(int(np.clip(_WORK // max(nbytes, 1), fewest, most)))
-
-    @classmethod
-    def for_part(cls, nbytes: int, nodes: int) -> Budget:
-        """Return the budget for changes in a part of a model.
-
-        Args:
-            nbytes: what its tensors take.
-            nodes: how many it has.
-        """
-        most = _TRIES[1] * _FEW_NODES // max(nodes, _FEW_NODES)
-        return cls.for_runs(nbytes, _TRIES[0], max(most, _TRIES[0]))
-
-    @property
-    def is_spent(self) -> bool:
-        """Return whether nothing more may be tried."""
-        is_late = time.perf_counter() - self._start > self.seconds
-        return self.tried >= self.tries - self.reserved or is_late
-
-    def take(self, candidates: Iterable[T]) -> Iterator[T]:
-        """Yield candidates, each of which is tried, until the budget is spent."""
-        for candidate in candidates:
-            if self.is_spent:
-                self.is_cut_short = True
-                return
-            self.tried += 1
-            yield candidate
 
 
 @frozen
@@ -147,7 +93,7 @@ class ChangeSearch:
     part: Part
     goals: Values
     runners: tuple[SuspectedParty, ...]
-    budget: Budget
+    budget: RunBudget
     explains: Explains | None = field(default=None, kw_only=True)
     prover: SuspectedParty | None = field(default=None, kw_only=True)
     is_reshaped: bool = field(default=False, kw_only=True)
@@ -160,7 +106,14 @@ class ChangeSearch:
 
     def matching(self, candidates: Iterable[Variant]) -> Iterator[Variant]:
         """Yield the candidates with which the part computes what is expected."""
-        return filter_in_subprocess(self.budget.take(candidates), self._is_right, self.runners[-1])
+        candidates = self.budget.take(candidates)
+        return filter_in_subprocess(candidates, self._is_right, self.runners[-1], self._usual)
+
+    def try_runs(self, function: Callable[[], T], runs: int) -> T | None:
+        """Return the result of a function that runs changed parts so many times; None if it crashes
+        the backend, or hangs.
+        """
+        return try_in_subprocess(function, self.runners[-1], self._usual, runs)
 
     def find_usual(self, position: int) -> Iterator[Variant]:
         """Yield variants of a node by common mistakes."""
@@ -188,7 +141,7 @@ class ChangeSearch:
         for make in makers:
             if self.budget.is_spent:
                 return
-            number = try_in_subprocess(partial(self._nearest_number, make), self.runners[-1])
+            number = self.try_runs(partial(self._nearest_number, make), MOST_NUMBERS)
             if number is not None:
                 yield from self.matching([make(number)])
 
@@ -217,33 +170,45 @@ class ChangeSearch:
             for name in one.reads
         }
         computed = self._computed_from(position)
-        # A loaded model does not survive the start of a process, so each process loads its own.
-        load = cache(lambda: self._load(self.part))
         pool = [one for one in others if one.name not in computed]
-        for operand in dict.fromkeys(node.inputs):
+        for operand, places in _operand_places(node):
             if operand not in feed:
                 continue
+            is_part = operand in shared or len(places) < node.inputs.count(operand)
+            # A loaded model does not survive the start of a process, so each process loads its own.
+            reading = partial(self._load_reading, node, operand)
+            loads = cache(partial(reading, places if is_part else ())), cache(partial(reading, ()))
             lost = (behind or {}).get(operand, ())
             alike: Iterator[OtherTensor] = chain(
                 _alike(pool, operand, feed[operand], operand in equal, lost),
                 _lost_tensors(operand, feed[operand], weights) if behind is not None else (),
             )
-            if operand in shared:  # Behind what several nodes read, only a node may be missing.
-                alike = (one for one in alike if not one.is_in_model)
 
-            def is_right(other: OtherTensor, operand: str = operand) -> bool:
+            def is_right(
+                other: OtherTensor,
+                loads: tuple[Callable[[], tuple[Compute, str]], ...] = loads,
+                is_part: bool = is_part,
+            ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
-                input.
+                input; a node may be missing before all that read it.
                 """
-                try:
-                    values = load()({**feed, operand: other.value})
-                except PolygraphyException:
-                    return False
-                return self._matches_goals(values, load())
+                for load in loads if is_part and not other.is_in_model else loads[:1]:
+                    try:
+                        compute, name = load()
+                        values = compute({**feed, name: other.value})
+                    except PolygraphyException:
+                        continue
+                    if self._matches_goals(values, compute):
+                        return True
+                return False
 
-            tried = filter_in_subprocess(self.budget.take(alike), is_right, self.runners[-1])
+            tried = filter_in_subprocess(
+                self.budget.take(alike), is_right, self.runners[-1], self._usual
+            )
             for other in tried:
-                reads = tuple(other.name if one == operand else one for one in node.inputs)
+                reads = tuple(
+                    other.name if at in places else one for at, one in enumerate(node.inputs)
+                )
                 if other.op:
                     change = changes.lost_node(other.op, [node.op])
                 elif other.is_in_model:
@@ -251,6 +216,21 @@ class ChangeSearch:
                 else:
                     change = changes.lost_node_between(node.op, other.name, operand)
                 yield Variant("structure", change, evolve(node, inputs=reads))
+
+    def _load_reading(
+        self, node: Node, operand: str, places: Collection[int]
+    ) -> tuple[Compute, str]:
+        """Return the loaded part, and the input that the node reads at some places, which is a new
+        one unless there are none.
+        """
+        if not places:
+            return self._load(self.part), operand
+        reads = tuple(_APART if at in places else name for at, name in enumerate(node.inputs))
+        change = changes.other_input(node.op, operand, _APART)
+        weights = {_APART: self.part.feed[operand]}
+        other = Variant("structure", change, evolve(node, inputs=reads), weights)
+        part = self.part.change(output_name(other), other, asks=True)
+        return self._load(part), [*part.feed][-1]
 
     def _computed_from(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
@@ -260,6 +240,10 @@ class ChangeSearch:
             found |= names
             waiting += {one for name in names for one, _ in self.graph.readers.get(name, ())}
         return found
+
+    def _usual(self) -> bool:
+        """Run the part without a change, which takes about as long as a change of it."""
+        return self._is_right(None)
 
     def _load(self, part: Part, prover: SuspectedParty | None = None) -> Compute:
         """Return a part loaded by a backend that takes it, with rewrites if it has to prove it."""
@@ -307,9 +291,7 @@ class ChangeSearch:
         """Return whether the tensors of a part are within the limit."""
         if self.limit == inf:
             return True
-        shapes = {name: np.shape(value) for name, value in part.feed.items()}
-        layers = open_model(part.model).layers(shapes)
-        return sum(size or 0 for one in layers for size in one.makes.values()) <= self.limit
+        return tensor_bytes(open_model(part.model), part.feed) <= self.limit
 
     def _nearest_number(self, make: Callable[[float], Variant]) -> float | None:
         """Return the number with which a part computes what is nearest to what is expected."""
@@ -368,6 +350,17 @@ def _lost_tensors(operand: str, value: Any, weights: Sequence[Any]) -> Iterator[
     if is_float(value):
         for op, result in lost_results(value, weights):
             yield OtherTensor(f"{operand}/{op}", result, False, op)
+
+
+def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each tensor that a node reads, with the positions: with each alone first if there are
+    several.
+    """
+    for name in dict.fromkeys(node.inputs):
+        places = tuple(at for at, one in enumerate(node.inputs) if one == name)
+        if len(places) > 1:
+            yield from ((name, (at,)) for at in places)
+        yield name, places
 
 
 def _alike(

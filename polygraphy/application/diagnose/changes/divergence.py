@@ -18,7 +18,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.changes.change_search import Budget
+from polygraphy.application.diagnose.parts import tensor_bytes
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
@@ -32,6 +32,7 @@ from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
@@ -145,7 +146,7 @@ class _Search:
         self._inputs = dict(inputs)
         total = max(sum(known.sizes().values()), 1)
         self._limit = _GROWTH * total
-        self._budget = Budget.for_runs(total, *_TRIES)
+        self._budget = RunBudget.for_bytes(total, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
         first = case.differing(case.loaded(party)(feed), goal).values() if jumps else ()
         sizes = [each.relative for each in first if np.isfinite(each.relative)]
@@ -362,7 +363,7 @@ class _Search:
         """
         key = [(one.border.tensor, one.border.twin) for one in chosen]
         if self._last is None or self._last[0] != key:
-            self._budget.tried += 1
+            self._budget.taken += 1
             self._last = key, self._compute_tensors(chosen)
         return self._last[1]
 
@@ -390,9 +391,7 @@ class _Search:
         if key not in self._loaded:
             model, names = self._marked.apart(held)
             opened = open_model(model)
-            shapes = {name: np.shape(value) for name, value in held.items()}
-            sizes = (size or 0 for one in opened.layers(shapes) for size in one.makes.values())
-            if sum(sizes) > self._limit:
+            if tensor_bytes(opened, held) > self._limit:
                 return None
             marked = opened.marked()
             while len(self._loaded) >= _LOADED:

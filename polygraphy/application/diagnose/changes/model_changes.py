@@ -12,7 +12,6 @@ from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.changes.change_search import (
-    Budget,
     ChangeSearch,
     OtherTensor,
     output_name,
@@ -32,6 +31,7 @@ from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.sites import is_coarse
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
@@ -134,7 +134,7 @@ class Change:
         )
         made = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in made)
-        self.budget = Budget.for_part(total, len(self._nodes))
+        self.budget = RunBudget.for_part(total, len(self._nodes))
         self._lost: Collection[str] = ()
         first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
         self._positions = {name: index for index, name in enumerate(first)}
@@ -158,7 +158,7 @@ class Change:
         search = self._whole
         if search is None:
             return None
-        self.budget.reserved = int(self.budget.tries * _RESERVED)
+        self.budget.reserved = int(self.budget.runs * _RESERVED)
         return self._first_explanation(
             lambda _, position: search.matching(bypass_variants(self._side, position)),
             lambda _, position: search.find_borrowed(position, self._others, self._instead),
@@ -174,7 +174,7 @@ class Change:
         """Return an explanation by nodes that are known to be missing before others; None if none
         fits.
         """
-        self.budget.tried = 0
+        self.budget.taken = 0
         self._lost = names
         return self._first_explanation(self._find_inputs)
 

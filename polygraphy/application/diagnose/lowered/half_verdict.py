@@ -12,7 +12,6 @@ helps to keep nodes in float32 is tried on what the backend builds of the whole 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -27,13 +26,9 @@ from polygraphy.application.diagnose.case import (
 )
 from polygraphy.application.diagnose.data import (
     choose_feeds,
-    choose_feeds_for_half,
-    choose_feeds_for_parties,
-    data_options,
 )
 from polygraphy.application.diagnose.lowered.half import (
     HalfPrecision,
-    Lowered,
     OpenedHalf,
     Tolerance,
     half_type,
@@ -41,10 +36,10 @@ from polygraphy.application.diagnose.lowered.half import (
     type_name,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
-from polygraphy.application.diagnose.subprocesses import CarefulParty, try_alone
+from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.binding import resolve
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.diagnosis.commands import cast_words, convert_command, run_command
+from polygraphy.domain.diagnosis.commands import cast_words, convert_command
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -60,7 +55,6 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.facts import Fact, join_statements
 from polygraphy.domain.diagnosis.headroom import ADDING, Range
 from polygraphy.domain.diagnosis.pairing import Pairing
-from polygraphy.domain.diagnosis.regions import GraphNode, nodes_around
 from polygraphy.domain.diagnosis.two_models import is_guard
 from polygraphy.domain.diagnosis.variants import epsilon_of
 from polygraphy.domain.diagnosis.words import (
@@ -70,14 +64,12 @@ from polygraphy.domain.diagnosis.words import (
     steps,
     titles,
 )
-from polygraphy.domain.errors import ModelError, PolygraphyException
+from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import (
-    USUAL,
-    LoweringParty,
     NarrowModels,
     SuspectedParty,
 )
@@ -450,119 +442,6 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
         found.append(made)
     return found
-
-
-def _add_neighbors(
-    nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
-) -> list[str]:
-    """Return nodes with their castable neighbors up to `hops` steps away."""
-    near = set(kept)
-    places = [index for index, node in enumerate(nodes) if node.name in near]
-    near |= {nodes[index].name for index in nodes_around(nodes, places, hops)}
-    return [name for name in castable if name in near]
-
-
-def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
-    """Return the backend that computes in half precision; None if there is none."""
-    for party in parties:
-        if getattr(party, "lowers_to", None):
-            return party  # type: ignore[return-value]
-    return None
-
-
-def diagnose_lowering(case: Case, party: LoweringParty, data_loader: Any) -> StepOutcome:
-    """Return whether a backend may compute a model in half precision; a skip if it is also
-    incorrect in float32.
-    """
-    entry = half_type(party.lowers_to or "")
-    proto = case.model.proto
-    half: OpenedHalf | None = None
-    built: Lowered | None = None
-    try:
-        half = open_half(proto, entry)
-    except ModelError as error:  # Of an older opset: outputs can be compared, nodes cannot.
-        unmeasured = str(error)
-        tolerance = Tolerance(entry, case.facts)
-        feeds = choose_feeds_for_parties(case, data_loader)
-    else:
-        tolerance = half.tolerance
-        feeds = choose_feeds_for_half(half.model, data_loader, case.record_left_out)
-        built = Lowered(half.model.passes, partial(party.load, proto))
-    others = [each for each in case.parties if each is not party]
-    reference = others[0] if others else resolve(SuspectedParty, USUAL)
-    with case.attempt(f"{party.lowers_to}, {party.name}") as said:
-        case = evolve(case, feed=feeds[0])
-        compute = case.loaded(reference)
-        exact = [compute(feed) for feed in feeds]
-        try_alone(party, proto, case.feed)
-        made = map(party.load(proto) if built is None else built.run, feeds)
-        worst = tolerance.worst(exact, made)
-        said.append(steps.judged(worst.is_tolerable, worst))
-    if worst.is_tolerable:
-        return Found(DiagnosisResult(AGREE), case)
-    with case.attempt(f"float32, {party.name}") as said:
-        plain = party.load(proto, plain=True)
-        is_lowering = tolerance.worst(exact, map(plain, feeds)).is_tolerable
-        said.append(steps.MATCHES if is_lowering else steps.WRONG_IN_FLOAT32)
-        del plain
-    if not is_lowering:
-        return Skip(steps.WRONG_IN_FLOAT32)
-    case = evolve(case, data_options=data_options(case.model, data_loader, 0, feeds[0]))
-    if half is None or built is None:
-        command = _run_command(case, party, reference, ())
-        reason = reasons.right_in_float32_by(command, unmeasured)
-        return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-    with case.attempt(titles.NODES_IN_FLOAT32) as said:
-        try:
-            # Why nodes lose too much is seen where every operator rounds, so those that do there
-            # are asked first; a backend that joins nodes may need their neighbours as well.
-            found = half.try_on(feeds).result()
-            after = worst
-            for hops in range(_MOST_HOPS + 1) if found.verdict == FAULT else ():
-                kept = _add_neighbors(case.model.nodes, found.kept, built.passes, hops)
-                after = tolerance.worst(exact, (built.run(feed, kept) for feed in feeds))
-                if after.is_tolerable:
-                    found = evolve(found, before=worst, after=after, kept=kept)
-                    break
-            if not after.is_tolerable:
-                found = half.try_on(feeds, lowered=built).result()
-        except REFUSALS as error:
-            return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
-        said.append(steps.kept_nodes(len(found.kept), len(built.passes), built.loads))
-    return Found(_conclude_kept_nodes(case, party, found, reference), case)
-
-
-def _run_command(
-    case: Case, party: LoweringParty, reference: SuspectedParty, nodes: Sequence[str]
-) -> str:
-    """Return the command that runs some nodes (or the whole model) in float32 and compares with a
-    reference on the same data.
-    """
-    options = party.remedy(plain=not nodes, without=nodes)
-    backends = [
-        (party.name, party.backend, options),
-        (reference.name, reference.backend, reference.options),
-    ]
-    return run_command(case.path, backends, case.data_options, is_auto=True)
-
-
-def _conclude_kept_nodes(
-    case: Case, party: LoweringParty, found: HalfPrecision, reference: SuspectedParty
-) -> DiagnosisResult:
-    """Return the result with its verified remedy."""
-    if found.verdict == ILL_CONDITIONED:
-        return DiagnosisResult(ILL_CONDITIONED, reason=reasons.INPUTS_ALONE)
-    if found.verdict == AGREE:
-        return DiagnosisResult(AGREE, reason=reasons.ADDS_UP)
-    if found.verdict != FAULT:
-        return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_KEPT_NODES)
-    remedy = Remedy()
-    if found.kept:
-        command = _run_command(case, party, reference, found.kept)
-        remedy = Remedy(command or None, found.after.is_tolerable)
-    errors = str(found.after), str(found.before)
-    proof = precision.right_with_nodes_in_float32(found.kept, *errors, found.is_fewest)
-    return DiagnosisResult(FAULT, [*half_culprits(found, remedy, [proof], party.name)])
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:

@@ -7,7 +7,7 @@ from attrs import evolve
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.data import choose_feeds_for_parties
 from polygraphy.application.diagnose.oracle import Request
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.versions import (
     compare_versions,
     cover_versions,
@@ -25,14 +25,18 @@ def against_versions(case: Case, request: Request) -> StepOutcome:
     return compare_versions(case, request.versions, request.feeds)
 
 
-def against_versions_besides(case: Case, request: Request, found: Found) -> StepOutcome:
-    """Return the comparison of all backends with their other versions, if no fault was found and
-    they were not compared first.
+def compare_other_versions(found: Found, request: Request) -> Found:
+    """Return the result, or "inconclusive" if it finds no fault but other versions of the backends
+    compute something else. They are not compared again if they were the oracle.
     """
-    is_first = request.compares_versions_first(case)
+    is_first = request.compares_versions_first(found.case)
     if request.versions is None or is_first or found.result.verdict != AGREE:
-        return Skip("whoever is at fault, versions are tried later")
-    return compare_versions(found.case, request.versions, request.feeds)
+        return found
+    outcome = compare_versions(found.case, request.versions, request.feeds)
+    if not isinstance(outcome, Unexplained):
+        return found
+    result = found.case.evidence.allowed(found.result, unexplained=outcome.why)
+    return evolve(found, result=result)
 
 
 def add_right_versions(found: Found, request: Request) -> Found:

@@ -47,24 +47,21 @@ STEPS: Sequence[Step[BackendRuns]] = (
 )
 
 
-def between_backends(case: Case, request: Request, unexplained: str = "") -> Found:
-    """Return the diagnosis from comparing the backends with each other.
-
-    Args:
-        case: what is diagnosed.
-        request: the data.
-        unexplained: why what was compared before differs without a reason; empty where it does not.
-            The arbiter is asked besides then.
+def between_backends(case: Case, request: Request) -> Found:
+    """Return the diagnosis from comparing the backends with each other, and with the arbiter if the
+    model differs from what is right without a known cause.
     """
-    arbiter = request.arbiter
-    is_besides = bool(unexplained) and arbiter not in case.parties
-    parties = [*case.parties, arbiter] if is_besides else case.parties
-    case = evolve(case, parties=parties, feed=request.feeds[0])
-    runs = _run_backends(case, request, unexplained if is_besides else "")
+    arbiter, parties = request.arbiter, case.parties
+    asks_arbiter = bool(request.unexplained) and arbiter not in parties
+    case = evolve(
+        case, parties=[*parties, arbiter] if asks_arbiter else parties, feed=request.feeds[0]
+    )
+    unexplained = request.unexplained if asks_arbiter else ""
+    runs = _run_backends(case, evolve(request, unexplained=""), unexplained)
     answer = take_steps(STEPS, case, runs)
     if not isinstance(answer, Found):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
-    if is_besides and answer.result.verdict == AGREE:
+    if asks_arbiter and answer.result.verdict == AGREE:
         same = reasons.same_here(arbiter.name, parties[0].name)
         reason = join_statements(same, answer.result.reason)
         return evolve(answer, result=evolve(answer.result, reason=reason))

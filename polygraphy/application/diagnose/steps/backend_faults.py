@@ -11,6 +11,7 @@ from polygraphy.application.diagnose.backend_culprits import (
     describe_plain_remedies,
     prove_remedies,
 )
+from polygraphy.application.diagnose.branches import inline_branches
 from polygraphy.application.diagnose.case import REFUSALS, Case, Feed, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns
 from polygraphy.application.diagnose.data import data_options
@@ -25,7 +26,7 @@ from polygraphy.application.diagnose.steps.precision.backend_half_precision impo
     explain_by_some_half_precision,
     is_explained_by_precision,
 )
-from polygraphy.application.diagnose.tensor_trace import Trace, inline_branches, trace_tensors
+from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.application.diagnose.third_opinion import (
     Vote,
     reference_culprits,

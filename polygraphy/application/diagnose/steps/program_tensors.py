@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -57,8 +56,8 @@ from polygraphy.ports.diagnosing import (
 )
 from polygraphy.ports.editing import open_model
 
-_SECONDS = 60.0
-"""How long other exports are tried."""
+_EXPORTED_NODES, _FEWEST_EXPORTS = 3_000, 2
+"""Nodes that all other exports have together, and how many exports are tried of a large model."""
 _TOLD = 4
 """A program of so few operations may be wrong in all of them."""
 _MOVES = (11, 23)
@@ -442,10 +441,10 @@ class _ProgramTensors:
         # That of the same exporter is wrong, as the file is.
         others = [other for other in self._program.exports() if other[0] != self._kind]
         with self._case.attempt(titles.OTHER_EXPORTER) as notes:
-            start = time.perf_counter()
-            for words, command, make in others:
-                if time.perf_counter() - start > _SECONDS:
-                    notes.append(steps.OUT_OF_TIME)
+            nodes = max(len(self._case.model.nodes), 1)
+            for tried, (words, command, make) in enumerate(others):
+                if tried >= max(_EXPORTED_NODES // nodes, _FEWEST_EXPORTS):
+                    notes.append(steps.EXPORTS_SKIPPED)
                     break
                 said = self._right_export(make)
                 notes.append(f"{words}: {said}.")

@@ -7,18 +7,19 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case
-from polygraphy.application.diagnose.data import data_options
-from polygraphy.application.diagnose.lowered.half_verdict import (
-    diagnose_lowering,
+from polygraphy.application.diagnose.comparisons.lowered_backend import (
+    compare_lowering,
     lowering_party,
 )
+from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Request
-from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, take_steps
 from polygraphy.application.diagnose.refusals import half_refusal
+from polygraphy.application.diagnose.steps.precision.kept_nodes import STEPS
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import BackendError
-from polygraphy.ports.diagnosing import SuspectedParty
+from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 
 
 def try_lowering_first(case: Case, request: Request) -> StepOutcome:
@@ -30,7 +31,7 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
         return Skip("no backend computes in half precision, or there are expected results")
     refused = None
     try:
-        answer = diagnose_lowering(case, lowering, request.data_loader)
+        answer = _diagnose_lowering(case, lowering, request)
         if isinstance(answer, Found):
             return _allow(answer)
     except BackendError as error:
@@ -56,7 +57,7 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
         return found
     narrow = _exchange(found.case, wide, lowering)
     try:
-        answer = diagnose_lowering(narrow, lowering, data_loader)
+        answer = _diagnose_lowering(narrow, lowering, request)
         lowered = _allow(answer) if isinstance(answer, Found) else None
     except BackendError as error:
         lowered = _describe_refusal(narrow, wide, error, data_loader)
@@ -68,6 +69,14 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
     if found.result.verdict != AGREE and lowered.result.verdict != FAULT:
         return evolve(found, case=lowered.case)
     return lowered
+
+
+def _diagnose_lowering(case: Case, party: LoweringParty, request: Request) -> StepOutcome:
+    """Return whether a backend may compute a model in half precision; a skip if it is also
+    incorrect in float32.
+    """
+    comparison = compare_lowering(case, party, request)
+    return take_steps(STEPS, *comparison) if isinstance(comparison, tuple) else comparison
 
 
 def _describe_refusal(

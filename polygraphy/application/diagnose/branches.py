@@ -1,0 +1,81 @@
+"""Branches of If nodes: those that a model takes stand in place of the nodes; others never run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import REFUSALS, Case, Feed
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.parts import cut_part
+from polygraphy.application.diagnose.subprocesses import CarefulParty
+from polygraphy.domain.diagnosis.culprit import AGREE
+from polygraphy.domain.diagnosis.facts import join_statements
+from polygraphy.domain.diagnosis.regions import region_before
+from polygraphy.domain.diagnosis.words import steps
+from polygraphy.ports.editing import OpenModel
+
+
+def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
+    """Return the model with the branches of If nodes inlined that it takes on all data; others
+    remain.
+    """
+    model = case.model
+    while True:
+        made = model.with_branches(_conditions(case, model, feeds))
+        if made is model:
+            return model
+        model = made
+
+
+def add_idle_branches(found: Found, request: Request) -> Found:
+    """Add the branches of If nodes that never ran, and so were not compared, to the reason of a
+    result without a fault.
+    """
+    if found.result.verdict != AGREE:
+        return found
+    reason = join_statements(
+        found.result.reason, _describe_idle_branches(found.case, request.feeds)
+    )
+    return evolve(found, result=evolve(found.result, reason=reason))
+
+
+def _describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
+    """Return a sentence about If branches that never ran and so were not compared; empty if all
+    did, or it is unknown.
+    """
+    known = _conditions(case, case.whole, feeds)
+    idle: dict[str, list[str]] = {}
+    for node in case.whole.nodes:
+        if node.op == "If" and node.reads[0] in known:
+            branch = "else" if np.all(known[node.reads[0]]) else "then"
+            idle.setdefault(branch, []).append(node.name)
+    return join_statements(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
+
+
+def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
+    """Return the known conditions of If nodes that are equal for all data."""
+    known: dict[str, Any] = {}
+    for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
+        found = [_condition(case, model, name, feed) for feed in feeds]
+        if found[0] is not None and all(np.array_equal(one, found[0]) for one in found):
+            known[name] = found[0]
+    return known
+
+
+def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:
+    """Return the value of a condition; None if no backend can compute it."""
+    if name in feed:
+        return feed[name]
+    before = region_before(model.nodes, name, ())
+    if not before or name in model.constants:
+        return None
+    for party in case.parties:
+        with contextlib.suppress(*REFUSALS):
+            return cut_part(model, before, feed).run(CarefulParty(party), plain=True).get(name)
+    return None

@@ -1,0 +1,120 @@
+"""A backend that computes a float32 model in half precision, compared with float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from attrs import evolve, frozen
+
+from polygraphy.application.diagnose.case import Case, Feed, Values
+from polygraphy.application.diagnose.data import (
+    choose_feeds_for_half,
+    choose_feeds_for_parties,
+    data_options,
+)
+from polygraphy.application.diagnose.lowered.half import (
+    Lowered,
+    OpenedHalf,
+    Tolerance,
+    half_type,
+    open_half,
+)
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.subprocesses import try_alone
+from polygraphy.binding import resolve
+from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
+from polygraphy.domain.diagnosis.words import steps
+from polygraphy.domain.errors import ModelError
+from polygraphy.domain.rounding import OutputError
+from polygraphy.ports.diagnosing import USUAL, LoweringParty, SuspectedParty
+
+
+@frozen
+class OpenedLowering:
+    """A model whose nodes a backend can compute in half precision or in float32.
+
+    Attributes:
+        half: the model, with rounding at every operator.
+        built: what the backend builds of it.
+    """
+
+    half: OpenedHalf
+    built: Lowered
+
+
+@frozen
+class LoweredBackend:
+    """A backend whose outputs in half precision are too far from float32, while its outputs in
+    float32 are right.
+
+    Attributes:
+        party: the backend.
+        reference: the backend that computed the exact outputs.
+        feeds: the data.
+        exact: the outputs in float32, of each set of data.
+        tolerance: what is tolerated of outputs in half precision.
+        worst: the largest error of the outputs.
+        opened: the model with its nodes, or why they cannot be measured.
+    """
+
+    party: LoweringParty
+    reference: SuspectedParty
+    feeds: Sequence[Feed]
+    exact: Sequence[Values]
+    tolerance: Tolerance
+    worst: OutputError
+    opened: OpenedLowering | str
+
+
+def lowering_party(parties: Sequence[SuspectedParty]) -> LoweringParty | None:
+    """Return the backend that computes in half precision; None if there is none."""
+    for party in parties:
+        if getattr(party, "lowers_to", None):
+            return party  # type: ignore[return-value]
+    return None
+
+
+def compare_lowering(
+    case: Case, party: LoweringParty, request: Request
+) -> tuple[Case, LoweredBackend] | StepOutcome:
+    """Return the comparison of a backend in half precision with float32, and the case on its data.
+
+    Returns:
+        The comparison; a result if half precision works, and a skip if the backend is also wrong
+        in float32.
+
+    Raises:
+        BackendError: it refuses the model.
+    """
+    proto, data_loader = case.model.proto, request.data_loader
+    dtype = half_type(party.lowers_to or "")
+    opened: OpenedLowering | str
+    try:
+        half = open_half(proto, dtype)
+    except ModelError as error:  # Of an older opset: outputs can be compared, nodes cannot.
+        opened, tolerance = str(error), Tolerance(dtype, case.facts)
+        feeds, run = choose_feeds_for_parties(case, data_loader), None
+    else:
+        built = Lowered(half.model.passes, partial(party.load, proto))
+        opened, tolerance, run = OpenedLowering(half, built), half.tolerance, built.run
+        feeds = choose_feeds_for_half(half.model, data_loader, case.record_left_out)
+    others = [each for each in case.parties if each is not party]
+    reference = others[0] if others else resolve(SuspectedParty, USUAL)
+    with case.attempt(f"{party.lowers_to}, {party.name}") as notes:
+        case = evolve(case, feed=feeds[0])
+        compute = case.loaded(reference)
+        exact = [compute(feed) for feed in feeds]
+        try_alone(party, proto, case.feed)
+        worst = tolerance.worst(exact, map(run or party.load(proto), feeds))
+        notes.append(steps.judged(worst.is_tolerable, worst))
+    if worst.is_tolerable:
+        return Found(DiagnosisResult(AGREE), case)
+    with case.attempt(f"float32, {party.name}") as notes:
+        is_lowering = tolerance.worst(exact, map(party.load(proto, plain=True), feeds)).is_tolerable
+        notes.append(steps.MATCHES if is_lowering else steps.WRONG_IN_FLOAT32)
+    if not is_lowering:
+        return Skip(steps.WRONG_IN_FLOAT32)
+    case = evolve(case, data_options=data_options(case.model, data_loader, 0, feeds[0]))
+    return case, LoweredBackend(party, reference, feeds, exact, tolerance, worst, opened)

@@ -1,0 +1,112 @@
+"""Steps: nodes that a backend computes in half precision have to stay in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from attrs import evolve
+
+from polygraphy.application.diagnose.case import REFUSALS, Case
+from polygraphy.application.diagnose.comparisons.lowered_backend import (
+    LoweredBackend,
+    OpenedLowering,
+)
+from polygraphy.application.diagnose.lowered.half import HalfPrecision
+from polygraphy.application.diagnose.lowered.half_verdict import half_culprits
+from polygraphy.application.diagnose.outcome import Found, Skip, Step, StepOutcome
+from polygraphy.domain.diagnosis.commands import run_command
+from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
+    FAULT,
+    ILL_CONDITIONED,
+    INCONCLUSIVE,
+    DiagnosisResult,
+    Remedy,
+)
+from polygraphy.domain.diagnosis.regions import GraphNode, nodes_around
+from polygraphy.domain.diagnosis.words import precision, reasons, steps, titles
+
+_MOST_HOPS = 2
+"""How far from a node those are that a backend may join with it."""
+
+
+def report_unmeasured_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
+    """Return that the whole model has to stay in float32, if its nodes cannot be measured."""
+    if isinstance(lowered.opened, OpenedLowering):
+        return Skip("nodes can be measured")
+    reason = reasons.right_in_float32_by(_command(case, lowered, ()), lowered.opened)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
+
+
+def explain_by_kept_nodes(case: Case, lowered: LoweredBackend) -> StepOutcome:
+    """Return the fewest nodes that have to stay in float32, tried on what the backend builds."""
+    opened = lowered.opened
+    if not isinstance(opened, OpenedLowering):
+        return Skip(opened)
+    with case.attempt(titles.NODES_IN_FLOAT32) as notes:
+        try:
+            half = _find_kept_nodes(case, lowered, opened)
+        except REFUSALS as error:
+            return Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
+        passes, loads = len(opened.built.passes), opened.built.loads
+        notes.append(steps.kept_nodes(len(half.kept), passes, loads))
+    return Found(_conclude(case, lowered, half), case)
+
+
+STEPS: Sequence[Step[LoweredBackend]] = (report_unmeasured_nodes, explain_by_kept_nodes)
+
+
+def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering) -> HalfPrecision:
+    """Return the effect of half precision in a backend.
+
+    Why nodes lose too much is seen where every operator rounds, so those that do there are tried
+    first; a backend that joins nodes may need their neighbors as well.
+    """
+    half = opened.half.try_on(lowered.feeds).result()
+    for hops in range(_MOST_HOPS + 1) if half.verdict == FAULT else ():
+        kept = _add_neighbors(case.model.nodes, half.kept, opened.built.passes, hops)
+        values = (opened.built.run(feed, kept) for feed in lowered.feeds)
+        after = lowered.tolerance.worst(lowered.exact, values)
+        if after.is_tolerable:
+            return evolve(half, before=lowered.worst, after=after, kept=kept)
+    return opened.half.try_on(lowered.feeds, lowered=opened.built).result()
+
+
+def _add_neighbors(
+    nodes: Sequence[GraphNode], kept: Collection[str], castable: Collection[str], hops: int
+) -> list[str]:
+    """Return nodes with their castable neighbors up to `hops` steps away."""
+    near = set(kept)
+    places = [index for index, node in enumerate(nodes) if node.name in near]
+    near |= {nodes[index].name for index in nodes_around(nodes, places, hops)}
+    return [name for name in castable if name in near]
+
+
+def _command(case: Case, lowered: LoweredBackend, nodes: Sequence[str]) -> str:
+    """Return the command that runs some nodes (or the whole model) in float32 and compares with a
+    reference on the same data.
+    """
+    party, reference = lowered.party, lowered.reference
+    options = party.remedy(plain=not nodes, without=nodes)
+    backends = [
+        (party.name, party.backend, options),
+        (reference.name, reference.backend, reference.options),
+    ]
+    return run_command(case.path, backends, case.data_options, is_auto=True)
+
+
+def _conclude(case: Case, lowered: LoweredBackend, half: HalfPrecision) -> DiagnosisResult:
+    """Return the result with its verified remedy."""
+    if half.verdict == ILL_CONDITIONED:
+        return DiagnosisResult(ILL_CONDITIONED, reason=reasons.INPUTS_ALONE)
+    if half.verdict == AGREE:
+        return DiagnosisResult(AGREE, reason=reasons.ADDS_UP)
+    if half.verdict != FAULT:
+        return DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_KEPT_NODES)
+    remedy = Remedy()
+    if half.kept:
+        command = _command(case, lowered, half.kept)
+        remedy = Remedy(command or None, half.after.is_tolerable)
+    errors = str(half.after), str(half.before)
+    proof = precision.right_with_nodes_in_float32(half.kept, *errors, half.is_fewest)
+    return DiagnosisResult(FAULT, [*half_culprits(half, remedy, [proof], lowered.party.name)])
