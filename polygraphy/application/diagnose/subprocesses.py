@@ -273,7 +273,7 @@ def close(parties: Sequence[SuspectedParty]) -> None:
 
 def run_in_subprocess(
     function: Callable[[], T],
-    who: str | SuspectedParty,
+    party: str | SuspectedParty,
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
@@ -281,16 +281,16 @@ def run_in_subprocess(
 
     Args:
         function: what to call.
-        who: the party that it calls, or its name.
+        party: the party that it calls, or its name.
         timeout: how long it may take, in seconds.
         is_silent: whether what it writes to standard error is of no interest.
 
     Raises:
         BackendError: it crashed, or took longer than so many seconds.
     """
-    if isinstance(who, WarmParty):
+    if isinstance(party, WarmParty):
         return function()
-    name = who if isinstance(who, str) else who.name
+    name = party if isinstance(party, str) else party.name
     try:
         return call_isolated(function, what=name, timeout=timeout, is_silent=is_silent)
     except UsageError:
@@ -325,54 +325,57 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
         raise
 
 
-def try_in_subprocess(function: Callable[[], T], who: str | SuspectedParty) -> T | None:
+def try_in_subprocess(function: Callable[[], T], party: str | SuspectedParty) -> T | None:
     """Return the result of a function, called in a subprocess; None if it crashes a backend, or
     takes too long.
     """
     try:
-        if not isinstance(who, WarmParty):
-            return run_in_subprocess(function, who, timeout=_LONGEST, is_silent=True)
-        with who.limited(_LONGEST):
+        if not isinstance(party, WarmParty):
+            return run_in_subprocess(function, party, timeout=_LONGEST, is_silent=True)
+        with party.limited(_LONGEST):
             return function()
     except BackendError:
         return None
 
 
 def filter_in_subprocess(
-    guesses: Iterator[T], is_right: Callable[[T], bool], who: str | SuspectedParty
+    guesses: Iterator[T], is_right: Callable[[T], bool], party: str | SuspectedParty
 ) -> Iterator[T]:
     """Yield the correct guesses, tested in a subprocess; one that crashes the backend is not
     correct.
     """
-    if isinstance(who, WarmParty):
+    if isinstance(party, WarmParty):
         for guess in guesses:
-            if try_in_subprocess(partial(is_right, guess), who):
+            if try_in_subprocess(partial(is_right, guess), party):
                 yield guess
         return
-    while made := list(islice(guesses, _AT_ONCE)):
-        yield from _filter_guesses(made, is_right, who)
+    while batch := list(islice(guesses, _AT_ONCE)):
+        yield from _filter_guesses(batch, is_right, party)
 
 
 def _filter_guesses(
-    guesses: Sequence[T], is_right: Callable[[T], bool], who: str | SuspectedParty
+    guesses: Sequence[T], is_right: Callable[[T], bool], party: str | SuspectedParty
 ) -> Iterator[T]:
     """Yield the guesses that are right, without those that crash their process or take too long."""
-    rest = list(guesses)
-    while rest:
+    remaining_guesses = list(guesses)
+    while remaining_guesses:
         try:
-            found = run_in_subprocess(
-                partial(_first_right, rest, is_right), who, timeout=_LONGEST, is_silent=True
+            found_index = run_in_subprocess(
+                partial(_first_right, remaining_guesses, is_right),
+                party,
+                timeout=_LONGEST,
+                is_silent=True,
             )
         except BackendError:
-            if len(rest) > 1:
-                half = len(rest) // 2
-                yield from _filter_guesses(rest[:half], is_right, who)
-                yield from _filter_guesses(rest[half:], is_right, who)
+            if len(remaining_guesses) > 1:
+                half = len(remaining_guesses) // 2
+                yield from _filter_guesses(remaining_guesses[:half], is_right, party)
+                yield from _filter_guesses(remaining_guesses[half:], is_right, party)
             return
-        if found is None:
+        if found_index is None:
             return
-        yield rest[found]
-        rest = rest[found + 1 :]
+        yield remaining_guesses[found_index]
+        remaining_guesses = remaining_guesses[found_index + 1 :]
 
 
 def _first_right(guesses: Sequence[T], is_right: Callable[[T], bool]) -> int | None:

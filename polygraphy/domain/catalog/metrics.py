@@ -104,8 +104,8 @@ def _metric(function: str, stem: str, **values: Any) -> Metric:
 
 
 THRESHOLDS = {
-    each.function: each
-    for each in (
+    names.function: names
+    for names in (
         _metric(
             function="indices",
             stem="Indices",
@@ -241,11 +241,11 @@ THRESHOLDS = {
             threshold_doc="Largest acceptable distance, in units in the last place.",
             result_doc="The largest distance in units in the last place of the data type in"
             " which the output was computed.\n\nDetails: ``p99_ulp``, ``mean_ulp``, and the"
-            " data type as ``computed_in``.",
+            " data type as ``compute_types``.",
             function_doc="Holds the largest distance in units in the last place to a limit: of"
             " the data type in which the output was computed, or where that is not known of its"
             " own.\n\nOf integers the unit is 1.",
-            details=("p99_ulp", "mean_ulp", "computed_in"),
+            details=("p99_ulp", "mean_ulp", "compute_types"),
         ),
         _metric(
             function="top_k",
@@ -327,12 +327,12 @@ THRESHOLDS = {
 }
 """All that have a threshold, by the name of the function."""
 
-METRICS = {name: each for name, each in THRESHOLDS.items() if each.threshold_name}
+METRICS = {name: threshold for name, threshold in THRESHOLDS.items() if threshold.threshold_name}
 """Those whose verdict is a number."""
 
 GROUPS = {
-    group: tuple(name for name, each in THRESHOLDS.items() if each.group == group)
-    for group in dict.fromkeys(each.group for each in THRESHOLDS.values())
+    group: tuple(name for name, threshold in THRESHOLDS.items() if threshold.group == group)
+    for group in dict.fromkeys(threshold.group for threshold in THRESHOLDS.values())
     if group
 }
 """Names that stand for several functions."""

@@ -186,59 +186,62 @@ class ChangeSearch:
                 yield from self.matching([make(number)])
 
     def find_inputs(
-        self, position: int, others: Iterable[OtherTensor], equal: Collection[str]
+        self, position: int, candidates: Iterable[OtherTensor], equal: Collection[str]
     ) -> Iterator[Variant]:
         """Yield variants of a node that reads another tensor.
 
         Args:
             position: the node; nothing else in the part may read the same.
-            others: the tensors that it may read.
+            candidates: the tensors that it may read.
             equal: inputs that are known to be right, so that a node may be missing behind them.
         """
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
             name
-            for one in open_model(self.part.model).nodes
-            if not set(one.makes) & set(node.outputs)
-            for name in one.reads
+            for single_node in open_model(self.part.model).nodes
+            if not set(single_node.makes) & set(node.outputs)
+            for name in single_node.reads
         }
         computed = self._computed_from(position)
         # A loaded model does not survive the start of a process, so each process loads its own.
         load = cache(lambda: self._load(self.part))
-        pool = [one for one in others if one.name not in computed]
+        pool = [candidate for candidate in candidates if candidate.name not in computed]
         for operand in dict.fromkeys(node.inputs):
             if operand not in feed or operand in shared:
                 continue
             alike = _alike(pool, operand, feed[operand], is_missing=operand in equal)
 
-            def is_right(other: OtherTensor, operand: str = operand) -> bool:
+            def is_right(other_tensor: OtherTensor, operand: str = operand) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
                 input.
                 """
                 try:
-                    values = load()({**feed, operand: other.value})
+                    values = load()({**feed, operand: other_tensor.value})
                 except PolygraphyException:
                     return False
                 return self._matches_goals(values, load())
 
             tried = filter_in_subprocess(self.budget.take(alike), is_right, self.runners[-1])
-            for other in tried:
-                reads = tuple(other.name if one == operand else one for one in node.inputs)
+            for candidate in tried:
+                reads = tuple(
+                    candidate.name if input_name == operand else input_name
+                    for input_name in node.inputs
+                )
                 change = (
-                    changes.other_input(node.op, operand, other.name)
-                    if other.is_in_model
-                    else changes.lost_node_between(node.op, other.name, operand)
+                    changes.other_input(node.op, operand, candidate.name)
+                    if candidate.is_in_model
+                    else changes.lost_node_between(node.op, candidate.name, operand)
                 )
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _computed_from(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
-        waiting, found = [position], set[str]()
+        waiting, upstream = [position], set[str]()
         while waiting:
-            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - found
-            found |= names
-            waiting += {one for name in names for one, _ in self.graph.readers.get(name, ())}
-        return found
+            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - upstream
+            upstream |= names
+            waiting += {index for name in names for index, _ in self.graph.readers.get(name, ())}
+        return upstream
 
     def _load(self, part: Part, prover: SuspectedParty | None = None) -> Compute:
         """Return a part loaded by a backend that takes it, with rewrites if it has to prove it."""
@@ -288,7 +291,7 @@ class ChangeSearch:
             return True
         shapes = {name: np.shape(value) for name, value in part.feed.items()}
         layers = open_model(part.model).layers(shapes)
-        return sum(size or 0 for one in layers for size in one.makes.values()) <= self.limit
+        return sum(size or 0 for layer in layers for size in layer.makes.values()) <= self.limit
 
     def _nearest_number(self, make: Callable[[float], Variant]) -> float | None:
         """Return the number with which a part computes what is nearest to what is expected."""
@@ -312,15 +315,17 @@ class ChangeSearch:
         if variant.weights:
             try:
                 part = self.part.change(output_name(variant), variant, asks=True)
-                compute, asked = self._load(part), [*part.feed][-1]
+                compute, input_name = self._load(part), [*part.feed][-1]
                 compute(part.feed)
-                return lambda one: compute({**part.feed, asked: next(iter(one.weights.values()))})
+                return lambda variant: compute(
+                    {**part.feed, input_name: next(iter(variant.weights.values()))}
+                )
             except PolygraphyException:  # It may have to be a weight.
                 pass
 
-        def compute_variant(one: Variant) -> Values:
+        def compute_variant(single_variant: Variant) -> Values:
             """Return the values that a variant computes."""
-            part = self.part.change(output_name(one), one)
+            part = self.part.change(output_name(single_variant), single_variant)
             return self._load(part)(part.feed)
 
         return compute_variant
@@ -343,23 +348,25 @@ def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant
 
 
 def _alike(
-    others: Iterable[OtherTensor], operand: str, value: Any, *, is_missing: bool
+    candidates: Iterable[OtherTensor], operand: str, value: Any, *, is_missing: bool
 ) -> Iterator[OtherTensor]:
     """Yield the tensors with the shape and type of an input: of the model, and of its reference.
 
     Args:
-        others: the tensors.
+        candidates: the tensors.
         operand: the input.
         value: its value.
         is_missing: whether a node may be missing behind it.
     """
     alike = [
-        one
-        for one in others
-        if one.name != operand
-        and np.shape(one.value) == np.shape(value)
-        and getattr(one.value, "dtype", None) == getattr(value, "dtype", None)
+        candidate
+        for candidate in candidates
+        if candidate.name != operand
+        and np.shape(candidate.value) == np.shape(value)
+        and getattr(candidate.value, "dtype", None) == getattr(value, "dtype", None)
     ]
-    yield from islice((one for one in alike if one.is_in_model), _TENSORS)
+    yield from islice((candidate for candidate in alike if candidate.is_in_model), _TENSORS)
     if is_missing:
-        yield from islice((one for one in alike if not one.is_in_model), _TENSORS)
+        yield from islice(
+            (other_tensor for other_tensor in alike if not other_tensor.is_in_model), _TENSORS
+        )
