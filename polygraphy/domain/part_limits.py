@@ -144,7 +144,8 @@ def errors_of(
     """Return per element the error in multiples of what is explained, the error itself, and whether
     one side alone is no number.
     """
-    value_array, other_array = np.asarray(value, np.float64), np.asarray(reference, np.float64)
+    with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
+        value_array, other_array = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(other_array)
     array = np.where(finite, other_array, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

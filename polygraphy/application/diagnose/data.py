@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, Da
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.diagnosis.words import errors, reasons
 from polygraphy.domain.errors import InputError, PolygraphyException
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
@@ -23,8 +23,8 @@ from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import free_memory
 
-_SECONDS = 20.0
-"""How long other lengths are tried."""
+_LENGTHS = (8, 32)
+"""The fewest and the most combinations of other lengths that are tried."""
 _SHARE = 8
 """One part in so many of the memory is taken by the data on which backends are compared."""
 _PARTS = 4
@@ -99,7 +99,7 @@ def feeds_that_run(
     first = choose_feeds(model, data_loader, **options)
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     tried = [_shapes(first[0])]
-    stop = time.perf_counter() + _SECONDS
+    most = 0
     for inputs in longer(model.inputs) if is_made_up else ():
         try:
             feeds = choose_feeds(model, data_loader, inputs, **options)
@@ -107,12 +107,23 @@ def feeds_that_run(
             continue
         if _shapes(feeds[0]) in tried:
             continue
-        if time.perf_counter() > stop or (len(tried) == 1 and runs(first[0])):
+        if len(tried) == 1:
+            if runs(first[0]):
+                break
+            most = _most_lengths(model)
+        if len(tried) > most:
             break
         tried.append(_shapes(feeds[0]))
         if runs(feeds[0]):
             return feeds
     return first
+
+
+def _most_lengths(model: OpenModel | NarrowModel) -> int:
+    """Return how many combinations of lengths are tried: each may load the model again."""
+    graph = getattr(model, "indexed_graph", None)
+    weights = () if graph is None else graph.weights.values()
+    return int(RunBudget.for_bytes(sum(one.nbytes for one in weights), *_LENGTHS).runs)
 
 
 class StepData(list[dict[str, Any]]):

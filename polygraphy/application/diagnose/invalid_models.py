@@ -85,7 +85,9 @@ def blame_model(found: Found, request: Request) -> Found:
         return found
     indices = {name: index for index, node in enumerate(case.model.nodes) for name in [node.name]}
     chosen = sorted({indices[n] for suspect in suspects for n in suspect.nodes if n in indices})
-    broken = {one.node.index: one for one in _find_broken(case, chosen)}
+    broken = {
+        single_culprit.node.index: single_culprit for single_culprit in _find_broken(case, chosen)
+    }
     if not broken:
         return found
     culprits: list[Culprit] = []
@@ -96,15 +98,11 @@ def blame_model(found: Found, request: Request) -> Found:
             culprits.append(culprit)
         elif not nodes[0].is_known:
             unknown += nodes[:1]
-        elif all(one.tensor != culprit.tensor for one in culprits if one.party in (MODEL, DATA)):
+        elif all(fact.tensor != culprit.tensor for fact in culprits if fact.party in (MODEL, DATA)):
             culprits.append(_describe(case, nodes[0], culprit.facts, feeds))
         else:
-            at = next(
-                i
-                for i, single_culprit in enumerate(culprits)
-                if single_culprit.tensor == culprit.tensor
-            )
-            refusals = [fact for fact in culprit.facts if fact.kind == "refused"]
+            at = next(i for i, one in enumerate(culprits) if one.tensor == culprit.tensor)
+            refusals = [culprit for culprit in culprit.facts if culprit.kind == "refused"]
             culprits[at] = evolve(culprits[at], facts=[*culprits[at].facts, *refusals])
     if not culprits:
         reason = reasons.generated_data_invalid(unknown[0].node.message)
@@ -150,7 +148,7 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     _add_values(case, case.parties[0], asked, values)
     broken = [index for index in _find_broken(case, indexed, values) if index.is_known]
     runs = [evidence.accepts_more(case.parties[0].name)]
-    culprits = [_describe(case, one, runs, request.feeds) for one in broken]
+    culprits = [_describe(case, index, runs, request.feeds) for index in broken]
     return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
 
 
@@ -204,7 +202,7 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
         party, cause = DATA, DATA
     else:
         is_attribute = broken.node.kind == ATTRIBUTE
-        is_refused = any(one.kind == "refused" for one in notes)
+        is_refused = any(fact.kind == "refused" for fact in notes)
         party, cause = MODEL, "refusal" if is_refused else "invalid"
         cause = "attribute" if is_attribute else cause
     notes = [evidence.breaks_specification(broken.node.message), *notes]
@@ -246,14 +244,12 @@ def _find_broken(
         values: what the nodes read (default: it is computed).
     """
     proto, nodes = case.model.proto, case.model.nodes
-    stated = {violation.index: violation for violation in find_violations(proto, {})}
+    stated = {violation.index: violation for violation in find_violations(proto, {}, chosen)}
     if values is None:
         values = _compute_values_before(case, range(len(nodes)) if chosen is None else chosen)
-    on_data = {violation.index: violation for violation in find_violations(proto, values)}
+    on_data = {violation.index: violation for violation in find_violations(proto, values, chosen)}
     broken = []
     for index in sorted({*stated, *on_data}):
-        if chosen is not None and index not in chosen:
-            continue
         node = on_data.get(index) or stated[index]
         is_stated = index in stated
         is_of_data = not is_stated and _is_of_data(case, nodes, node)

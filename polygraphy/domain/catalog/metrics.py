@@ -241,11 +241,11 @@ THRESHOLDS = {
             threshold_doc="Largest acceptable distance, in units in the last place.",
             result_doc="The largest distance in units in the last place of the data type in"
             " which the output was computed.\n\nDetails: ``p99_ulp``, ``mean_ulp``, and the"
-            " data type as ``compute_types``.",
+            " data type as ``computed_in``.",
             function_doc="Holds the largest distance in units in the last place to a limit: of"
             " the data type in which the output was computed, or where that is not known of its"
             " own.\n\nOf integers the unit is 1.",
-            details=("p99_ulp", "mean_ulp", "compute_types"),
+            details=("p99_ulp", "mean_ulp", "computed_in"),
         ),
         _metric(
             function="top_k",

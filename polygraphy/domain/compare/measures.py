@@ -106,7 +106,7 @@ def _ulp_distances(
     details = {
         "p99_ulp": summary.quantiles[0.99] if summary.size else 0.0,
         "mean_ulp": summary.mean if summary.size else 0.0,
-        "compute_types": reference.array.dtype.name if precision is None else precision.name,
+        "computed_in": reference.array.dtype.name if precision is None else precision.name,
     }
     if summary.nan:
         return math.nan, details

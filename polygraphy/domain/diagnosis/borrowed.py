@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,10 @@ ALIKE = 1e-4
 """What rounding adds up to until a tensor is made, relative to an element and the usual size."""
 _SPREAD = 20
 """Multiples of `ALIKE` by which the numbers of an array have to differ."""
+_LOST: Mapping[str, Any] = {
+    "Mul": np.multiply, "Add": np.add, "Div": np.divide, "Sub": np.subtract,
+}  # fmt: skip
+"""Operators that may be missing, with a weight as the second operand."""
 _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
@@ -77,6 +81,17 @@ def borrowed_variants(
         if attribute.kind == "float"
     ]
     yield from _number_variants(graph, index, numbers)
+
+
+def bypass_variants(side: Side, index: int) -> Iterator[Variant]:
+    """Yield a node that hands on its only computed input, as if it were not there."""
+    node = side.nodes[index]
+    read = [name for name in node.inputs if name and name not in side.weights]
+    made = [name for name in node.outputs if name]
+    if len(read) == len(made) == 1 and node.op != "Identity" and not any(True for _ in node.graphs):
+        other = evolve(node, op="Identity", domain="", inputs=tuple(read), outputs=tuple(made),
+                       attributes=())  # fmt: skip
+        yield Variant("structure", changes.extra_node(node.op), other)
 
 
 def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
@@ -206,11 +221,41 @@ def is_informative(array: Any) -> bool:
     return spread > _SPREAD * ALIKE * size or finite.size < array.size
 
 
+def lost_results(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield operators that may be missing behind a tensor, and what they would compute: an
+    activation, or a product, a quotient or a sum with a weight of the reference.
+
+    Args:
+        value: the tensor.
+        weights: the weights.
+    """
+    array = np.asarray(value)
+    wide = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        results = {
+            "Relu": np.maximum(wide, 0),
+            "Sigmoid": 1 / (1 + np.exp(-wide)),
+            "Tanh": np.tanh(wide),
+            "Neg": -wide,
+            "Sqrt": np.sqrt(wide),
+            "Exp": np.exp(wide),
+        }
+        for op, result in results.items():
+            yield op, result.astype(array.dtype)
+        for weight in weights:
+            try:
+                is_fitting = np.broadcast_shapes(array.shape, weight.shape) == array.shape
+            except ValueError:
+                continue
+            for op, function in _LOST.items() if is_fitting else ():
+                yield op, function(wide, weight.astype(np.float64)).astype(array.dtype)
+
+
 class SameTensors:
     """Finds arrays among those of another model.
 
     Args:
-        other_values: by tensor, an array.
+        others: by tensor, an array.
     """
 
     def __init__(self, other_values: Mapping[str, Any]) -> None:
@@ -230,7 +275,7 @@ class SameTensors:
         Args:
             name: what it is called.
             array: what it holds.
-            used_names: tensors that belong to others.
+            taken: tensors that belong to others.
             is_moved: whether that is only what another tensor holds elsewhere. Then it may be moved
                 wrongly, and still to where the other model has it for another reason.
         """
@@ -282,7 +327,7 @@ class Borders:
 
     Args:
         nodes: the nodes of the model.
-        other_nodes: those of the reference.
+        others: those of the reference.
         values: by tensor of the reference, what it holds.
     """
 
@@ -308,7 +353,7 @@ class Borders:
 
         Args:
             computed: by tensor of the model, what it holds.
-            equal_tensors: tensors of the model, and those of the reference that hold the same.
+            same: tensors of the model, and those of the reference that hold the same.
             refused: tensors that are something else in the reference.
         """
         used_names, right = set(equal_tensors.values()), self.makers_of(equal_tensors)
@@ -333,15 +378,22 @@ class Borders:
                     beyond.add(name)
         return borders
 
-    def makers_of(self, tensors: Collection[str]) -> set[int]:
+    def makers_of(self, tensors: Collection[str], replaced: Collection[str] = ()) -> set[int]:
         """Return the nodes that compute the tensors, and all nodes before them, except nodes with
         another output that also exists in the reference.
+
+        Args:
+            tensors: tensors that are right.
+            replaced: those that were taken from the reference, which says nothing about the nodes
+                that compute them in the model.
         """
         # Equal integers and booleans do not show that what they were computed from is equal.
         waiting = [
             self._makers[name]
             for name in tensors
-            if name in self._makers and self._nodes[self._makers[name]].op not in _COARSE
+            if name in self._makers
+            and name not in replaced
+            and self._nodes[self._makers[name]].op not in _COARSE
         ]
         found_indices: set[int] = set()
         while waiting:
@@ -352,7 +404,11 @@ class Borders:
                 is_part = node.op in _PARTIAL and any(name not in tensors for name in node.makes)
                 is_part |= node.op in _PARTIAL and len(node.makes) == 1
                 reads = () if is_part or node.op in _COARSE else node.reads
-                waiting += [self._makers[name] for name in reads if name in self._makers]
+                waiting += [
+                    self._makers[name]
+                    for name in reads
+                    if name in self._makers and name not in replaced
+                ]
         return {
             index
             for index in found_indices

@@ -359,8 +359,10 @@ def _equal(side: Side, name: str, reference_name: str) -> bool:
     first, second = side.producer.get(name), side.producer.get(reference_name)
     if first is None or second is None:
         return False
-    is_same = _own_names(side, first) == _own_names(side, second)
     nodes = side.nodes[first], side.nodes[second]
+    if nodes[0].outputs.index(name) != nodes[1].outputs.index(reference_name):
+        return False
+    is_same = _own_names(side, first) == _own_names(side, second)
     return is_same and attribute_digests(nodes[0]) == attribute_digests(nodes[1])
 
 

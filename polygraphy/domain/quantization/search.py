@@ -157,13 +157,20 @@ class SetSearch:
                     kept_names = self._name(self._smaller(self._path[most]))
         except OutOfRunsError:
             is_cut_short = True
-        best = min(self._good(), key=lambda pair: len(pair[0]), default=None)
-        if best is not None and (kept_names is None or len(best[0]) < len(kept_names)):
-            kept_names, value = best
+        kept_names = self._smallest_good(kept_names)
         if kept_names is not None:
             proven = self._proven(len(kept_names), proven)
+            # A smaller set may be enough, against the prediction.
+            kept_names = self._smallest_good(kept_names) or kept_names
             value = self._known[self.sites(self._rules.asked.nodes(kept_names))]
         return Search(kept_names, value, self.runs, proven, self._curve, is_cut_short)
+
+    def _smallest_good(self, kept: Sequence[str] | None) -> Sequence[str] | None:
+        """Return the smallest set that was run and reaches the target: a known one, or a smaller
+        one.
+        """
+        best = min((names for names, _ in self._good()), key=len, default=None)
+        return best if kept is None or (best is not None and len(best) < len(kept)) else kept
 
     def _upper_bound(self) -> int:
         """Return a size that is enough, if there are many nodes and the prediction has such a set;

@@ -54,6 +54,8 @@ _SECTIONS, _GOLDEN = 32, (5**0.5 - 1) / 2
 """Steps after which a number is known to six digits, and what each leaves of the interval."""
 _DIGITS = (3, 6)
 """Decimal digits that a number is rounded to; people write numbers with few."""
+MOST_NUMBERS = 2 * len(_EXPONENTS) + 2 + _SECTIONS + len(_DIGITS)
+"""Numbers whose error `nearest_number` computes."""
 
 
 def nearest_number(

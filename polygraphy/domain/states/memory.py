@@ -10,7 +10,15 @@ from attrs import field, frozen
 
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.states.names import is_cross_attention
-from polygraphy.domain.states.pairs import BRANCH, CONSTANT, FIRST_MODEL, GROWS, SLOTS, StatePair
+from polygraphy.domain.states.pairs import (
+    BRANCH,
+    CONSTANT,
+    FIRST_MODEL,
+    GROWS,
+    RING,
+    SLOTS,
+    StatePair,
+)
 
 
 @frozen
@@ -55,7 +63,7 @@ class StepFacts:
                 return None, self.start
             # It may have only the last positions.
             return self.axis, self.start + max(0, self.length - value.shape[self.axis])
-        if pair.kind not in (GROWS, SLOTS) or pair.axis is None:
+        if pair.kind not in (GROWS, SLOTS, RING) or pair.axis is None:
             return None, self.start
         axis = pair.axis % value.ndim
         return axis, self.start if value.shape[axis] == self.length else 0
@@ -127,7 +135,7 @@ class StateMemory:
             feed: the inputs, as they came.
             fed: the same with states.
             outputs: what the step computed.
-            name: what computed it, for messages.
+            who: what computed it, for messages.
 
         Returns:
             The outputs, and of states that grow or are written into the new slots alone; all of
@@ -151,7 +159,7 @@ class StateMemory:
             if is_kept and feed.step.index and _size(new) < _size(old):
                 new = old  # A branch that only decodes leaves it out.
             self.states[pair.input] = new
-            if not feed.step.is_last:
+            if not feed.step.is_last or pair.kind == RING:  # What was never written is arbitrary.
                 shown_outputs[pair.output] = _new_part(pair, old, outputs[pair.output], feed.step)
         return shown_outputs
 
@@ -170,7 +178,7 @@ def _new_part(pair: StatePair, old: Any, new: Any, step: StepFacts) -> Any:
     axis %= len(after)
     if pair.kind == GROWS and before[axis] < after[axis]:
         return new[(slice(None),) * axis + (slice(before[axis], None),)]
-    if pair.kind == SLOTS and step.start + step.length <= after[axis]:
+    if pair.kind in (SLOTS, RING) and step.start + step.length <= after[axis]:
         return new[(slice(None),) * axis + (slice(step.start, step.start + step.length),)]
     return new
 

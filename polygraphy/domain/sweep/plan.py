@@ -138,6 +138,12 @@ DATA_FLAGS = (
 )
 """Flags of ``run`` about input data: cells load the inputs that the reference ran on."""
 
+_COMPARING_FLAGS = ("--load-outputs", "--load-results")
+_SAVING_FLAGS = ("--save-input-data", "--save-inputs", "--save-outputs", "--save-results")
+_KEYS_OF_FLAGS = {"--seed": "seeds = [1]", "--iterations": "iterations = 1"}
+_KEYS_OF_FLAGS["--iters"] = _KEYS_OF_FLAGS["--iterations"]
+"""Keys of the plan that set flags of the reference."""
+
 
 WRITING_FLAGS = (
     "--gen", "--gen-script", "--log-file", "--openvino-cache", "--report",
@@ -195,6 +201,7 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     reference = _reference(data.get("reference"), runners, backends)
     flags = _words("flags", data.get("flags", ()))
     _check_data_flags("flags", flags, reference)
+    _check_reference_flags(reference.flags)
     for runner in runners:
         if runner.flags != reference.flags:  # Those of the reference make the inputs.
             _check_data_flags(f"runner {runner.name!r}", runner.flags, reference)
@@ -221,6 +228,9 @@ def _check_data_flags(name: str, flags: Words, reference: ReferenceRow) -> None:
     """Raise UsageError if flags set the inputs, which only the reference may do."""
     for word in flags:
         flag = word.partition("=")[0]
+        if flag in _COMPARING_FLAGS:
+            hint = 'write reference = { outputs = "o.json", inputs = "i.json" }'
+            raise _bad(name, f"has {flag}, but every cell is compared with the reference", hint)
         if flag not in DATA_FLAGS:
             continue
         if flag in {"--input-shapes", "--inputs"}:
@@ -229,9 +239,20 @@ def _check_data_flags(name: str, flags: Words, reference: ReferenceRow) -> None:
             hint = "the inputs are those of the reference in the plan"
         else:
             hint = f'write it in the reference, as in reference = "--onnxrt {flag} ..."'
-            if flag in ("--seed", "--iterations", "--iters"):
-                hint = f"write it as {'seeds = [1]' if flag == '--seed' else 'iterations = 1'}"
+            if flag in _KEYS_OF_FLAGS:
+                hint = f"write it as {_KEYS_OF_FLAGS[flag]}"
         raise _bad(name, f"has {flag}, but every cell loads the inputs of the reference", hint)
+
+
+def _check_reference_flags(flags: Words) -> None:
+    """Raise UsageError if the flags of the reference have one that the sweep sets itself."""
+    for flag in (word.partition("=")[0] for word in flags):
+        if flag in _KEYS_OF_FLAGS:
+            why = f"has {flag}, which a key of the plan sets"
+            raise _bad("reference", why, f"write it as {_KEYS_OF_FLAGS[flag]}")
+        if flag in _SAVING_FLAGS:
+            why = f"has {flag}, but the sweep saves what the reference computes itself"
+            raise _bad("reference", why, "remove it")
 
 
 def known_failures(data: Mapping[str, Any]) -> list[Known]:

@@ -15,10 +15,10 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
-from polygraphy.application.diagnose.changes.change_search import Budget
+from polygraphy.application.diagnose.parts import tensor_bytes
 from polygraphy.application.diagnose.tensor_trace import Trace, trace_tensors
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
@@ -32,6 +32,7 @@ from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.rounding import deviation
 from polygraphy.domain.search import Outcome, smallest_good_set
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.diagnosing import SuspectedParty
 from polygraphy.ports.editing import OpenModel, open_model
 
@@ -81,12 +82,15 @@ class Partings:
         values: by tensor of the model, what it holds with these taken from the reference.
         theirs: by tensor of the reference, what it holds.
         same: tensors of the model, and those of the reference that hold the same.
+        nearer: the same with all tensors that were replaced one behind the other, if these are
+            more than the fewest: their nodes are fewer, and what they share is nearer to the cause.
     """
 
     places: Sequence[Parting]
     values: Values
     theirs: Values
     same: Mapping[str, str]
+    nearer: Partings | None = None
 
     @property
     def limit(self) -> int:
@@ -142,7 +146,7 @@ class _Search:
         self._inputs = dict(inputs)
         total = max(sum(trace.sizes().values()), 1)
         self._limit = _GROWTH * total
-        self._budget = Budget.for_runs(total, *_TRIES)
+        self._budget = RunBudget.for_bytes(total, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
         first = case.differing(case.loaded(party)(feed), goal).values() if jumps else ()
         sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]
@@ -173,16 +177,43 @@ class _Search:
         values = self._compute_with([*places.values()])
         if values is None or not self._matches(values):
             return None
-        fewest = smallest_good_set(list(places.values()), self._test)
-        values = self._compute_with(fewest or ())
-        if not fewest or values is None:
+        replaced = list(places.values())
+        nearer = Partings(
+            replaced, values, self._theirs, self._pair_equal_tensors(values, replaced)
+        )
+        fewest = smallest_good_set(replaced, self._test)
+        if not fewest:
             return None
-        return Partings(fewest, values, self._theirs, self._pair_equal_tensors(values, fewest))
+        if len(fewest) == len(replaced):
+            return nearer
+        # What was replaced meanwhile is computed again, so that more lies between right tensors.
+        fewest = [self._without_others(place, fewest) for place in fewest]
+        values = self._compute_with(fewest)
+        if values is None:
+            return None
+        same = self._pair_equal_tensors(values, fewest)
+        return Partings(fewest, values, self._theirs, same, nearer)
+
+    def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
+        """Return a place with the nodes between it and what is right if it is not replaced."""
+        others = [one for one in among if one is not place]
+        made = self._compute_with(others)
+        if made is None:
+            return place
+        same, nodes = self._pair_equal_tensors(made, others), self._case.model.nodes
+        right = self._borders.makers_of(same, {one.border.tensor for one in others})
+        region = tuple(region_before(nodes, place.border.tensor, same.keys()))
+        border = evolve(place.border, nodes=region)
+        if border.twin:
+            return self._parting(border, made, same, right)
+        read = dict.fromkeys(name for i in region for name in nodes[i].reads if name in same)
+        unproven = tuple(index for index in region if index not in right)
+        return evolve(place, border=border, unproven=unproven, given=tuple(read))
 
     def _next(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the tensors to replace next."""
         equal_tensors = self._pair_equal_tensors(values, places.values())
-        makers = self._borders.makers_of(equal_tensors)
+        makers = self._borders.makers_of(equal_tensors, places)
         # What has the name, or the shape, may be something else: it is not if more becomes the same
         # behind it.
         refused: set[str] = set()
@@ -215,6 +246,8 @@ class _Search:
         for candidate in self._candidates(values, equal_names, makers):
             if self._budget.is_spent:
                 break
+            if most >= total and (best is None or candidate.tensor != best.border.tensor):
+                break
             region = tuple(
                 region_before(self._case.model.nodes, candidate.tensor, equal_names.keys())
             )
@@ -225,9 +258,35 @@ class _Search:
             since = 0 if gain > most else since + 1
             if gain > most:
                 best, most = place, gain
-            if most >= total or (most > 1 and since >= _PATIENCE):
+            elif (
+                gain >= total
+                and best is not None
+                and self._rank(candidate) < self._rank(best.border)
+            ):
+                best = place  # What a normalization makes of its own result is the same again.
+            if most >= total and best is not None and self._has_same_operator(best.border):
+                break
+            if most > 1 and since >= _PATIENCE:
                 break
         return [] if best is None else [best]
+
+    def _has_same_operator(self, pair: Candidate | Border) -> bool:
+        """Return whether two tensors are computed by the same operator."""
+        operators = self._operators
+        return operators[0].get(pair.tensor) == operators[1].get(pair.twin)
+
+    @cached_property
+    def _operators(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the operator that computes each tensor, of the model and of the reference."""
+        own, others = self._case.model.nodes, self._reference.nodes
+        return (
+            {name: node.op for node in own for name in node.makes},
+            {name: node.op for node in others for name in node.makes},
+        )
+
+    def _rank(self, pair: Candidate | Border) -> tuple[bool, int]:
+        """Return a rank that is lower for the same operator, and for earlier reference tensors."""
+        return not self._has_same_operator(pair), [*self._operators[1]].index(pair.twin)
 
     def _candidates(
         self, values: Values, equal_names: Mapping[str, str], makers: Collection[int]
@@ -236,7 +295,9 @@ class _Search:
         tensors that are equal.
         """
         kinds = {self._classes.get(name, name) for name in equal_names.values()}
-        names = {name for name, kind in self._classes.items() if kind in kinds}
+        # What is only moved in the reference may be what the model should have moved.
+        moved = {n for node in self._reference.nodes if node.op in MOVING for n in node.makes}
+        names = {n for n, kind in self._classes.items() if kind in kinds and n not in moved}
         names |= {*equal_names.values()}
         return candidates(
             (self._case.model.nodes, values, equal_names, makers),
@@ -281,7 +342,9 @@ class _Search:
         nodes, equal_tensors = self._case.model.nodes, self._pair_equal_tensors(
             values, places.values()
         )
-        makers, used_names = self._borders.makers_of(equal_tensors), set(equal_tensors.values())
+        makers, used_names = self._borders.makers_of(equal_tensors, places), set(
+            equal_tensors.values()
+        )
         instead = [name for node in self._reference.nodes for name in node.makes]
         instead = [name for name in instead if name not in used_names]
         found_partings = []
@@ -329,7 +392,7 @@ class _Search:
         """
         key = [(parting.border.tensor, parting.border.twin) for parting in chosen]
         if self._last is None or self._last[0] != key:
-            self._budget.tried += 1
+            self._budget.taken += 1
             self._last = key, self._compute_tensors(chosen)
         return self._last[1]
 
@@ -360,9 +423,7 @@ class _Search:
         if key not in self._loaded:
             model, names = self._marked.apart(values)
             opened = open_model(model)
-            shapes = {name: np.shape(value) for name, value in values.items()}
-            sizes = (size or 0 for layer in opened.layers(shapes) for size in layer.makes.values())
-            if sum(sizes) > self._limit:
+            if tensor_bytes(opened, values) > self._limit:
                 return None
             marked = opened.marked()
             while len(self._loaded) >= _LOADED:
@@ -383,36 +444,60 @@ class _Search:
             for name in node.makes:
                 if name in values and name not in equal_tensors:
                     twin = self._known_as.of(name, values[name], used_names, node.op in MOVING)
-                    twin = twin or self._same_result(node, name, values[name], equal_tensors)
+                    twin = twin or self._same_result(node, name, values, equal_tensors)
                     if twin is not None and twin not in used_names:
                         equal_tensors[name] = twin
                         used_names.add(twin)
         return equal_tensors
 
     def _same_result(
-        self, node: GraphNode, name: str, value: Any, equal_names: Mapping[str, str]
+        self, node: GraphNode, name: str, made: Values, equal_names: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
         is equal; scalars need more than an equal value.
         """
-        read = _computed_reads(node, self._case.model.constants)
+        read, value = _computed_reads(node, self._case.model.constants), made[name]
         twins = tuple(equal_names.get(name, "") for name in read)
         if not read or not all(twins):
             return None
+        place, found = node.makes.index(name), []
         for other_node in self._by_reads.get((node.op, node.settings, twins), ()):
-            twin = dict(zip(node.makes, other_node.makes)).get(name, "")
+            twin = other_node.makes[place] if place < len(other_node.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]):
-                return twin
-        return None
+                found.append(twin)
+        if not found or name in found or node.op not in MOVING:
+            return found[0] if found else None
+        # If more nodes of the model move the same, one of them moves something else than it should.
+        return found[0] if self._count_equal(node, name, made) <= len(found) else None
+
+    def _count_equal(self, node: GraphNode, name: str, made: Values) -> int:
+        """Return how many nodes of the model compute the same as one by the same operator from the
+        same inputs.
+        """
+        key = node.op, node.settings, _computed_reads(node, self._case.model.constants)
+        place = node.makes.index(name)
+        names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
+        return sum(each in made and np.array_equal(made[each], made[name]) for each in names)
+
+    @cached_property
+    def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+        """Return the nodes of the model by operator and computed inputs."""
+        return _group_by_reads(self._case.model)
 
     @cached_property
     def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
         """Return the reference nodes by operator and computed inputs."""
-        by_reads: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
-        for node in self._reference.nodes:
-            read = _computed_reads(node, self._reference.constants)
-            by_reads[node.op, node.settings, read].append(node)
-        return by_reads
+        return _group_by_reads(self._reference)
+
+
+def _group_by_reads(
+    model: OpenModel,
+) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+    """Return the nodes of a model by operator, attributes and computed inputs."""
+    found: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
+    for node in model.nodes:
+        found[node.op, node.settings, _computed_reads(node, model.constants)].append(node)
+    return found
 
 
 def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:

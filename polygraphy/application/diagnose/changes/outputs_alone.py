@@ -6,7 +6,6 @@ factor. One that gives all outputs is proven by them; where several do, the verd
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -15,9 +14,9 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values, rounding_noise
-from polygraphy.application.diagnose.changes.change_search import Budget, ChangeSearch, output_name
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Part, tensor_bytes
 from polygraphy.domain.data.loading import describe_model
 from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.diagnosis.closeness import correlation, is_partly_equal
@@ -35,12 +34,11 @@ from polygraphy.domain.diagnosis.words import changes, errors, evidence, reasons
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.rounding import LARGE, Deviation
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 from polygraphy.logger import G_LOGGER
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 
-_SECONDS, _SECONDS_OF_FACTORS = 20.0, 10.0
-"""How long variants of all nodes, and factors of all weights, are tried."""
 _RELATED = 0.3
 """Outputs of one model on the same data go together at least so much, as a correlation, even where
 a weight was changed.
@@ -106,6 +104,7 @@ class _Guesses:
         self._party: SuspectedParty = case.parties[0]
         self._left_out: list[str] = []
         self._side = case.model.indexed_graph
+        self._factor_budget = RunBudget()
 
     @cached_property
     def _trier(self) -> SuspectedParty:
@@ -234,7 +233,7 @@ class _Guesses:
         """Yield culprits for changed nodes (all, or those with `names`) that explain the outputs,
         tried on the whole model.
         """
-        graph, budget = self._side, Budget(seconds=_SECONDS)
+        graph, budget = self._side, self._budget()
         part = Part(self._case.model.proto, self._feed)
         search = ChangeSearch(
             graph, part, self._saved, (self._trier,), budget,
@@ -250,9 +249,15 @@ class _Guesses:
         ):
             notes.append(f"{variant.change}.")
             yield self._culprit(graph.producer[output_name(variant)], variant)
-        notes.append(steps.variants_tried(budget.tried, "variant", budget.is_cut_short))
+        notes.append(steps.variants_tried(budget.taken, "variant", budget.is_cut_short))
         if budget.is_cut_short:
             self._left_out.append(reasons.SOME_NODES)
+
+    def _budget(self) -> RunBudget:
+        """Return how many changed models are loaded and run."""
+        weights = sum(weight.nbytes for weight in self._side.weights.values())
+        nbytes = tensor_bytes(self._case.model, self._feed) + weights
+        return RunBudget.for_model(nbytes, len(self._side.nodes))
 
     def _explains_saved(self, values: Values, compute: Compute) -> bool:
         """Return whether outputs match the saved ones within rounding."""
@@ -290,10 +295,10 @@ class _Guesses:
         if sum(np.size(self._saved[name]) for name in names) < _ENOUGH:
             notes.append(steps.TOO_FEW_NUMBERS)
             return
-        stop = time.perf_counter() + _SECONDS_OF_FACTORS
+        self._factor_budget = self._budget()
         count = 0
         for index, change, scaled in self._numbers():
-            if time.perf_counter() > stop:
+            if self._factor_budget.is_spent:
                 notes.append(steps.variants_tried(count, "weight", is_cut_short=True))
                 self._left_out.append(reasons.SOME_WEIGHTS)
                 return
@@ -354,6 +359,7 @@ class _Guesses:
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = scaled(after)
+            self._factor_budget.taken += 1
             changed = self._compute_variant(output, variant, self._trier, plain=True)
             if changed is None:
                 return None

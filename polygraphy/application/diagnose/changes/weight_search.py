@@ -13,7 +13,6 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Part
-from polygraphy.application.diagnose.subprocesses import try_in_subprocess
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTISING
 from polygraphy.domain.diagnosis.variants import Variant, matches_expected
@@ -96,7 +95,7 @@ def _fit_weight(
     if not starts or not is_float(goal) or goal.size < 2 or not np.isfinite(goal).all():
         return
     fit = partial(_nearest, search, goal, starts, variant)
-    match = try_in_subprocess(fit, search.runners[-1])
+    match = search.try_runs(fit, _TRIES[1])
     if match is not None:
         name, values = match
         start = np.asarray(starts[name])

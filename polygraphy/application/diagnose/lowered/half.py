@@ -36,6 +36,7 @@ from polygraphy.domain.rounding import (
     deviation,
     in_parts,
 )
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import Facts, is_bounded, is_ordered, layout_of
@@ -49,8 +50,12 @@ _GAINS = 0.5
 
 _MOST_ASKED = 16
 """Of so many nodes it is asked again whether they are needed, where there was no time for all."""
-_ENOUGH_CHECKS, _ENOUGH_SECONDS = 100, 40.0
-"""A search that has a set that works ends after both, though a smaller one may be left."""
+_CHECKS = (100, 2000)
+"""The fewest and the most checks after which a search that has a set that works ends, though a
+smaller one may be left.
+"""
+_BYTES = 4
+"""Of an element in float32."""
 
 Feed = Mapping[str, Any]
 Report = Callable[[Attempt], None]
@@ -326,25 +331,28 @@ class Lowered:
 
 
 class BoundedSearch:
-    """Asks whether sets of passes heal. When there is no more time, and one has, others do not, so
+    """Asks whether sets of passes heal. When the limit is reached, and one has, others do not, so
     that the passes in question stay.
+
+    Args:
+        heals: whether a set heals.
+        nbytes: the bytes of the tensors that a check computes.
+        nodes: the number of nodes that it computes.
 
     Attributes:
         checks: how many sets were tried.
-        is_cut_short: whether there was no time for all.
+        is_cut_short: whether there were too many.
     """
 
-    def __init__(self, heals: Callable[[Sequence[str]], bool]) -> None:
+    def __init__(self, heals: Callable[[Sequence[str]], bool], nbytes: int, nodes: int) -> None:
         self._heals = heals
-        self._started = time.perf_counter()
+        self._budget = RunBudget.for_model(nbytes, nodes, *_CHECKS)
         self._has_worked = False
         self.checks = 0
         self.is_cut_short = False
 
     def __call__(self, without: Sequence[str]) -> bool:
-        seconds = time.perf_counter() - self._started
-        is_enough = self.checks >= _ENOUGH_CHECKS and seconds > _ENOUGH_SECONDS
-        if self._has_worked and is_enough:
+        if self._has_worked and self.checks >= self._budget.runs:
             self.is_cut_short = True
             return False
         self.checks += 1
@@ -408,7 +416,7 @@ class Trial:
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
         with self._attempt(titles.FEWEST_IN_FLOAT32) as attempt:
             order = order_nodes(self._losses, self._model.passes, self._model.users, self._limits)
-            search = BoundedSearch(self._heals)
+            search = BoundedSearch(self._heals, *self._cost())
             kept_nodes = healing_passes(order, search, is_ranked=True)
             attempt.append(steps.sets_tried(len(kept_nodes or ()), len(order), search.checks))
             if search.is_cut_short:
@@ -482,6 +490,11 @@ class Trial:
     def _heals(self, without: Sequence[str]) -> bool:
         """Return whether the outputs are close enough, asking first the data that fail most."""
         return all(self._error(index, without).is_tolerable for index in self._order)
+
+    def _cost(self) -> tuple[int, int]:
+        """Return the bytes and the nodes that a check computes, on all data."""
+        sizes = (one.elements for loss in self._losses for one in loss.results)
+        return len(self.feeds) * _BYTES * sum(sizes), len(self.feeds) * len(self._losses)
 
     def _drop_unneeded_nodes(self, kept_nodes: list[str]) -> list[str]:
         """Return a set of kept nodes without those that are neither at fault nor needed, after an

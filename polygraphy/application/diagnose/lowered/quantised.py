@@ -13,6 +13,7 @@ from typing import Any
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.lowered.half import BoundedSearch
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
+from polygraphy.application.diagnose.parts import tensor_bytes
 from polygraphy.application.diagnose.tensor_trace import trace_tensors
 from polygraphy.domain.diagnosis.culprit import (
     FAULT,
@@ -137,7 +138,12 @@ class Quantised:
             return Skip("the models differ in more than quantization")
         ranked = self._rank_nodes(feeds[number])
         limit = _LEFT * most
-        search = BoundedSearch(lambda some: self._output_error(some, sets, limit) <= limit)
+        nbytes = sum(tensor_bytes(self._reference, feed) for feed, _ in sets)
+        search = BoundedSearch(
+            lambda some: self._output_error(some, sets, limit) <= limit,
+            nbytes,
+            len(sets) * len(self._reference.nodes),
+        )
         names = sorted(self.places, key=lambda name: -ranked[name])
         with case.attempt(titles.FEWEST_UNQUANTIZED) as notes:
             kept_nodes = healing_passes(names, search, is_ranked=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -57,8 +56,8 @@ from polygraphy.ports.diagnosing import (
 )
 from polygraphy.ports.editing import open_model
 
-_SECONDS = 60.0
-"""How long other exports are tried."""
+_EXPORTED_NODES, _FEWEST_EXPORTS = 3_000, 2
+"""Nodes that all other exports have together, and how many exports are tried of a large model."""
 _TOLD = 4
 """A program of so few operations may be wrong in all of them."""
 _MOVES = (11, 23)
@@ -365,7 +364,7 @@ class _ProgramTensors:
         """Yield causes of an exporter error with facts, the most certain first.
 
         Args:
-            finished_nodes: the operations of the program.
+            done: the operations of the program.
             nodes: what they became.
             values: what these make, and what they should.
             side: the model.
@@ -496,10 +495,10 @@ class _ProgramTensors:
         # That of the same exporter is wrong, as the file is.
         exports = [export for export in self._program.exports() if export[0] != self._kind]
         with self._case.attempt(titles.OTHER_EXPORTER) as notes:
-            start = time.perf_counter()
-            for words, command, make in exports:
-                if time.perf_counter() - start > _SECONDS:
-                    notes.append(steps.OUT_OF_TIME)
+            nodes = max(len(self._case.model.nodes), 1)
+            for tried, (words, command, make) in enumerate(exports):
+                if tried >= max(_EXPORTED_NODES // nodes, _FEWEST_EXPORTS):
+                    notes.append(steps.EXPORTS_SKIPPED)
                     break
                 name = self._right_export(make)
                 notes.append(f"{words}: {name}.")

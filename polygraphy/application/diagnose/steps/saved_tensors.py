@@ -11,7 +11,6 @@ from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.changes.change_search import (
-    Budget,
     ChangeSearch,
     OtherTensor,
     usual_variants,
@@ -52,6 +51,7 @@ from polygraphy.domain.diagnosis.variants import (
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.errors import BackendError, PolygraphyException
 from polygraphy.domain.rounding import LARGE, Deviation
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.precision import epsilon_of, is_float, is_float_code
 from polygraphy.ports.diagnosing import SuspectedParty
 
@@ -320,7 +320,7 @@ class _SavedTensors:
             return None
         runners = tuple(dict.fromkeys((self._third, self._party)))
         goals = {name: trace.values[name]}
-        budget = Budget.for_part(np.asarray(goals[name]).nbytes, len(region))
+        budget = RunBudget.for_part(np.asarray(goals[name]).nbytes, len(region))
         return ChangeSearch(side, part, goals, runners, budget, limit=self._case.room)
 
     def _find_variant(

@@ -42,7 +42,7 @@ CANNOT_CHANGE_VERSION = constant(
 )
 NO_ENVIRONMENT = constant("no_environment", "No environment can be tried.")
 TOO_FEW_NUMBERS = constant("too_few_numbers", "The outputs have too few elements.")
-OUT_OF_TIME = constant("out_of_time", "Other exports were not tried: out of time.")
+EXPORTS_SKIPPED = constant("exports_skipped", "Other exports of this large model were not tried.")
 CUT_SHORT = constant("cut_short", "The search was cut short: fewer nodes may be enough.")
 NO_PART_FAILS = constant(
     "no_part_fails", "No part of the model shows the fault by itself, so nothing is saved."
@@ -247,7 +247,7 @@ def explained_changes(count: int, total: int, is_late: bool) -> str:
 @statement
 def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
     """Return the sentence how many variants were tried."""
-    remaining_name = "; the rest was skipped: out of time" if is_cut_short else ""
+    remaining_name = "; the rest was skipped: the limit was reached" if is_cut_short else ""
     return f"{count_text(count, what)} tried{remaining_name}."
 
 
