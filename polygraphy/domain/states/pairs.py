@@ -170,7 +170,7 @@ def state_pairs(
         if _is_stale(pair, by_graph, tensors)
     ]
     conflicts += _find_swapped(graph, by_graph, tensors)
-    for output, name in _remaining_pair(graph, pairs, taken):
+    for output, name in _remaining_pairs(graph, pairs, taken):
         kind, axis = _kind_by_shape(tensors[output], tensors[name])
         pairs[output] = StatePair(output, name, kind, axis, "order")
     if not pairs:
@@ -235,11 +235,12 @@ def _find_swapped(
 _PAIR = 2
 
 
-def _remaining_pair(
+def _remaining_pairs(
     graph: Graph, pairs: Mapping[str, StatePair], taken: Collection[str]
 ) -> list[tuple[str, str]]:
     """Return the only output and the only input that are left, if they are like the states that are
-    known: the output is computed from the wrong state.
+    known: the output is computed from the wrong state. Of several, return those of equal type and
+    shape in order, if each output is computed from its input.
     """
     if not pairs:
         return []
@@ -258,7 +259,22 @@ def _remaining_pair(
     ]
     # Something is left for the data, and for what is computed of them.
     has_data = len(inputs) > 1 and len(outputs) > 1
-    return left if len(left) == 1 and has_data else []
+    if len(left) == 1 or not left:
+        return left if has_data else []
+    behind = {output: _inputs_behind(graph, output) for output, _ in left}
+    groups: dict[Any, tuple[list[str], list[str]]] = {}
+    for at, tensors in enumerate((outputs, inputs)):
+        for tensor in filter(_is_fixed, tensors):
+            groups.setdefault((tensor.dtype, tensor.shape), ([], []))[at].append(tensor.name)
+    found = []
+    for made_names, read_names in groups.values():
+        zipped = list(zip(made_names, read_names))
+        is_equal = len(made_names) == len(read_names)
+        if is_equal and all(name in behind.get(output, ()) for output, name in zipped):
+            found += zipped
+    # Something is left for the data, and for what is computed of them.
+    is_partial = len(found) < min(len(inputs), len(outputs))
+    return found if is_partial else []
 
 
 def _is_fixed(tensor: Tensor) -> bool:
