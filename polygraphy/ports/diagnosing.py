@@ -552,12 +552,15 @@ def failure_program(failure: Failure) -> str:
 
 
 @port
-def find_violations(model: Any, values: Mapping[str, Any]) -> list[InvalidNode]:
+def find_violations(
+    model: Any, values: Mapping[str, Any], chosen: Collection[int] | None = None
+) -> list[InvalidNode]:
     """Return the nodes of an ``onnx.ModelProto`` that break the ONNX specification, one rule each.
 
     Args:
         model: the model.
         values: by tensor of its main graph an array, as far as they are known.
+        chosen: the positions of the nodes that are checked (default: all).
     """
 
 

@@ -57,6 +57,8 @@ class StepLoader:
         iterations: how many steps there are.
     """
 
+    has_states = True
+
     def __init__(
         self,
         model: Any = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -177,10 +178,16 @@ def _new_part(pair: StatePair, old: Any, new: Any, step: StepFacts) -> Any:
         return new
     axis %= len(after)
     if pair.kind == GROWS and before[axis] < after[axis]:
-        return new[(slice(None),) * axis + (slice(before[axis], None),)]
+        return new[_slots(axis, before[axis], None)]
     if pair.kind in (SLOTS, RING) and step.start + step.length <= after[axis]:
-        return new[(slice(None),) * axis + (slice(step.start, step.start + step.length),)]
+        return new[_slots(axis, step.start, step.start + step.length)]
     return new
+
+
+@lru_cache(maxsize=256)
+def _slots(axis: int, start: int, stop: int | None) -> tuple[slice, ...]:
+    """Return the index of a range along an axis; all states of a step share one."""
+    return (slice(None),) * axis + (slice(start, stop),)
 
 
 def state_names(pairs: Sequence[StatePair]) -> Iterator[str]:
