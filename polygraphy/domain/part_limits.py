@@ -142,7 +142,8 @@ def errors_of(
     """Return per element the error in multiples of what is explained, the error itself, and whether
     one side alone is no number.
     """
-    one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
+    with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
+        one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
     finite = np.isfinite(other)
     held = np.where(finite, other, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

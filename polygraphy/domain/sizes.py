@@ -256,7 +256,9 @@ def pieces_of(*arrays: Array) -> Iterator[tuple[Array, ...]]:
 def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """Yield arrays in blocks, in float64."""
     for pieces in pieces_of(*arrays):
-        yield tuple(np.asarray(one, np.float64) for one in pieces)
+        with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
+            wide = tuple(np.asarray(one, np.float64) for one in pieces)
+        yield wide
 
 
 def _typical(array: Array, whole: float) -> float:

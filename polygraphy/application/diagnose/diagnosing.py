@@ -20,9 +20,6 @@ from polygraphy.application.diagnose.lowered.half import half_trial
 from polygraphy.application.diagnose.oracle import Request, limit_to_evidence
 from polygraphy.application.diagnose.oracles.against_float32 import against_float32
 from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
-from polygraphy.application.diagnose.oracles.against_golden import against_golden
-from polygraphy.application.diagnose.oracles.against_program import against_program
-from polygraphy.application.diagnose.oracles.against_reference import against_reference
 from polygraphy.application.diagnose.oracles.against_versions import (
     add_open_versions,
     add_right_versions,
@@ -30,8 +27,14 @@ from polygraphy.application.diagnose.oracles.against_versions import (
     compare_other_versions,
 )
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
-from polygraphy.application.diagnose.oracles.over_steps import over_steps
-from polygraphy.application.diagnose.outcome import Ending, Found, Step, Unexplained, take_steps
+from polygraphy.application.diagnose.outcome import (
+    Ending,
+    Found,
+    Step,
+    Unexplained,
+    step_from,
+    take_steps,
+)
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import open_versions
 from polygraphy.binding import resolve
@@ -47,9 +50,9 @@ from polygraphy.ports.diagnosing import (
 from polygraphy.ports.editing import open_model
 
 ORACLES: Sequence[Step[Request]] = (
-    against_reference,
-    against_golden,
-    against_program,
+    step_from("oracles.against_reference", lambda case, request: request.reference is not None),
+    step_from("oracles.against_golden", lambda case, request: request.golden is not None),
+    step_from("oracles.against_program", lambda case, request: request.program is not None),
     against_versions,
 )
 """What is right, where it is given; else backends are compared with each other."""
@@ -188,7 +191,11 @@ def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
     return case, request
 
 
-QUESTIONS: Sequence[Step[Request]] = (against_float32, over_steps, diagnose_once)
+QUESTIONS: Sequence[Step[Request]] = (
+    against_float32,
+    step_from("oracles.over_steps", lambda case, request: request.has_states),
+    diagnose_once,
+)
 """What a model is asked: in float32 first, over steps with states, or on data that need none."""
 
 

@@ -240,14 +240,12 @@ def _find_broken(
         values: what the nodes read (default: it is computed).
     """
     proto, nodes = case.model.proto, case.model.nodes
-    stated = {one.index: one for one in find_violations(proto, {})}
+    stated = {one.index: one for one in find_violations(proto, {}, chosen)}
     if values is None:
         values = _compute_values_before(case, range(len(nodes)) if chosen is None else chosen)
-    on_data = {one.index: one for one in find_violations(proto, values)}
+    on_data = {one.index: one for one in find_violations(proto, values, chosen)}
     broken = []
     for index in sorted({*stated, *on_data}):
-        if chosen is not None and index not in chosen:
-            continue
         node = on_data.get(index) or stated[index]
         is_stated = index in stated
         is_of_data = not is_stated and _is_of_data(case, nodes, node)

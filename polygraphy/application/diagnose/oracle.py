@@ -52,6 +52,11 @@ class Request:
     unexplained: str = ""
 
     @property
+    def has_states(self) -> bool:
+        """Return whether the data are the steps of a model with states."""
+        return getattr(self.data_loader, "has_states", False)
+
+    @property
     def has_oracle(self) -> bool:
         """Return whether there are expected results: a reference, saved results or a program."""
         return any(each is not None for each in (self.reference, self.golden, self.program))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
 from polygraphy.domain.arithmetic.passes.blocks import Array, Floats, Index, Scratch, unravel
 from polygraphy.domain.arithmetic.passes.selection import middle
 from polygraphy.domain.arithmetic.passes.streams import (
+    KEPT,
     Channel,
     DifferenceReader,
     DifferenceStream,
@@ -30,6 +32,7 @@ from polygraphy.domain.arithmetic.passes.survey import (
     survey,
     watch_mismatches,
 )
+from polygraphy.domain.arithmetic.passes.together import form_together
 from polygraphy.domain.arithmetic.summary import (
     LONGEST,
     QUANTILES,
@@ -45,6 +48,7 @@ from polygraphy.domain.arithmetic.summary import (
 )
 from polygraphy.domain.tensors.pickling import pickled_as
 
+CHANNELS: tuple[Channel, ...] = ("absolute", "relative")
 MOST_KEPT = 256
 """Most elements whose differences are kept: two vectors of 2 KiB."""
 
@@ -179,6 +183,40 @@ class Difference:
         self._ordered: dict[Channel, Ordered] = {}
         self._operands: tuple[Summary, Summary] | None = None
 
+    @staticmethod
+    def form_together(many: Iterable[Difference]) -> None:
+        """Form the differences of many small arrays together, which saves most of the time."""
+        by_pair = {id(each._pair): each for each in many}
+        for pair, extents in form_together(each._pair for each in by_pair.values()):
+            by_pair[id(pair)]._extents |= extents
+
+    @staticmethod
+    def find_medians(many: Iterable[Difference]) -> None:
+        """Compute the medians of many small arrays together, where they are neither known nor kept
+        for later.
+        """
+        by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
+        for each in many:
+            if MOST_KEPT < each.size <= KEPT:
+                for channel, vector in each._unordered_channels():
+                    by_size.setdefault(each.size, []).append((each, channel, vector))
+        for size, alike in by_size.items():
+            low, high = (size - 1) // 2, size // 2
+            rows = np.array([vector for *_, vector in alike])
+            rows.partition((low, high), axis=1)
+            for (each, channel, _), (left, right) in zip(alike, rows[:, [low, high]].tolist()):
+                each._ordered[channel] = Ordered(size, middle(left, right), {})
+
+    def _unordered_channels(self) -> Iterator[tuple[Channel, Floats]]:
+        """Yield the channels whose medians have to be computed, with their elements, none NaN."""
+        whole = self._pair.whole()
+        for channel in CHANNELS:
+            extent = self._extents.get(channel)
+            if whole is None or extent is None or extent.nan or extent.peak == 0:
+                continue
+            if channel not in self._ordered and channel not in self._summaries:
+                yield channel, whole.absolute if channel == "absolute" else whole.relative()
+
     @property
     def arrays(self) -> tuple[Array, Array]:
         """The operands."""
@@ -220,7 +258,7 @@ class Difference:
         """
         key = atol, rtol, formula
         if key not in self._mismatches:
-            self._mismatches[key] = self._find_mismatches(Limit(*key))
+            self._mismatches[key] = self._find_mismatches(_limit(*key))
         return self._mismatches[key]
 
     def measure(
@@ -233,7 +271,7 @@ class Difference:
         """Return `mismatches`, and compute `summaries` in the same pass; for small arrays also the
         summaries of the operands.
         """
-        limit = Limit(atol, rtol, formula)
+        limit = _limit(atol, rtol, formula)
         probabilities = check_quantiles(quantiles)
         key = atol, rtol, formula
         if self.size and not self._summaries and key not in self._mismatches:
@@ -309,6 +347,21 @@ class Difference:
         """Return a quantile of the relative differences, for a probability from 0 to 1."""
         return self._order_statistic("relative", probability)
 
+    def known_metrics(self) -> tuple[float, ...] | None:
+        """Return the largest, mean and median absolute and relative differences, in this order, if
+        they are known without a pass.
+        """
+        absolute, relative = self._extents.get("absolute"), self._extents.get("relative")
+        if absolute is None or relative is None:
+            return None
+        medians = []
+        for channel, extent in zip(CHANNELS, (absolute, relative)):
+            known = self._ordered.get(channel)
+            if extent.nan or (extent.peak != 0 and known is None):
+                return None
+            medians.append(0.0 if extent.peak == 0 or known is None else known.median)
+        return (absolute.max(), relative.max(), absolute.mean(), relative.mean(), *medians)
+
     # Statistics
 
     def absolute(self, quantiles: Iterable[float] = QUANTILES) -> Summary:
@@ -349,6 +402,8 @@ class Difference:
     def _find_mismatches(self, limit: Limit) -> Mismatches:
         """Return the mismatches for a limit, computed in a pass."""
         whole = self._pair.whole()
+        if whole is not None and limit.covers(whole.peak):
+            return _no_mismatches(self.size)
         return self._merge_mismatches(
             self._mismatch_rows(limit) if whole is None else _rows_of(whole, limit)
         )
@@ -357,7 +412,7 @@ class Difference:
         """Return the mismatches of the whole from those of its blocks."""
         found = [row for row in rows if row.far]
         if not found:  # What is NaN mismatches.
-            return Mismatches(self.size, 0, 0, None, None)
+            return _no_mismatches(self.size)
         return Mismatches(
             size=self.size,
             count=sum(row.far for row in found),
@@ -458,6 +513,16 @@ class Difference:
             return summary
         known = self._order_statistics(channel, quantiles, median=False).quantiles
         return attrs.evolve(summary, quantiles={q: known[q] for q in quantiles})
+
+
+@lru_cache(maxsize=1024)
+def _no_mismatches(size: int) -> Mismatches:
+    """Return that no element mismatches; results share it, which makes them small when saved."""
+    return Mismatches(size, 0, 0, None, None)
+
+
+_limit = lru_cache(maxsize=256, typed=True)(Limit)
+"""Many arrays are held to the same limit."""
 
 
 def _rows_of(kernel: Kernel, limit: Limit) -> list[MismatchRow]:

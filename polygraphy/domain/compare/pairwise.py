@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import (
+    ComparedTensor,
+    CompareResult,
+    OutputCompareResult,
+    UncomparedResult,
+)
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.results.results import IterationResult, Lineage, label_of_runner
 from polygraphy.domain.rounding import in_a_row
@@ -81,6 +86,7 @@ def compare_pairs(
         results[key] = _compare_pair(function, pair, result0, result1, settings)
         if function.fail_fast and not results[key]:
             break
+    OutputCompareResult.prepare_verdicts(results.values())
     return results
 
 
@@ -164,6 +170,8 @@ def is_program(outputs: Any) -> bool:
 
 def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
     """Return two outputs as arrays; a sequence of equal shapes becomes one array."""
+    if isinstance(value, np.ndarray) and isinstance(reference, np.ndarray):
+        return value, reference
     made = _array(value), _array(reference)
     if (
         made[0] is None

@@ -4,8 +4,8 @@ statistic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy.domain.compare.function import PairwiseCompareFunc
@@ -162,15 +162,21 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
         """Compare two arrays of equal shape; each metric is computed on first access."""
-        from polygraphy.domain.compare.simple_arrays import compare_arrays
-
-        return compare_arrays(self, value, reference, setting)
+        return _comparison()(self, value, reference, setting)
 
     def __repr__(self) -> str:
         return (
             f"SimpleCompareFunc(rtol={self.rtol!r}, atol={self.atol!r},"
             f" check_error_stat={self.check_error_stat!r})"
         )
+
+
+@cache
+def _comparison() -> Callable[[SimpleCompareFunc, Side, Side, str], CompareResult]:
+    """Return what compares two arrays; looked up once, because there may be thousands."""
+    from polygraphy.domain.compare.simple_arrays import compare_arrays
+
+    return compare_arrays
 
 
 def _make_tolerance(

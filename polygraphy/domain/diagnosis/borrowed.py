@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,10 @@ ALIKE = 1e-4
 """What rounding adds up to until a tensor is made, relative to an element and the usual size."""
 _SPREAD = 20
 """Multiples of `ALIKE` by which the numbers of an array have to differ."""
+_LOST: Mapping[str, Any] = {
+    "Mul": np.multiply, "Add": np.add, "Div": np.divide, "Sub": np.subtract,
+}  # fmt: skip
+"""Operators that may be missing, with a weight as the second operand."""
 _USUAL = 0.25
 """The share of elements that are smaller than the usual size: masks are large, and many."""
 
@@ -70,6 +74,17 @@ def borrowed_variants(
                 yield Variant("structure", changes.lost_bias(node.op), held, {"bias": array})
     numbers = [np.asarray(one.value) for n in twins for one in n.attributes if one.kind == "float"]
     yield from _number_variants(graph, index, numbers)
+
+
+def bypass_variants(side: Side, index: int) -> Iterator[Variant]:
+    """Yield a node that hands on its only computed input, as if it were not there."""
+    node = side.nodes[index]
+    read = [name for name in node.inputs if name and name not in side.weights]
+    made = [name for name in node.outputs if name]
+    if len(read) == len(made) == 1 and node.op != "Identity" and not any(True for _ in node.graphs):
+        other = evolve(node, op="Identity", domain="", inputs=tuple(read), outputs=tuple(made),
+                       attributes=())  # fmt: skip
+        yield Variant("structure", changes.extra_node(node.op), other)
 
 
 def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
@@ -183,6 +198,36 @@ def is_informative(array: Any) -> bool:
     return spread > _SPREAD * ALIKE * size or held.size < array.size
 
 
+def lost_results(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield operators that may be missing behind a tensor, and what they would compute: an
+    activation, or a product, a quotient or a sum with a weight of the reference.
+
+    Args:
+        value: the tensor.
+        weights: the weights.
+    """
+    array = np.asarray(value)
+    wide = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        results = {
+            "Relu": np.maximum(wide, 0),
+            "Sigmoid": 1 / (1 + np.exp(-wide)),
+            "Tanh": np.tanh(wide),
+            "Neg": -wide,
+            "Sqrt": np.sqrt(wide),
+            "Exp": np.exp(wide),
+        }
+        for op, result in results.items():
+            yield op, result.astype(array.dtype)
+        for weight in weights:
+            try:
+                is_fitting = np.broadcast_shapes(array.shape, weight.shape) == array.shape
+            except ValueError:
+                continue
+            for op, function in _LOST.items() if is_fitting else ():
+                yield op, function(wide, weight.astype(np.float64)).astype(array.dtype)
+
+
 class SameTensors:
     """Finds arrays among those of another model.
 
@@ -294,15 +339,22 @@ class Borders:
                     beyond.add(name)
         return found
 
-    def makers_of(self, tensors: Collection[str]) -> set[int]:
+    def makers_of(self, tensors: Collection[str], replaced: Collection[str] = ()) -> set[int]:
         """Return the nodes that compute the tensors, and all nodes before them, except nodes with
         another output that also exists in the reference.
+
+        Args:
+            tensors: tensors that are right.
+            replaced: those that were taken from the reference, which says nothing about the nodes
+                that compute them in the model.
         """
         # Equal integers and booleans do not show that what they were computed from is equal.
         waiting = [
             self._makers[name]
             for name in tensors
-            if name in self._makers and self._nodes[self._makers[name]].op not in _COARSE
+            if name in self._makers
+            and name not in replaced
+            and self._nodes[self._makers[name]].op not in _COARSE
         ]
         found: set[int] = set()
         while waiting:
@@ -313,7 +365,11 @@ class Borders:
                 is_part = node.op in _PARTIAL and any(name not in tensors for name in node.makes)
                 is_part |= node.op in _PARTIAL and len(node.makes) == 1
                 reads = () if is_part or node.op in _COARSE else node.reads
-                waiting += [self._makers[name] for name in reads if name in self._makers]
+                waiting += [
+                    self._makers[name]
+                    for name in reads
+                    if name in self._makers and name not in replaced
+                ]
         return {index for index in found if not self._is_partly_equal(self._nodes[index], tensors)}
 
     def _is_partly_equal(self, node: GraphNode, tensors: Collection[str]) -> bool:

@@ -157,13 +157,20 @@ class SetSearch:
                     kept = self._name(self._smaller(self._path[most]))
         except OutOfRunsError:
             is_cut_short = True
-        best = min(self._good(), key=lambda pair: len(pair[0]), default=None)
-        if best is not None and (kept is None or len(best[0]) < len(kept)):
-            kept, value = best
+        kept = self._smallest_good(kept)
         if kept is not None:
             proven = self._proven(len(kept), proven)
+            # A smaller set may be enough, against the prediction.
+            kept = self._smallest_good(kept) or kept
             value = self._known[self.sites(self._rules.asked.nodes(kept))]
         return Search(kept, value, self.runs, proven, self._curve, is_cut_short)
+
+    def _smallest_good(self, kept: Sequence[str] | None) -> Sequence[str] | None:
+        """Return the smallest set that was run and reaches the target: a known one, or a smaller
+        one.
+        """
+        best = min((names for names, _ in self._good()), key=len, default=None)
+        return best if kept is None or (best is not None and len(best) < len(kept)) else kept
 
     def _upper_bound(self) -> int:
         """Return a size that is enough, if there are many nodes and the prediction has such a set;

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polygraphy.domain.states.memory import StepFacts, StepFeed
-from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
+from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
 from polygraphy.domain.states.roles import CHUNK, CONSTANT, MASK, POSITIONS, TOKENS
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.precision import is_float
@@ -102,7 +102,7 @@ def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
 
 def filled_slots(pair: StatePair, value: Any, end: int) -> Any:
     """Return the written slots of a state."""
-    if pair.kind in (GROWS, SLOTS) and pair.axis is not None and value.shape[pair.axis] > end:
+    if pair.kind in (GROWS, SLOTS, RING) and pair.axis is not None and value.shape[pair.axis] > end:
         return value[(slice(None),) * (pair.axis % value.ndim) + (slice(0, end),)]
     return value
 

@@ -57,6 +57,8 @@ class StepLoader:
         iterations: how many steps there are.
     """
 
+    has_states = True
+
     def __init__(
         self,
         model: Any = None,
@@ -352,8 +354,16 @@ class StepLoader:
                 rows.append(np.array(known[:total], dtype))
             else:
                 drawn = self._generate_inputs(self.plan, {name: [1, total]}, 0)[name]
-                rows.append(drawn.reshape(-1))
+                rows.append(self._without_special(drawn.reshape(-1)))
         return rows
+
+    def _without_special(self, row: Array) -> Array:
+        """Return random tokens without those that the model treats in a special way, such as
+        padding, from which positions may be counted.
+        """
+        special = self.plan.roles.special
+        usual = [each for each in range(len(special) + 1) if each not in special]
+        return np.where(np.isin(row, [*special]), usual[0], row).astype(row.dtype)
 
     def _check_loaded(
         self, plan: StatePlan, loaded: Mapping[str, Any], index: int, total: int

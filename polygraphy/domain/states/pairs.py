@@ -21,9 +21,10 @@ from polygraphy.domain.states.names import (
 from polygraphy.domain.tensors.naming import join_words
 
 GROWS, SLOTS, REPLACED = "grows", "slots", "replaced"
+RING = "slots in a ring"
 CONSTANT, BRANCH = "constant", "constant in a branch"
-"""What a step does with a state: appends to it, writes into it, computes another, or keeps it,
-always or in a branch.
+"""What a step does with a state: appends to it, writes into it (a ring starts again after its end),
+computes another, or keeps it, always or in a branch.
 """
 FIRST_MODEL = "--first-model"
 """The source of a state that only the model of the first step computes, such as the keys and values
@@ -438,7 +439,7 @@ def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
     state.
     """
     name_fits = bool(pairs_by_name([output.name], [read.name]))
-    axis = step.axis if step.kind in (GROWS, SLOTS) else None
+    axis = step.axis if step.kind in (GROWS, SLOTS, RING) else None
     if not is_same_kind(output, read, axis if step.kind == GROWS else None):
         return None
     if output.name == read.name:
@@ -550,6 +551,8 @@ def _through_attention(node: Node, at: int, step: _Step) -> _Operands:
         operands, axis = _ATTENTION[node.op]
     if at not in operands:
         return []
+    if node.attribute("sliding_window_cache", 0):
+        return [(operands[at], {"kind": RING, "axis": axis})]
     return [(operands[at], {"kind": GROWS, "axis": _first(step, axis)})]
 
 

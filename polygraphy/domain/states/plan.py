@@ -11,6 +11,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.states.first_model import FirstModel, match_outputs
 from polygraphy.domain.states.pairs import (
     GROWS,
@@ -52,8 +53,8 @@ class StatePlan:
         roles: the other inputs.
         conflicts: where the graph contradicts the names.
         first: another model that runs the first step; None for none.
-        sizes: the sizes of dimensions by their names, such as that of a batch, if the data set
-            them.
+        sizes: the sizes of dimensions by their names: those of a batch, if the data set them, and
+            of heads.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class StatePlan:
                 for pair in self.pairs
             ]
             self.roles = roles_of(graph, self.pairs)
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = cache_sizes(graph, self.pairs, config)
         self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
         self._lengths: dict[str, int] = {}
         if self.first is not None and self.roles.judged is not None:

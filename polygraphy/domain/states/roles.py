@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from polygraphy.domain.model.description import Graph, Node, Tensor
+from polygraphy.domain.model.description import Graph, Node, Tensor, Weight
 from polygraphy.domain.states.names import is_state_like, words_of
-from polygraphy.domain.states.pairs import GROWS, SLOTS, StatePair
+from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
 from polygraphy.domain.tensors.shapes import Dim
 
 TOKENS, CHUNK, MASK, POSITIONS = "tokens", "chunk", "mask", "positions"
@@ -54,6 +54,7 @@ class Roles:
         capacity: how many positions fixed slots hold; None without such.
         limits: tables and windows.
         vocabulary: how many tokens there are; None if unknown.
+        special: the tokens that the graph compares tokens with, such as padding.
         chunk: how many positions a step takes, where the graph fixes that; None where it does not.
         axis: the axis of positions of the tokens or the chunk.
     """
@@ -63,6 +64,7 @@ class Roles:
     capacity: int | None = None
     limits: Sequence[Limit] = ()
     vocabulary: int | None = None
+    special: Collection[int] = ()
     chunk: int | None = None
     axis: int = 1
 
@@ -90,9 +92,12 @@ class _Uses:
     def __init__(self, graph: Graph) -> None:
         self.readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
         self.weights: dict[str, tuple[int, ...]] = {}
+        self.numbers: dict[str, Weight] = {}
         self.nodes: list[Node] = []
         for inner in graph.walk():
-            self.weights.update({weight.name: weight.shape for weight in inner.all_weights})
+            weights = inner.all_weights
+            self.weights.update({weight.name: weight.shape for weight in weights})
+            self.numbers.update({each.name: each for each in weights if each.shape in ((), (1,))})
             for node in inner.nodes:
                 self.nodes.append(node)
                 for at, name in enumerate(node.inputs):
@@ -109,6 +114,15 @@ class _Uses:
             if node.op in _PASSES and at == 0 and depth < _DEPTH:
                 for output in node.outputs:
                     yield from self.ends(output, depth + 1)
+
+    def compared_numbers(self, name: str) -> set[int]:
+        """Return the constants that a tensor of whole numbers is compared with."""
+        found: set[int] = set()
+        for node, at, _ in self.ends(name):
+            other = self.numbers.get(node.inputs[1 - at]) if node.op == "Equal" else None
+            if other is not None and other.values is not None:
+                found.update(int(value) for value in other.values.reshape(-1))
+        return found
 
     def table(self, name: str) -> tuple[str, int] | None:
         """Return the weight whose rows a tensor selects, and the number of rows; None if there is
@@ -130,7 +144,7 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
     uses = _Uses(graph)
     free = [tensor for tensor in graph.inputs if tensor.name not in states]
     roles = {tensor.name: _role(tensor, uses) for tensor in free}
-    has_past = any(pair.kind in (GROWS, SLOTS) for pair in pairs)
+    has_past = any(pair.kind in (GROWS, SLOTS, RING) for pair in pairs)
     if TOKENS not in roles.values():
         _find_tokens(free, roles)
     if TOKENS in roles.values():
@@ -152,6 +166,7 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
         capacity=capacity,
         limits=list(_limits(free, roles, uses, capacity)),
         vocabulary=table[1] if table else None,
+        special={} if tokens is None else uses.compared_numbers(tokens.name),
         chunk=_fixed_length(main, axis),
         axis=axis,
     )

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
 from polygraphy.application.diagnose.parts import tensor_bytes
@@ -82,12 +82,15 @@ class Partings:
         values: by tensor of the model, what it holds with these taken from the reference.
         theirs: by tensor of the reference, what it holds.
         same: tensors of the model, and those of the reference that hold the same.
+        nearer: the same with all tensors that were replaced one behind the other, if these are
+            more than the fewest: their nodes are fewer, and what they share is nearer to the cause.
     """
 
     places: Sequence[Parting]
     values: Values
     theirs: Values
     same: Mapping[str, str]
+    nearer: Partings | None = None
 
     @property
     def limit(self) -> int:
@@ -174,16 +177,41 @@ class _Search:
         made = self._compute_with([*places.values()])
         if made is None or not self._matches(made):
             return None
-        fewest = smallest_good_set(list(places.values()), self._test)
-        made = self._compute_with(fewest or ())
-        if not fewest or made is None:
+        replaced = list(places.values())
+        nearer = Partings(replaced, made, self._theirs, self._pair_equal_tensors(made, replaced))
+        fewest = smallest_good_set(replaced, self._test)
+        if not fewest:
             return None
-        return Partings(fewest, made, self._theirs, self._pair_equal_tensors(made, fewest))
+        if len(fewest) == len(replaced):
+            return nearer
+        # What was replaced meanwhile is computed again, so that more lies between right tensors.
+        fewest = [self._without_others(place, fewest) for place in fewest]
+        made = self._compute_with(fewest)
+        if made is None:
+            return None
+        same = self._pair_equal_tensors(made, fewest)
+        return Partings(fewest, made, self._theirs, same, nearer)
+
+    def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
+        """Return a place with the nodes between it and what is right if it is not replaced."""
+        others = [one for one in among if one is not place]
+        made = self._compute_with(others)
+        if made is None:
+            return place
+        same, nodes = self._pair_equal_tensors(made, others), self._case.model.nodes
+        right = self._borders.makers_of(same, {one.border.tensor for one in others})
+        region = tuple(region_before(nodes, place.border.tensor, same.keys()))
+        border = evolve(place.border, nodes=region)
+        if border.twin:
+            return self._parting(border, made, same, right)
+        read = dict.fromkeys(name for i in region for name in nodes[i].reads if name in same)
+        unproven = tuple(index for index in region if index not in right)
+        return evolve(place, border=border, unproven=unproven, given=tuple(read))
 
     def _next(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the tensors to replace next."""
         same = self._pair_equal_tensors(made, places.values())
-        right = self._borders.makers_of(same)
+        right = self._borders.makers_of(same, places)
         # What has the name, or the shape, may be something else: it is not if more becomes the same
         # behind it.
         refused: set[str] = set()
@@ -212,15 +240,39 @@ class _Search:
         for one in self._candidates(made, same, right):
             if self._budget.is_spent:
                 break
+            if most >= total and (best is None or one.tensor != best.border.tensor):
+                break
             region = tuple(region_before(self._case.model.nodes, one.tensor, same.keys()))
             place = self._parting(Border(region, one.tensor, one.twin), made, same, right)
             gain = self._gain([place], same, places)
             since = 0 if gain > most else since + 1
             if gain > most:
                 best, most = place, gain
-            if most >= total or (most > 1 and since >= _PATIENCE):
+            elif gain >= total and best is not None and self._rank(one) < self._rank(best.border):
+                best = place  # What a normalization makes of its own result is the same again.
+            if most >= total and best is not None and self._has_same_operator(best.border):
+                break
+            if most > 1 and since >= _PATIENCE:
                 break
         return [] if best is None else [best]
+
+    def _has_same_operator(self, pair: Candidate | Border) -> bool:
+        """Return whether two tensors are computed by the same operator."""
+        operators = self._operators
+        return operators[0].get(pair.tensor) == operators[1].get(pair.twin)
+
+    @cached_property
+    def _operators(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the operator that computes each tensor, of the model and of the reference."""
+        own, others = self._case.model.nodes, self._reference.nodes
+        return (
+            {name: node.op for node in own for name in node.makes},
+            {name: node.op for node in others for name in node.makes},
+        )
+
+    def _rank(self, pair: Candidate | Border) -> tuple[bool, int]:
+        """Return a rank that is lower for the same operator, and for earlier reference tensors."""
+        return not self._has_same_operator(pair), [*self._operators[1]].index(pair.twin)
 
     def _candidates(
         self, made: Values, same: Mapping[str, str], right: Collection[int]
@@ -229,7 +281,9 @@ class _Search:
         tensors that are equal.
         """
         kinds = {self._classes.get(name, name) for name in same.values()}
-        taken = {name for name, kind in self._classes.items() if kind in kinds}
+        # What is only moved in the reference may be what the model should have moved.
+        moved = {n for node in self._reference.nodes if node.op in MOVING for n in node.makes}
+        taken = {n for n, kind in self._classes.items() if kind in kinds and n not in moved}
         taken |= {*same.values()}
         return candidates(
             (self._case.model.nodes, made, same, right),
@@ -266,7 +320,7 @@ class _Search:
     def _whole(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the outputs themselves as differences, if nothing narrower is known."""
         nodes, same = self._case.model.nodes, self._pair_equal_tensors(made, places.values())
-        right, taken = self._borders.makers_of(same), set(same.values())
+        right, taken = self._borders.makers_of(same, places), set(same.values())
         instead = [name for node in self._reference.nodes for name in node.makes]
         instead = [name for name in instead if name not in taken]
         found = []
@@ -355,36 +409,60 @@ class _Search:
             for name in node.makes:
                 if name in made and name not in same:
                     twin = self._known_as.of(name, made[name], taken, node.op in MOVING)
-                    twin = twin or self._same_result(node, name, made[name], same)
+                    twin = twin or self._same_result(node, name, made, same)
                     if twin is not None and twin not in taken:
                         same[name] = twin
                         taken.add(twin)
         return same
 
     def _same_result(
-        self, node: GraphNode, name: str, value: Any, same: Mapping[str, str]
+        self, node: GraphNode, name: str, made: Values, same: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
         is equal; scalars need more than an equal value.
         """
-        read = _computed_reads(node, self._case.model.constants)
+        read, value = _computed_reads(node, self._case.model.constants), made[name]
         twins = tuple(same.get(each, "") for each in read)
         if not read or not all(twins):
             return None
+        place, found = node.makes.index(name), []
         for other in self._by_reads.get((node.op, node.settings, twins), ()):
-            twin = dict(zip(node.makes, other.makes)).get(name, "")
+            twin = other.makes[place] if place < len(other.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]):
-                return twin
-        return None
+                found.append(twin)
+        if not found or name in found or node.op not in MOVING:
+            return found[0] if found else None
+        # If more nodes of the model move the same, one of them moves something else than it should.
+        return found[0] if self._count_equal(node, name, made) <= len(found) else None
+
+    def _count_equal(self, node: GraphNode, name: str, made: Values) -> int:
+        """Return how many nodes of the model compute the same as one by the same operator from the
+        same inputs.
+        """
+        key = node.op, node.settings, _computed_reads(node, self._case.model.constants)
+        place = node.makes.index(name)
+        names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
+        return sum(each in made and np.array_equal(made[each], made[name]) for each in names)
+
+    @cached_property
+    def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+        """Return the nodes of the model by operator and computed inputs."""
+        return _group_by_reads(self._case.model)
 
     @cached_property
     def _by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
         """Return the reference nodes by operator and computed inputs."""
-        found: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
-        for node in self._reference.nodes:
-            read = _computed_reads(node, self._reference.constants)
-            found[node.op, node.settings, read].append(node)
-        return found
+        return _group_by_reads(self._reference)
+
+
+def _group_by_reads(
+    model: OpenModel,
+) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
+    """Return the nodes of a model by operator, attributes and computed inputs."""
+    found: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
+    for node in model.nodes:
+        found[node.op, node.settings, _computed_reads(node, model.constants)].append(node)
+    return found
 
 
 def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
@@ -19,6 +20,8 @@ from polygraphy.application.diagnose.changes.divergence import LEFT, Parting, Pa
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
+    SameTensors,
+    bypass_variants,
     is_close,
 )
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
@@ -35,6 +38,10 @@ from polygraphy.ports.editing import OpenModel, open_model
 
 _SOLVED = 16
 """In regions of more nodes no number is searched: that of another node may do the same."""
+_OPERANDS = 16
+"""Arrays that a missing node may have read besides its input."""
+_RESERVED = 0.25
+"""The share of the tries that is kept for other inputs and numbers."""
 _UNEXPLAINED = 2
 """More places that no change explains are no proof."""
 _MANY = 64
@@ -71,6 +78,12 @@ class Explanation:
     variant: Variant
     places: Sequence[Parting]
     others: Sequence[int] = ()
+
+    @property
+    def lost(self) -> Sequence[str]:
+        """Return the reference tensor whose node is missing, if that was changed."""
+        change = self.variant.change
+        return [str(change.values["expected"])] if change.kind == "lost_node_between" else []
 
 
 def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
@@ -122,6 +135,7 @@ class Change:
         made = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in made)
         self.budget = RunBudget.for_part(total, len(self._nodes))
+        self._lost: Collection[str] = ()
         first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
         self._positions = {name: index for index, name in enumerate(first)}
 
@@ -144,14 +158,25 @@ class Change:
         search = self._whole
         if search is None:
             return None
+        self.budget.reserved = int(self.budget.runs * _RESERVED)
         return self._first_explanation(
+            lambda _, position: search.matching(bypass_variants(self._side, position)),
             lambda _, position: search.find_borrowed(position, self._others, self._instead),
             lambda _, position: search.find_usual(position),
         )
 
     def find_other(self) -> Explanation | None:
         """Return an explanation by different inputs or constants; None if none fits."""
+        self.budget.reserved = 0
         return self._first_explanation(self._find_inputs, self._find_numbers)
+
+    def find_lost(self, names: Collection[str]) -> Explanation | None:
+        """Return an explanation by nodes that are known to be missing before others; None if none
+        fits.
+        """
+        self.budget.taken = 0
+        self._lost = names
+        return self._first_explanation(self._find_inputs)
 
     def _first_explanation(
         self, *kinds: Callable[[int, int], Iterator[Variant]]
@@ -160,10 +185,12 @@ class Change:
         nodes, same = self._case.model.nodes, self._found.same
         if self._is_quantised and any(is_coarse(nodes[index].op) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
-        first = [i for i in self._nodes if any(i in one.unproven for one in self._places)]
+        # Nodes that compute shapes come last: they have many variants, and are rarely at fault.
+        ordered = sorted(self._nodes, key=lambda index: not self._is_numeric(index))
+        first = [i for i in ordered if any(i in one.unproven for one in self._places)]
         rest = [
             index
-            for index in self._nodes
+            for index in ordered
             if index not in first and not all(name in same for name in nodes[index].makes)
         ]
         for indices in (first, rest):
@@ -175,6 +202,10 @@ class Change:
                     for variant in tried(index, position) if position is not None else ():
                         return Explanation(index, variant, self._places)
         return None
+
+    def _is_numeric(self, index: int) -> bool:
+        """Return whether a node computes floating-point numbers."""
+        return any(is_float(self._held.get(name)) for name in self._case.model.nodes[index].makes)
 
     @cached_property
     def _whole(self) -> ChangeSearch | None:
@@ -204,7 +235,56 @@ class Change:
         behind = self._nodes_behind(index)
         search = self._search_in([one for one in self._nodes if one == index or one in behind])
         if search is not None:
-            yield from search.find_inputs(position, self._other_tensors(), self._found.same)
+            yield from search.find_inputs(
+                position,
+                self._other_tensors(),
+                self._twins,
+                self._tensors_behind,
+                self._second_operands,
+            )
+
+    @cached_property
+    def _second_operands(self) -> Sequence[Any]:
+        """Return what a missing node may have read as well: weights of the nodes that the reference
+        has instead, and tensors that the nodes read.
+        """
+        names = dict.fromkeys(n for i in self._instead for n in self._others.nodes[i].inputs)
+        weights = self._others.weights
+        arrays = [weights[name].values for name in names if name in weights]
+        read = dict.fromkeys(n for i in self._nodes for n in self._case.model.nodes[i].reads)
+        arrays += [self._held[name] for name in read if name in self._held]
+        return [one for one in map(np.asarray, arrays) if is_float(one)][:_OPERANDS]
+
+    @cached_property
+    def _twins(self) -> Mapping[str, str]:
+        """Return the reference tensors that equal tensors of the model, those that nodes only moved
+        included: what reads them is run with what a node behind them computes in the reference.
+        """
+        known, twins = SameTensors(self._found.theirs), dict(self._found.same)
+        for index in self._nodes:
+            for name in self._case.model.nodes[index].reads:
+                if name in self._held and name not in twins:
+                    twin = known.of(name, self._held[name], ())
+                    twins.update({} if twin is None else {name: twin})
+        return twins
+
+    @cached_property
+    def _tensors_behind(self) -> Mapping[str, Collection[str]]:
+        """Return, by input with an equal tensor in the reference, the tensors that only the
+        reference computes from that one, and only from equal ones besides.
+        """
+        twins = {twin: name for name, twin in self._twins.items()}
+        found: dict[str, list[str]] = {}
+        roots = {twin: {name} for twin, name in twins.items()}
+        for index in self._instead:
+            node = self._others.nodes[index]
+            read = {root for name in node.inputs for root in roots.get(name, ())}
+            for name in node.outputs:
+                if name and name not in twins:
+                    roots[name] = read
+                    for root in read:
+                        found.setdefault(root, []).append(name)
+        return found
 
     def _nodes_behind(self, index: int) -> set[int]:
         """Return the nodes that depend on a node."""
@@ -222,10 +302,16 @@ class Change:
         only the reference computes.
         """
         taken = set(self._found.same.values())
+        is_only = sum(map(self._is_numeric, self.unproven)) == 1
         mine = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
         theirs = ((n, v, False) for n, v in self._found.theirs.items() if n not in taken)
         for name, value, is_in_model in chain(mine, theirs):
-            if is_float(value) and not any(is_close(value, one) for one in self._goals.values()):
+            if self._lost and (is_in_model or name not in self._lost):
+                continue
+            is_goal = any(is_close(value, one) for one in self._goals.values())
+            # What another node of the model computes may be what this one should hand on; a tensor
+            # of the reference proves nothing if other nodes may be at fault.
+            if is_float(value) and (is_in_model or self._lost or is_only or not is_goal):
                 yield OtherTensor(name, value, is_in_model)
 
     def choose_node(self, reason: Explanation) -> Explanation:
@@ -326,27 +412,20 @@ def find_changes(
     reasons: list[Explanation] = []
     is_late = is_open = False
     with case.attempt(titles.CHANGED_NODES) as notes:
-        for group in group_places(found.places):
-            change = Change(case, pairing, party, found, feeds[0], group)
-            if change.is_right:
+        groups = group_places(found.places)
+        search = _GroupSearch(case, reference, pairing, party, found, feeds[0], known)
+        explained = [one for group in groups for one in search.explain_each(group, len(groups))]
+        lost = {each for one in explained if one.reason is not None for each in one.reason.lost}
+        for one in explained:
+            reason = one.reason or (one.change.find_lost(lost) if lost else None)
+            if one.is_right:
                 continue
-            inside = _culprits_within(case, group, known)
-            said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = change.find_common() or (None if said else change.find_other())
-            if reason is None and not said and len(change.unproven) == 1:
-                # Something may be missing before the node.
-                wider = [_with_makers(case, found, one) for one in group]
-                reason = Change(case, pairing, party, found, feeds[0], wider).find_common()
-            is_late |= reason is None and change.budget.is_spent
             if reason is None:
-                is_certain = all(_has_same_operator(case, reference, one) for one in group)
-                wider = group if is_certain else [_with_makers(case, found, one) for one in group]
-                unexplained = _culprit_without_change(case, wider, feeds[0])
-                is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
-                made += inside if is_inside else [unexplained]
-                is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
+                is_late |= one.change.budget.is_cut_short
+                unexplained, is_unknown = search.describe(one)
+                made += unexplained
+                is_open |= is_unknown
                 continue
-            reason = change.choose_node(reason)
             reasons.append(reason)
             made.append(_changed_culprit(case, reason, found.same))
             is_open |= bool(reason.others)
@@ -363,6 +442,105 @@ def find_changes(
     # They are the fewest that explain the outputs: fewer of them prove nothing.
     culprits = known if made and all(one in known for one in made) else made
     return Differences(culprits, repaired, is_open)
+
+
+@frozen
+class _Group:
+    """Places that share nodes, and what explains them.
+
+    Attributes:
+        places: the places.
+        change: the search for a change among their nodes.
+        reason: the change that explains them; None if none does.
+        is_right: whether the nodes compute what is expected, so that the cause was rounding.
+        inside: the structural differences within their nodes.
+    """
+
+    places: Sequence[Parting]
+    change: Change
+    reason: Explanation | None = None
+    is_right: bool = False
+    inside: Sequence[Culprit] = ()
+
+    @property
+    def is_said(self) -> bool:
+        """Return whether a structural difference says what was changed."""
+        return len(self.inside) == 1 and self.inside[0].cause != "structure"
+
+
+@frozen
+class _GroupSearch:
+    """Explains groups of places; the attributes are the arguments of `find_changes`."""
+
+    case: Case
+    reference: OpenModel
+    pairing: Pairing
+    party: SuspectedParty
+    found: Partings
+    feed: Feed
+    known: Sequence[Culprit]
+
+    def explain_each(self, places: Sequence[Parting], number: int) -> Sequence[_Group]:
+        """Return a group with the change that explains it; if none does, its places one by one,
+        where each has a change of its own.
+        """
+        group = self.explain(places, number)
+        if group.is_right or group.reason is not None or len(places) == 1:
+            return [group]
+        single = [self.explain([one], number + 1) for one in places]
+        is_explained = all(one.is_right or one.reason is not None for one in single)
+        return single if is_explained else [group]
+
+    def explain(self, places: Sequence[Parting], number: int) -> _Group:
+        """Return a group of so many with the change that explains it."""
+        change = self._change(self.found, places)
+        inside = _culprits_within(self.case, places, self.known, self.found.values)
+        group = _Group(places, change, inside=inside)
+        if change.is_right:
+            return evolve(group, is_right=True)
+        reason = self._explain_nearer() if number == 1 else None
+        reason = reason or change.find_common() or (None if group.is_said else change.find_other())
+        if reason is None and not group.is_said and len(change.unproven) == 1:
+            # Something may be missing before the node.
+            wider = [_with_makers(self.case, self.found, one) for one in places]
+            reason = self._change(self.found, wider).find_common()
+        return evolve(group, reason=None if reason is None else change.choose_node(reason))
+
+    def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:
+        """Return the culprits of a group that no change explains, and whether it is not known which
+        of their nodes it is.
+        """
+        is_certain = all(self._is_certain(one) for one in group.places)
+        wider = [
+            one if is_certain else _with_makers(self.case, self.found, one) for one in group.places
+        ]
+        unexplained = _culprit_without_change(self.case, wider, self.feed)
+        inside = group.inside
+        is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
+        culprits = list(inside) if is_inside else [unexplained]
+        is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.is_said)
+        return culprits, is_unknown
+
+    def _is_certain(self, place: Parting) -> bool:
+        """Return whether the one node of a place is run on equal inputs, and the reference computes
+        its tensor by the same operator; if not, a node before it may be missing.
+        """
+        return _has_same_operator(self.case, self.reference, place)
+
+    def _change(self, found: Partings, places: Sequence[Parting]) -> Change:
+        return Change(self.case, self.pairing, self.party, found, self.feed, places)
+
+    def _explain_nearer(self) -> Explanation | None:
+        """Return the one change that explains all tensors that were replaced one behind the other;
+        None if there is none, or they share no nodes.
+        """
+        nearer = self.found.nearer
+        groups = [] if nearer is None else group_places(nearer.places)
+        if nearer is None or len(groups) != 1:
+            return None
+        change = self._change(nearer, groups[0])
+        reason = change.find_common()
+        return None if reason is None else change.choose_node(reason)
 
 
 def _extra_node(case: Case, variant: Variant, same: Mapping[str, str]) -> GraphNode | None:
@@ -430,11 +608,19 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
 
 
 def _culprits_within(
-    case: Case, group: Sequence[Parting], known: Sequence[Culprit]
+    case: Case, group: Sequence[Parting], known: Sequence[Culprit], values: Values
 ) -> list[Culprit]:
-    """Return the structural differences within nodes."""
-    names = {case.model.nodes[index].name for one in group for index in one.border.nodes}
-    return [one for one in known if set(one.nodes) <= names]
+    """Return the structural differences within nodes, without nodes that only compute shapes: where
+    the reference has constants in their place, taking that over brings what reads them along.
+    """
+    nodes = [case.model.nodes[index] for one in group for index in one.border.nodes]
+    names = {node.name for node in nodes}
+    numeric = {n.name for n in nodes if any(is_float(values.get(name)) for name in n.makes)}
+    return [
+        one
+        for one in known
+        if set(one.nodes) <= names and (one.cause != "structure" or numeric & set(one.nodes))
+    ]
 
 
 def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:

@@ -46,7 +46,7 @@ Outputs = Sequence[tuple[str, Any]]
 
 
 def against_program(case: Case, request: Request) -> StepOutcome:
-    """Return why a model differs from the program it was exported from; a skip if there is none.
+    """Return why a model differs from the program it was exported from.
 
     Returns:
         What was found; a skip where they do not differ, and several backends are compared.
@@ -56,8 +56,7 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         UsageError: they have no output in common.
     """
     source, feeds = request.program, request.feeds
-    if source is None:
-        return Skip("no program is given")
+    assert source is not None
     opened = [source.open(feed) for feed in feeds]
     if opened[0].unsteady:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=opened[0].unsteady), case)

@@ -71,16 +71,14 @@ _SETS = 4
 
 
 def over_steps(case: Case, request: Request) -> StepOutcome:
-    """Return the step of a model with states that is wrong, and the cause; a skip for a single
-    step.
+    """Return the step of a model with states that is wrong, and the cause.
 
     Raises:
         UsageError: they are to be compared with saved results, or reach a goal.
         BackendError: a step fails in all backends.
     """
     loader = request.data_loader
-    if not isinstance(loader, StepLoader):
-        return Skip("the data are no steps")
+    assert isinstance(loader, StepLoader)
     if request.golden:
         raise errors.steps_with_saved_results()
     if request.goal is not None:

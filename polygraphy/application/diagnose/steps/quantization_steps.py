@@ -34,10 +34,11 @@ def explain_by_quantization_steps(case: Case, runs: BackendRuns) -> StepOutcome:
     codes = find_code_tensors(case.model.proto)
     if not codes.tensors:
         return Skip("the model is not quantized")
-    parties = [case.parties[index] for index in runs.outputs]
+    number = runs.compared.number
+    outputs = [(case.parties[index], sets[number]) for index, sets in runs.outputs.items()]
     with case.attempt(titles.QUANTIZATION_STEPS) as notes:
         try:
-            return _compare_codes(case, codes, runs, parties, notes)
+            return _compare_codes(case, codes, runs, outputs, notes)
         except REFUSALS as error:
             notes.append(words.codes_not_compared(error))
             return Skip("codes cannot be compared")
@@ -47,14 +48,15 @@ def _compare_codes(
     case: Case,
     codes: CodeTensors,
     runs: BackendRuns,
-    parties: Sequence[SuspectedParty],
+    outputs: Sequence[tuple[SuspectedParty, Values]],
     notes: list[str],
 ) -> StepOutcome:
-    """Return the outcome of a comparison of the integer codes of the backends."""
-    number = runs.compared.number
-    first, *others = parties
-    search = _CodeSearch(case, codes, first, runs.request.feeds[number])
-    found = [(party, one) for party in others for one in search.compare(party)]
+    """Return the outcome of a comparison of the integer codes of the backends, given their outputs
+    on the data with the largest difference.
+    """
+    (first, _), *others = outputs
+    search = _CodeSearch(case, codes, first, runs.request.feeds[runs.compared.number])
+    found = [(party, one) for party, _ in others for one in search.compare(party)]
     every = [one for _, one in found]
     notes.append(words.code_differences(every, len(codes.tensors)))
     larger = [(party, one) for party, one in found if one.steps > 1]
@@ -68,7 +70,7 @@ def _compare_codes(
         return Skip("codes differ too often for a function that is exact")
     if search.has_float_differences:
         return Skip("float nodes differ on equal codes")
-    if not (every and search.are_exact):
+    if not every or not all(search.is_exact(*one) for one in outputs):
         return Skip("marking codes changes the outputs")
     return Found(DiagnosisResult(AGREE, reason=words.one_step_apart(every)), case)
 
@@ -89,12 +91,10 @@ class _CodeSearch:
 
     Attributes:
         has_float_differences: whether outputs differ that are computed in float from equal codes.
-        are_exact: whether marking the codes leaves all outputs unchanged in all backends.
     """
 
     def __init__(self, case: Case, codes: CodeTensors, first: SuspectedParty, feed: Feed) -> None:
         self._case, self._codes, self._first, self._feed = case, codes, first, feed
-        self._plain = first.load(case.model.proto)(feed)
         self._values = first.load(codes.marked())(feed)
         self._given = {
             one.name: self._values[one.name] for one in codes.tensors if one.name in self._values
@@ -102,16 +102,18 @@ class _CodeSearch:
         self._split, extra = codes.split(self._given)
         self._split_feed = {**feed, **extra}
         self.has_float_differences = False
-        self.are_exact = not case.differing(self._values, self._plain)
 
     def compare(self, party: SuspectedParty) -> list[StepDifference]:
         """Return the tensors for which a backend computes different codes from equal codes."""
         made = party.load(self._split)(self._split_feed)
         self.has_float_differences |= bool(self._case.differing(made, self._values))
-        models = self._case.model.proto, self._codes.marked()
-        whole, marked = (party.load(model)(self._feed) for model in models)
-        self.are_exact &= not self._case.differing(marked, whole)
         return step_differences(self._codes.tensors, self._given, made)
+
+    def is_exact(self, party: SuspectedParty, outputs: Values) -> bool:
+        """Return whether marking the codes leaves the outputs of a backend unchanged."""
+        is_first = party is self._first
+        marked = self._values if is_first else party.load(self._codes.marked())(self._feed)
+        return not self._case.differing(marked, outputs)
 
     def culprit(
         self, party: SuspectedParty, one: StepDifference, runs: BackendRuns

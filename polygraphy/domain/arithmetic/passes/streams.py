@@ -361,6 +361,7 @@ def _widens_to_signed(own: np.dtype[Any], other: np.dtype[Any]) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256)
 def kernel_for(value: np.dtype[Any], reference: np.dtype[Any]) -> type[Kernel]:
     """The kernel that is exact for two dtypes; see the table at the top of this module."""
     kinds = {kind_of(value), kind_of(reference)}
@@ -535,10 +536,23 @@ class Pair:
         self.infinities_equal = infinities_equal
         self._kept: Kernel | None = None
 
+    @property
+    def kernel_type(self) -> type[Kernel]:
+        """The class of the kernels that are exact for the arrays."""
+        return kernel_for(self.value.array.dtype, self.reference.array.dtype)
+
     def kernel(self, scratch: Scratch) -> Kernel:
         """Return a new kernel that works in `scratch`."""
-        make = kernel_for(self.value.array.dtype, self.reference.array.dtype)
-        return make(self.value, self.reference, scratch, self.infinities_equal)
+        return self.kernel_type(self.value, self.reference, scratch, self.infinities_equal)
+
+    @property
+    def is_unformed(self) -> bool:
+        """Whether there are differences, and none are kept."""
+        return self._kept is None and self.size > 0
+
+    def keep(self, kernel: Kernel) -> None:
+        """Keep a kernel that holds all differences."""
+        self._kept = kernel
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """Return a function that loads a block and returns its kernel, for one thread."""

@@ -11,6 +11,7 @@ from polygraphy.application.diagnose.comparisons.lowered_backend import (
     compare_lowering,
     lowering_party,
 )
+from polygraphy.application.diagnose.comparisons.step_data import data_of_steps
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, take_steps
@@ -19,6 +20,7 @@ from polygraphy.application.diagnose.steps.precision.kept_nodes import STEPS
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 
 
@@ -27,8 +29,8 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
     also incorrect in float32, or refuses, the float32 diagnosis.
     """
     lowering = lowering_party(case.parties)
-    if lowering is None or request.has_oracle:
-        return Skip("no backend computes in half precision, or there are expected results")
+    if lowering is None or request.has_oracle or isinstance(request.data_loader, StepLoader):
+        return Skip("no backend computes in half precision, or float32 comes first")
     refused = None
     try:
         answer = _diagnose_lowering(case, lowering, request)
@@ -55,9 +57,10 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
     found = request.diagnose(_exchange(case, lowering, wide), request)
     if found.result.verdict == FAULT:
         return found
+    data_loader = data_of_steps(found.case, data_loader, wide)
     narrow = _exchange(found.case, wide, lowering)
     try:
-        answer = _diagnose_lowering(narrow, lowering, request)
+        answer = _diagnose_lowering(narrow, lowering, evolve(request, data_loader=data_loader))
         lowered = _allow(answer) if isinstance(answer, Found) else None
     except BackendError as error:
         lowered = _describe_refusal(narrow, wide, error, data_loader)

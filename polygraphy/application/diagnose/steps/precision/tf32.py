@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import Case, Feed
+from polygraphy.application.diagnose.comparisons.step_data import data_of_steps
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, data_options
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
@@ -53,8 +54,9 @@ def explain_by_tf32(case: Case, request: Request) -> StepOutcome:
     if result.verdict != AGREE:
         return found
     notes = []
+    data_loader = data_of_steps(found.case, request.data_loader, wide[id(parties[0])])
     for party in parties:
-        judged = _judge_party(found.case, party, wide[id(party)], request.data_loader)
+        judged = _judge_party(found.case, party, wide[id(party)], data_loader)
         if judged.result.verdict != AGREE:
             return judged
         notes += [judged.result.reason] if judged.result.reason else []

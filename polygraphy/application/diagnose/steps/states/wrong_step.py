@@ -17,6 +17,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
+from polygraphy.domain.diagnosis.pairing import is_quantised, pair_graphs
 from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
@@ -47,12 +48,25 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
         return Found(_prove_remedy(case, comparison.judge, result, found.case), found.case)
     if result.verdict == ILL_CONDITIONED:
         return found
+    if result.verdict == INCONCLUSIVE and _is_quantized(comparison):
+        # A fault of quantization is a loss that many nodes share, not another tensor.
+        own_steps = explain_by_own_steps(case, comparison)
+        return own_steps if isinstance(own_steps, Found) else found
     if request.reference is not None or request.program is not None:
         return Skip("no node of the step explains it")
     step = own.feeds[comparison.wrong.at].step
     reason = result.reason if result.verdict == INCONCLUSIVE else ""
     reason = reason or reasons.equal_states_agree(step.index, step.start)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), found.case)
+
+
+def _is_quantized(comparison: StepComparison) -> bool:
+    """Return whether the model is quantized and its reference is not, or the other way around."""
+    own, right = comparison.judge.own, comparison.judge.right
+    if comparison.states.request.reference is None:
+        return False
+    graphs = (own.model.indexed_graph.graph, right.model.indexed_graph.graph)
+    return is_quantised(pair_graphs(*graphs))
 
 
 def explain_by_own_steps(case: Case, comparison: StepComparison) -> StepOutcome:
