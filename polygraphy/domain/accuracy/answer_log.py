@@ -119,7 +119,7 @@ class Reading(Collection[Answers]):
         self._log = log
 
     def __contains__(self, answers: object) -> bool:
-        return any(each == answers for each in self)
+        return any(values == answers for values in self)
 
     def __len__(self) -> int:
         return self._log.total

@@ -131,7 +131,7 @@ class CompareResult:
             return
         thresholds = state["thresholds"]
         if thresholds is not None:  # Made again, with what theirs do not have.
-            names = [each.name for each in fields(type(thresholds)) if each.name != "reason"]
+            names = [field.name for field in fields(type(thresholds)) if field.name != "reason"]
             thresholds = type(thresholds)(*(getattr(thresholds, name) for name in names))
         type(self).__init__(self, thresholds=thresholds)
         self._take_their_metrics(state)
@@ -205,7 +205,7 @@ def average_of(answers: Sequence[Any]) -> CompareResult:
     values = [answer.metric_values() for answer in answers]
     mean = _mean_of_decibels if first.is_in_decibels else _mean
     means = {
-        field: mean([number for found in values if (number := found[field]) is not None])
+        field: mean([number for value in values if (number := value[field]) is not None])
         for field in first.metric_fields()
     }
     average = first.with_metrics(means)
@@ -300,11 +300,11 @@ class OutputCompareResult(CompareResult):
         tell (``elemwise``).
         """
         super().__init__(thresholds)
-        given = (
+        given_values = (
             max_absdiff, max_reldiff, mean_absdiff, mean_reldiff,
             median_absdiff, median_reldiff, quantile_absdiff, quantile_reldiff,
         )  # fmt: skip
-        self._metrics: dict[str, float | None] = dict(zip(_FIELDS, given))
+        self._metrics: dict[str, float | None] = dict(zip(_FIELDS, given_values))
         self._passed = passed
         self._mismatches: Mismatches | None = None
         self.quantile: float | None = None
@@ -490,7 +490,7 @@ class OutputCompareResult(CompareResult):
             return False
         if self._is_rounding is None:
             checked = self.tolerance.check_error_stat
-            self._is_rounding = all(self._is_within(rounding, each) for each in checked)
+            self._is_rounding = all(self._is_within(rounding, name) for name in checked)
         return self._is_rounding
 
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
@@ -568,7 +568,7 @@ class OutputCompareResult(CompareResult):
     @staticmethod
     def prepare_metrics(results: Iterable[OutputCompareResult]) -> None:
         """Compute the metrics of many settled results in one batch."""
-        KeptDifferences.find_medians(each._kept for each in results if each._kept is not None)
+        KeptDifferences.find_medians(result._kept for result in results if result._kept is not None)
 
     def with_metrics(self, values: Mapping[str, float | None]) -> OutputCompareResult:
         """Return a result with new metrics and the same thresholds."""

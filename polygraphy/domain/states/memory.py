@@ -58,7 +58,7 @@ class StepFacts:
         """Return the axis of positions of an output, None if it has none, and the position of its
         first entry.
         """
-        pair = next((each for each in self.pairs if each.output == name), None)
+        pair = next((pair for pair in self.pairs if pair.output == name), None)
         if pair is None:
             if value.ndim <= self.axis:
                 return None, self.start
@@ -128,7 +128,7 @@ class StateMemory:
         return {**ordered, **fed}
 
     def keep(
-        self, feed: Mapping[str, Any], fed: Mapping[str, Any], outputs: Mapping[str, Any], who: str
+        self, feed: Mapping[str, Any], fed: Mapping[str, Any], outputs: Mapping[str, Any], name: str
     ) -> Mapping[str, Any]:
         """Keep the states that a step computed.
 
@@ -147,13 +147,13 @@ class StateMemory:
         """
         if not isinstance(feed, StepFeed):
             return outputs
-        shown = dict(outputs)
+        shown_outputs = dict(outputs)
         for pair in feed.pairs:
             if pair.output not in outputs and pair.source == FIRST_MODEL and feed.step.index:
                 continue  # Later steps leave it as it is.
             if pair.output not in outputs:
                 raise BackendError(
-                    f"{who} has no output {pair.output!r}, the next value of input {pair.input!r}."
+                    f"{name} has no output {pair.output!r}, the next value of input {pair.input!r}."
                 )
             new, old = outputs[pair.output], fed.get(pair.input)
             is_kept = pair.kind in (CONSTANT, BRANCH) or is_cross_attention(pair.input)
@@ -161,8 +161,8 @@ class StateMemory:
                 new = old  # A branch that only decodes leaves it out.
             self.states[pair.input] = new
             if not feed.step.is_last or pair.kind == RING:  # What was never written is arbitrary.
-                shown[pair.output] = _new_part(pair, old, outputs[pair.output], feed.step)
-        return shown
+                shown_outputs[pair.output] = _new_part(pair, old, outputs[pair.output], feed.step)
+        return shown_outputs
 
 
 def _size(array: Any) -> int:

@@ -90,10 +90,12 @@ def pairs_by_config(
         if not (isinstance(past, Mapping) and isinstance(present, Mapping)):
             continue
         for key, pattern in past.items():
-            other = present.get(str(key).replace("past", "present"))
-            if "past" in str(key) and isinstance(pattern, str) and isinstance(other, str):
+            other_value = present.get(str(key).replace("past", "present"))
+            if "past" in str(key) and isinstance(pattern, str) and isinstance(other_value, str):
                 for index in range(len(inputs) if "%d" in pattern else 1):
-                    old, new = pattern.replace("%d", f"{index}"), other.replace("%d", f"{index}")
+                    old, new = pattern.replace("%d", f"{index}"), other_value.replace(
+                        "%d", f"{index}"
+                    )
                     if old in inputs and new in outputs:
                         pairs[new] = old
     return pairs

@@ -70,7 +70,7 @@ class Roles:
 
     def named(self, role: str) -> list[str]:
         """Return the inputs with a role."""
-        return [name for name, own in self.of.items() if own == role]
+        return [name for name, own_name in self.of.items() if own_name == role]
 
     def __str__(self) -> str:
         """Return one line about them."""
@@ -151,13 +151,13 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
         for tensor in free:
             if roles[tensor.name] == CHUNK and not _is_embedding(tensor.name):
                 roles[tensor.name] = CONSTANT
-    main = [each for each in free if roles[each.name] in (TOKENS, CHUNK)]
+    main = [tensor for tensor in free if roles[tensor.name] in (TOKENS, CHUNK)]
     by_name = {tensor.name: tensor for tensor in graph.inputs}
     capacity = _capacity(pairs, by_name, roles)
-    others = [tensor for tensor in graph.outputs if tensor.name not in outputs]
-    named = [tensor for tensor in others if "logits" in tensor.name.lower()]
-    judged = next(iter([*named, *others]), None)
-    tokens = next((each for each in main if roles[each.name] == TOKENS), None)
+    tensors = [tensor for tensor in graph.outputs if tensor.name not in outputs]
+    named = [tensor for tensor in tensors if "logits" in tensor.name.lower()]
+    judged = next(iter([*named, *tensors]), None)
+    tokens = next((tensor for tensor in main if roles[tensor.name] == TOKENS), None)
     table = None if tokens is None else uses.table(tokens.name)
     axis = _axis_of(main, has_past or tokens is not None)
     return Roles(
@@ -294,23 +294,23 @@ def _limits(
     """Yield the limits to the number of positions."""
     if capacity is not None:
         yield Limit("the cache", capacity)
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for tensor in free:
         if roles[tensor.name] in (POSITIONS, MASK, PAST):
             table = uses.table(tensor.name)
-            if table and table[0] not in seen and table[1] > 1:
-                seen.add(table[0])
+            if table and table[0] not in seen_names and table[1] > 1:
+                seen_names.add(table[0])
                 yield Limit(f"table {table[0]!r} of positions", table[1])
     for node in uses.nodes:
         window = node.attribute("local_window_size", -1)
-        if isinstance(window, int) and window > 0 and node.op not in seen:
-            seen.add(node.op)
+        if isinstance(window, int) and window > 0 and node.op not in seen_names:
+            seen_names.add(node.op)
             yield Limit(f"the window of {node.label!r}", window, is_hard=False)
         if node.op in _ROTARY or node.op == "GroupQueryAttention":
             for name in node.inputs[2:] if node.op in _ROTARY else node.inputs[7:9]:
                 shape = uses.weights.get(name, ())
-                if len(shape) == 2 and name not in seen and "rotary" not in seen:
-                    seen.update((name, "rotary"))
+                if len(shape) == 2 and name not in seen_names and "rotary" not in seen_names:
+                    seen_names.update((name, "rotary"))
                     yield Limit(f"table {name!r} of positions", shape[0])
 
 
