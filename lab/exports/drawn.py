@@ -149,7 +149,7 @@ def drawn_cases(folder: Path, seed: int, each: int) -> Iterator[Drawn]:
     for kind in [*FROZEN, *OTHERS] * each:
         place = folder / f"{seed}-{kind.replace(' ', '-')}-{rng.integers(1 << 30)}"
         place.mkdir(parents=True)
-        yield from (_frozen if kind in FROZEN else _other)(place, kind, rng)
+        yield from (frozen if kind in FROZEN else other)(place, kind, rng)
 
 
 def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
@@ -167,7 +167,7 @@ def _source(rng: np.random.Generator, kind: str) -> tuple[str, range]:
     return "\n".join([*lines, "        return x", _TAIL]), own
 
 
-def _frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+def frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
     text, lines = _source(rng, kind)
     size = int(rng.integers(3, 6))
     small, large = 0.2 * _array(rng, size), 6 + 4 * _array(rng, size)
@@ -185,7 +185,7 @@ def _frozen(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]
             yield Drawn(kind, words, "exporter", ("constant",), lines)
 
 
-def _other(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
+def other(place: Path, kind: str, rng: np.random.Generator) -> Iterator[Drawn]:
     text, _ = _source(rng, kind)
     data = _array(rng, 4)
     for name in ("healthy", "other"):

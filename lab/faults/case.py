@@ -11,12 +11,15 @@ class Culprit(NamedTuple):
     """What is to be found."""
 
     nodes: tuple[str, ...]
-    """Naming one of these is right, and nothing outside them and those beside."""
+    """Naming one of these is right, and nothing outside them and those beside; empty: any."""
     beside: tuple[str, ...] = ()
     party: tuple[str, ...] = ("onnxrt",)
     causes: tuple[str, ...] = ()
+    """Any of these is right; empty: any cause."""
     rewrites: tuple[str, ...] = ()
     """Any of these is right; empty: no pass can be named."""
+    lines: tuple[int, ...] = ()
+    """Lines of the program, of which one has to be named; empty: any."""
 
 
 class Case(NamedTuple):

@@ -147,7 +147,10 @@ def compared(case: Case, document: dict[str, Any], code: int, seconds: float) ->
     matched = [_match(culprit, found) for culprit in case.culprits]
     pairs = list(zip(case.culprits, matched))
     allowed = {name for one in case.culprits for name in (*one.nodes, *one.beside)}
-    innocent = all(set(one.get("nodes", ())) <= allowed for one in found)
+    if any(not culprit.nodes for culprit in case.culprits):  # Any node is right, but only one.
+        innocent = len(found) == 1
+    else:
+        innocent = all(_nodes(one) <= allowed for one in found)
     rewrite = None
     if _named(case):
         rewrite = all(
@@ -159,7 +162,10 @@ def compared(case: Case, document: dict[str, Any], code: int, seconds: float) ->
         case,
         node=all(one is not None for one in matched),
         party=all((one or _first(found)).get("party") in culprit.party for culprit, one in pairs),
-        cause=all((one or _first(found)).get("cause") in culprit.causes for culprit, one in pairs),
+        cause=all(
+            not culprit.causes or (one or _first(found)).get("cause") in culprit.causes
+            for culprit, one in pairs
+        ),
         rewrite=rewrite,
         innocent=innocent,
         code=notes and code == 1,
@@ -176,12 +182,26 @@ def _first(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _match(culprit: Culprit, found: list[dict[str, Any]]) -> dict[str, Any] | None:
     for one in found:
-        nodes = set(one.get("nodes", ()))
-        if nodes & set(culprit.nodes) and nodes <= {*culprit.nodes, *culprit.beside}:
+        nodes = _nodes(one)
+        is_it = nodes & {*culprit.nodes} and nodes <= {*culprit.nodes, *culprit.beside}
+        is_there = not culprit.lines or _line(one) in culprit.lines
+        if is_there and (is_it or not culprit.nodes):
             return one
     return None
 
 
+def _nodes(one: dict[str, Any]) -> set[str]:
+    """Return the named nodes; for a state that no node is named for, the tensor."""
+    nodes = set(one.get("nodes", ()))
+    return nodes or ({str(one["tensor"])} if one.get("tensor") else set())
+
+
+def _line(one: dict[str, Any]) -> int:
+    """Return the line of the program that is named; 0 for none."""
+    line = str(one.get("origin")).partition(":")[2].partition(" ")[0]
+    return int(line) if line.isdigit() else 0
+
+
 def _shown(one: dict[str, Any]) -> str:
-    words = (one.get(key) for key in ("nodes", "party", "cause", "rewrite"))
+    words = (one.get(key) for key in ("nodes", "party", "cause", "rewrite", "origin"))
     return " ".join(str(word) for word in words if word)

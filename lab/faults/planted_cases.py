@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,13 @@ from .joined import JOINED
 from .nested import INSIDE
 from .other_hosts import OTHERS
 from .planting import KINDS, Planted, planted, renamed, unnamed
+from .programs import PROGRAMS, programs
 from .real_cases import distance, drawn
+from .stateful import STATES, healthy_states, stateful
+from .wired import WIRED
 
+_ADDRESSES = 6 << 30
+"""Bytes of addresses that a changed model may use."""
 SHOWS = 1e-3
 VERSION = "1.32.0"
 WAYS = ("same", "renamed", "optimised", "golden", "saved outputs")
@@ -49,14 +55,16 @@ def planted_cases(
     these, of `WAYS`; cases that compare with something else are left out then.
     """
     rng = np.random.default_rng(seed)
-    kinds = [kind for kind in {**KINDS, **EXPORTED} if kind != "quantisation"]
+    kinds = [kind for kind in PLANTS if kind != "quantisation"]
     turns: list[Maker] = [changed(kind, ways or WAYS) for kind in kinds]
     turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
     right: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
     if not ways:
         turns += [quantised_case, not_numbers, not_numbers, _half, _half, two]
         turns += [*map(invalid, INVALID), _wrongly_declared, _wrong_index]
-        right = HEALTHY
+        turns += [_from(stateful, kind) for kind in STATES]
+        turns += [_from(programs, kind) for kind in PROGRAMS]
+        right = (*HEALTHY, *(_from(programs, "healthy") for _ in PROGRAMS[:1]))
     makers = [turns[number % len(turns)] for number in range(faulty)]
     makers += [right[number % len(right)] for number in range(healthy)]
     cases = []
@@ -67,6 +75,23 @@ def planted_cases(
                 cases.append(case)
                 break
     return cases
+
+
+PLANTS = {**KINDS, **EXPORTED, **WIRED}
+
+
+def _from(make: Callable[..., Iterator[Case]], *kind: str) -> Maker:
+    """Take the case that a function of another folder writes, with the version of this one."""
+
+    def maker(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case | None:
+        place = _place(folder, number)
+        case = next(make(place, rng, *kind), None)
+        if case is not None:
+            case = case._replace(version=case.version or VERSION)
+            case.save(place)
+        return case
+
+    return maker
 
 
 def host(
@@ -104,6 +129,8 @@ def shows(
     """
 
     def both() -> list[tuple[np.ndarray, np.ndarray]]:
+        # A changed bound may make a tensor of many gigabytes.
+        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
         return list(zip(outputs(healthy, data), outputs(faulty, data)))
 
     try:
@@ -205,7 +232,7 @@ def changed(kind: str, ways: Sequence[str] = WAYS) -> Maker:
         else:
             name, healthy = "host", host(rng)
             data = drawn(healthy, number)
-        made = planted(healthy, kind, rng, {**KINDS, **EXPORTED})
+        made = planted(healthy, kind, rng, PLANTS)
         return _planted(
             folder, rng, number, (healthy, data, options), made, f"{kind}: {name}", ways
         )
@@ -574,6 +601,7 @@ def _other_data(folder: Path, rng: np.random.Generator, models: Models, number: 
 
 
 HEALTHY = (
+    _from(healthy_states),
     _healthy_reference,
     _healthy_backends,
     _healthy_half,

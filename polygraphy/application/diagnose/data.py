@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from polygraphy.domain.data.synthesis import DEFAULT_SEED, DEFAULT_VAL_RANGE, Da
 from polygraphy.domain.diagnosis.closeness import has_nan
 from polygraphy.domain.diagnosis.words import errors, reasons
 from polygraphy.domain.errors import InputError, PolygraphyException
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.domain.tensors.metadata import MetadataTuple, TensorMetadata
 from polygraphy.domain.tensors.precision import is_float
 from polygraphy.domain.tensors.shapes import is_shape_dynamic
@@ -23,8 +23,8 @@ from polygraphy.ports.diagnosing import Compute, NarrowModel, SuspectedParty
 from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import free_memory
 
-_SECONDS = 20.0
-"""How long other lengths are tried."""
+_LENGTHS = (8, 32)
+"""The fewest and the most combinations of other lengths that are tried."""
 _SHARE = 8
 """One part in so many of the memory is taken by the data on which backends are compared."""
 _PARTS = 4
@@ -60,8 +60,12 @@ def choose_feeds(
     feeds: list[dict[str, Any]] = []
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
-        given: Any = loader
-        for feed in given() if callable(given) and not hasattr(given, "__iter__") else given:
+        given_loader: Any = loader
+        for feed in (
+            given_loader()
+            if callable(given_loader) and not hasattr(given_loader, "__iter__")
+            else given_loader
+        ):
             fitted, _ = fit_feed(feed, model.inputs)
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
@@ -71,9 +75,9 @@ def choose_feeds(
     return feeds
 
 
-def in_type(value: Any, asked: MetadataTuple | None) -> Any:
+def in_type(value: Any, metadata: MetadataTuple | None) -> Any:
     """Return an array of floating-point numbers in the type of them that an input asks for."""
-    dtype = None if asked is None else asked.dtype
+    dtype = None if metadata is None else metadata.dtype
     if dtype is None or not dtype.is_floating or not is_float(value):
         return value
     return value.astype(dtype.numpy(), copy=False)
@@ -95,7 +99,7 @@ def feeds_that_run(
     first = choose_feeds(model, data_loader, **options)
     is_made_up = data_loader is None or isinstance(data_loader, DataLoader)
     tried = [_shapes(first[0])]
-    stop = time.perf_counter() + _SECONDS
+    most = 0
     for inputs in longer(model.inputs) if is_made_up else ():
         try:
             feeds = choose_feeds(model, data_loader, inputs, **options)
@@ -103,12 +107,23 @@ def feeds_that_run(
             continue
         if _shapes(feeds[0]) in tried:
             continue
-        if time.perf_counter() > stop or (len(tried) == 1 and runs(first[0])):
+        if len(tried) == 1:
+            if runs(first[0]):
+                break
+            most = _most_lengths(model)
+        if len(tried) > most:
             break
         tried.append(_shapes(feeds[0]))
         if runs(feeds[0]):
             return feeds
     return first
+
+
+def _most_lengths(model: OpenModel | NarrowModel) -> int:
+    """Return how many combinations of lengths are tried: each may load the model again."""
+    graph = getattr(model, "indexed_graph", None)
+    weights = () if graph is None else graph.weights.values()
+    return int(RunBudget.for_bytes(sum(one.nbytes for one in weights), *_LENGTHS).runs)
 
 
 class StepData(list[dict[str, Any]]):
@@ -145,12 +160,12 @@ def choose_feeds_for_parties(
         inputs cause.
         """
         try:
-            made = compute(feed)
+            values = compute(feed)
         except REFUSALS as error:
             if getattr(error, "is_crash", False):
                 raise
             return False
-        return not _has_nan_from_integers(feed, [made.get(name) for name in case.model.outputs])
+        return not _has_nan_from_integers(feed, [values.get(name) for name in case.model.outputs])
 
     def accepts(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         """Return whether a backend accepts an input set; True if the model itself cannot be
@@ -272,7 +287,9 @@ def _vary_feeds(loader: Any, inputs: TensorMetadata) -> list[Any]:
     return [
         loader,
         *(
-            loader.drawing_from(loader.seed + more, dict.fromkeys(floats, held) if floats else None)
-            for more, held in enumerate(_RANGES, 1)
+            loader.drawing_from(
+                loader.seed + number, dict.fromkeys(floats, bounds) if floats else None
+            )
+            for number, bounds in enumerate(_RANGES, 1)
         ),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
 from attrs import frozen
 
 from polygraphy.application.diagnose.case import Feed, Values
@@ -102,6 +103,14 @@ def _guessing() -> Iterator[None]:
         raise
     except Exception as error:
         raise BackendError(f"{type(error).__name__}: {error}") from error
+
+
+def tensor_bytes(model: OpenModel, feed: Feed) -> int:
+    """Return how many bytes the nodes of a model compute from some data; tensors of unknown size
+    are left out.
+    """
+    layers = model.layers({name: np.shape(value) for name, value in feed.items()})
+    return sum(size or 0 for layer in layers for size in layer.makes.values())
 
 
 def cut_part(

@@ -7,6 +7,7 @@ a `WarmParty`; the others in this process, and where they may crash, in a fork o
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -30,8 +31,10 @@ T = TypeVar("T")
 
 _AT_ONCE = 16
 """Guesses for one process, which costs milliseconds; those beside a crash are made again."""
-_LONGEST = 60.0
-"""Seconds after which a process of guesses hangs."""
+_LONGEST, _TIMES = 60.0, 20
+"""A guess hangs after so many seconds, and so many times what the unchanged model takes: on a busy
+machine, both take longer.
+"""
 
 
 class CarefulParty:
@@ -273,7 +276,7 @@ def close(parties: Sequence[SuspectedParty]) -> None:
 
 def run_in_subprocess(
     function: Callable[[], T],
-    who: str | SuspectedParty,
+    party: str | SuspectedParty,
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
@@ -288,9 +291,9 @@ def run_in_subprocess(
     Raises:
         BackendError: it crashed, or took longer than so many seconds.
     """
-    if isinstance(who, WarmParty):
+    if isinstance(party, WarmParty):
         return function()
-    name = who if isinstance(who, str) else who.name
+    name = party if isinstance(party, str) else party.name
     try:
         return call_isolated(function, what=name, timeout=timeout, is_silent=is_silent)
     except UsageError:
@@ -325,54 +328,112 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
         raise
 
 
-def try_in_subprocess(function: Callable[[], T], who: str | SuspectedParty) -> T | None:
+def try_in_subprocess(
+    function: Callable[[], T],
+    party: str | SuspectedParty,
+    usual: Callable[[], object] | None = None,
+    runs: int = 1,
+) -> T | None:
     """Return the result of a function, called in a subprocess; None if it crashes a backend, or
-    takes too long.
+    hangs.
+
+    Args:
+        function: what to call.
+        who: the party that it calls, or its name.
+        usual: a run that is known to end.
+        runs: how many runs the function takes.
     """
     try:
-        if not isinstance(who, WarmParty):
-            return run_in_subprocess(function, who, timeout=_LONGEST, is_silent=True)
-        with who.limited(_LONGEST):
-            return function()
+        return _run_unless_it_hangs(function, party, usual, runs)
     except BackendError:
         return None
 
 
 def filter_in_subprocess(
-    guesses: Iterator[T], is_right: Callable[[T], bool], who: str | SuspectedParty
+    guesses: Iterator[T],
+    is_right: Callable[[T], bool],
+    party: str | SuspectedParty,
+    usual: Callable[[], object] | None = None,
 ) -> Iterator[T]:
-    """Yield the correct guesses, tested in a subprocess; one that crashes the backend is not
-    correct.
+    """Yield the correct guesses, tested in a subprocess; one that crashes the backend, or hangs, is
+    not correct.
+
+    Args:
+        guesses: what is tested.
+        is_right: whether a guess is correct.
+        who: the party that it calls, or its name.
+        usual: a run that is known to end, and takes about as long as the test of a guess.
     """
-    if isinstance(who, WarmParty):
+    if isinstance(party, WarmParty):
         for guess in guesses:
-            if try_in_subprocess(partial(is_right, guess), who):
+            if try_in_subprocess(partial(is_right, guess), party, usual):
                 yield guess
         return
-    while made := list(islice(guesses, _AT_ONCE)):
-        yield from _filter_guesses(made, is_right, who)
+    while chosen := list(islice(guesses, _AT_ONCE)):
+        yield from _filter_guesses(chosen, is_right, party, usual)
 
 
 def _filter_guesses(
-    guesses: Sequence[T], is_right: Callable[[T], bool], who: str | SuspectedParty
+    guesses: Sequence[T],
+    is_right: Callable[[T], bool],
+    party: str | SuspectedParty,
+    usual: Callable[[], object] | None,
 ) -> Iterator[T]:
-    """Yield the guesses that are right, without those that crash their process or take too long."""
-    rest = list(guesses)
-    while rest:
+    """Yield the guesses that are right, without those that crash their process or hang."""
+    remaining_guesses = list(guesses)
+    while remaining_guesses:
         try:
-            found = run_in_subprocess(
-                partial(_first_right, rest, is_right), who, timeout=_LONGEST, is_silent=True
+            test = partial(_first_right, remaining_guesses, is_right)
+            found_index = _run_unless_it_hangs(
+                test, party, usual if len(remaining_guesses) == 1 else None
             )
         except BackendError:
-            if len(rest) > 1:
-                half = len(rest) // 2
-                yield from _filter_guesses(rest[:half], is_right, who)
-                yield from _filter_guesses(rest[half:], is_right, who)
+            if len(remaining_guesses) > 1:
+                half = len(remaining_guesses) // 2
+                yield from _filter_guesses(remaining_guesses[:half], is_right, party, usual)
+                yield from _filter_guesses(remaining_guesses[half:], is_right, party, usual)
             return
-        if found is None:
+        if found_index is None:
             return
-        yield rest[found]
-        rest = rest[found + 1 :]
+        yield remaining_guesses[found_index]
+        remaining_guesses = remaining_guesses[found_index + 1 :]
+
+
+def _run_unless_it_hangs(
+    function: Callable[[], T],
+    who: str | SuspectedParty,
+    usual: Callable[[], object] | None,
+    runs: int = 1,
+) -> T:
+    """Return the result of a function that may hang. If it takes too long, the machine may be busy:
+    then a usual run is timed, and decides how long is too long.
+
+    Raises:
+        BackendError: it crashed, or hangs.
+    """
+    try:
+        return _run_within(_LONGEST, function, who)
+    except BackendError as error:
+        if usual is None or getattr(error, "is_crash", False):
+            raise
+        start = time.perf_counter()
+        run_in_subprocess(usual, who, is_silent=True)
+        limit = (_TIMES + runs) * (time.perf_counter() - start)
+        if limit <= _LONGEST:
+            raise
+    return _run_within(limit, function, who)
+
+
+def _run_within(timeout: float, function: Callable[[], T], who: str | SuspectedParty) -> T:
+    """Return the result of a function, called in a subprocess within some seconds.
+
+    Raises:
+        BackendError: it crashed, or took longer.
+    """
+    if not isinstance(who, WarmParty):
+        return run_in_subprocess(function, who, timeout=timeout, is_silent=True)
+    with who.limited(timeout):
+        return function()
 
 
 def _first_right(guesses: Sequence[T], is_right: Callable[[T], bool]) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.two_models import captured_tensors
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.model.description import Node
 
@@ -57,7 +58,7 @@ def run_command(
 
 def diagnose_command(path: str, backends: Iterable[Backend], *options: Options) -> str:
     """Return the command that diagnoses a model in some backends."""
-    named = ((one.name, one.backend, one.options) for one in backends)
+    named = ((backend.name, backend.backend, backend.options) for backend in backends)
     chosen = _backend_options("diagnose", "parties", named)
     return command_line("diagnose", {"path": path}, *chosen, *options)
 
@@ -71,9 +72,9 @@ def _backend_options(
     backends = list(backends)
     if all(name == backend for name, backend, _ in backends):
         return [{row: (backend,), **options} for _, backend, options in backends]
-    lines = (command_line(command, {row: (each,), **options}) for _, each, options in backends)
+    lines = (command_line(command, {row: (name,), **options}) for _, name, options in backends)
     flags = (line.removeprefix(f"polygraphy {command} ") for line in lines)
-    return [{row: (f"runner:{name}={own}",)} for (name, _, _), own in zip(backends, flags)]
+    return [{row: (f"runner:{name}={flag}",)} for (name, _, _), flag in zip(backends, flags)]
 
 
 def report_command(path: str, backends: Iterable[Backend], data: Options) -> str:
@@ -122,11 +123,9 @@ def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
     """Return the commands, in order, that restore changed nodes of a model; empty if no command
     can.
     """
-    known = {"", *(one.name for one in side.graph.inputs), *side.weights, *side.producer}
     lines, before = [], path
-    for number, variant in enumerate(changed, 1):
-        is_same = variant.node in side.nodes or bool(variant.weights)
-        if is_same or not known.issuperset(variant.node.inputs):
+    for number, variant in enumerate(_in_applicable_order(side, changed), 1):
+        if variant.node in side.nodes or variant.weights:
             return ""
         after = fixed_path(path, number)
         options = _insert_options(variant.node)
@@ -137,7 +136,48 @@ def insert_commands(path: str, side: Side, changed: Sequence[Variant]) -> str:
             return ""
         lines.append(line)
         before = after
-    return " && ".join(lines)
+    return " && ".join(lines) if len(lines) == len(changed) else ""
+
+
+def _in_applicable_order(side: Side, changed: Sequence[Variant]) -> Iterator[Variant]:
+    """Yield changed nodes as long as one reads only tensors that the model has: each inserted node
+    removes what nothing reads afterwards, which a later one may need.
+    """
+    nodes, waiting = list(side.nodes), list(changed)
+    while waiting:
+        known = _live_tensors(side, nodes)
+        ready = [one for one in waiting if known.issuperset(one.node.inputs)]
+        for chosen in ready:
+            after = [chosen.node if _makes_same(one, chosen.node) else one for one in nodes]
+            kept = _live_tensors(side, after)
+            others = [one for one in waiting if one is not chosen]
+            if chosen is ready[-1] or all(kept.issuperset(one.node.inputs) for one in others):
+                yield chosen
+                nodes, waiting = after, others
+                break
+        else:
+            return
+
+
+def _makes_same(node: Node, other: Node) -> bool:
+    """Return whether two nodes compute a tensor of the same name."""
+    return bool(set(filter(None, node.outputs)) & set(other.outputs))
+
+
+def _live_tensors(side: Side, nodes: Sequence[Node]) -> set[str]:
+    """Return the inputs of a model, and the tensors that its outputs depend on."""
+    makers = {name: node for node in nodes for name in filter(None, node.outputs)}
+    found = {"", *(one.name for one in side.graph.inputs)}
+    waiting = [one.name for one in side.graph.outputs]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        if name in makers:
+            found.update(makers[name].outputs)
+            waiting += [*makers[name].inputs, *captured_tensors(makers[name])]
+    return found
 
 
 def output_path(path: str, ending: str) -> str:
@@ -166,11 +206,14 @@ def _insert_options(node: Node) -> dict[str, Any]:
     while names and not names[-1]:
         names.pop()
     is_writable = all(
-        one.kind in _WRITABLE and one.value not in ((), "") for one in node.attributes
+        attribute.kind in _WRITABLE and attribute.value not in ((), "")
+        for attribute in node.attributes
     )
     if node.domain or not is_writable or not all(names) or not all(node.outputs) or not names:
         return {}
-    attributes = {one.name: _attribute(one.kind, one.value) for one in node.attributes}
+    attributes = {
+        attribute.name: _attribute(attribute.kind, attribute.value) for attribute in node.attributes
+    }
     return {
         "op": node.op,
         "name": node.name or None,
@@ -183,5 +226,5 @@ def _insert_options(node: Node) -> dict[str, Any]:
 def _attribute(kind: str, value: Any) -> Any:
     """Return the value of an attribute; a float with the digits that float32 has."""
     if isinstance(value, tuple):
-        return [_attribute(kind[:-1], one) for one in value]
+        return [_attribute(kind[:-1], value) for value in value]
     return float(str(np.float32(value))) if kind == "float" else value

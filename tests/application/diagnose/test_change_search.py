@@ -11,8 +11,9 @@ import pytest
 from onnx import helper
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
-from polygraphy.application.diagnose.changes.change_search import Budget, ChangeSearch, OtherTensor
+from polygraphy.application.diagnose.changes.change_search import ChangeSearch, OtherTensor
 from polygraphy.application.diagnose.parts import Part
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.editing import open_model
 from tests.support.models import make, value
 
@@ -35,7 +36,7 @@ def leaky(alpha: float) -> onnx.ModelProto:
     return make("leaky", [node], [value("x", [8])], [value("y", [8])])
 
 
-def search(model: onnx.ModelProto, goal: Any, party: Any, budget: Budget) -> ChangeSearch:
+def search(model: onnx.ModelProto, goal: Any, party: Any, budget: RunBudget) -> ChangeSearch:
     """Return the search for a change of the model."""
     part = Part(model, {"x": X})
     return ChangeSearch(open_model(model).indexed_graph, part, {"y": goal}, (party,), budget)
@@ -43,21 +44,41 @@ def search(model: onnx.ModelProto, goal: Any, party: Any, budget: Budget) -> Cha
 
 def test_a_crash_ends_the_search_for_one_number_and_no_more() -> None:
     goal = np.where(X < 0, 0.37 * X, X)
-    [found] = search(leaky(0.7), goal, OnnxParty(), Budget()).find_numbers(0)
+    [found] = search(leaky(0.7), goal, OnnxParty(), RunBudget()).find_numbers(0)
     assert found.node.attribute("alpha") == pytest.approx(0.37)
-    assert not [*search(leaky(0.7), goal, Crashing(), Budget()).find_numbers(0)]
+    assert not [*search(leaky(0.7), goal, Crashing(), RunBudget()).find_numbers(0)]
 
 
 def test_a_budget_counts_what_was_tried_and_says_what_was_not() -> None:
-    budget = Budget(tries=2)
+    budget = RunBudget(runs=2)
     assert not [*search(leaky(0.7), 5 * X, OnnxParty(), budget).find_usual(0)]
-    assert (budget.tried, budget.is_cut_short, budget.is_spent) == (2, True, True)
+    assert (budget.taken, budget.is_cut_short, budget.is_spent) == (2, True, True)
 
 
 def test_a_tensor_of_another_type_or_shape_is_not_tried() -> None:
-    budget, goal = Budget(), np.where(X < 1, 0.7 * (X - 1), X - 1)
+    budget, goal = RunBudget(), np.where(X < 1, 0.7 * (X - 1), X - 1)
     arrays = {"short": X[:4], "double": X.astype(np.float64), "right": X - 1}
     others = [OtherTensor(*one) for one in arrays.items()]
     found = search(leaky(0.7), goal, OnnxParty(), budget).find_inputs(0, others, ())
     assert [one.node.inputs for one in found] == [("right",)]
-    assert budget.tried == 1
+    assert budget.taken == 1
+
+
+@pytest.mark.parametrize("read", [["x", "x"], ["x", "t"]], ids=["twice", "elsewhere"])
+def test_a_tensor_is_replaced_at_one_place_where_it_is_read_at_several(read: list[str]) -> None:
+    nodes = [helper.make_node("Mul", read, ["m"], "product")]
+    nodes += [helper.make_node("Tanh", ["x"], ["t"], "tanh")]
+    nodes += [helper.make_node("Add", ["m", "t"], ["y"], "sum")]
+    nodes = nodes if "t" not in read else [nodes[1], nodes[0], nodes[2]]
+    model = make("places", nodes, [value("x", [8])], [value("y", [8])])
+    right = X - 3
+    goal = right * (np.tanh(X) if "t" in read else X) + np.tanh(X)
+    found = search(model, goal, OnnxParty(), RunBudget()).find_inputs(
+        [node.name for node in nodes].index("product"), [OtherTensor("right", right)], ()
+    )
+    assert next(found).node.inputs == ("right", read[1])
+
+
+def test_a_budget_is_smaller_for_larger_models() -> None:
+    sizes = [(1, 1), (1, 100), (1, 1000), (1, 10**6), (100 << 20, 50)]
+    assert [RunBudget.for_model(*one).runs for one in sizes] == [8192, 2000, 200, 64, 81]

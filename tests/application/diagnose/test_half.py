@@ -86,8 +86,7 @@ def test_a_search_without_end_is_cut_short_with_a_set_that_works(
 ) -> None:
     model = network("epsilon", layers=20)
     fewest = try_half_precision(model)
-    monkeypatch.setattr(half, "_ENOUGH_CHECKS", 0)
-    monkeypatch.setattr(half, "_ENOUGH_SECONDS", 0.0)
+    monkeypatch.setattr(half, "_CHECKS", (0, 0))
     said: list[str] = []
     found = try_half_precision(model, report=lambda attempt: said.append(attempt.result))
     assert (fewest.verdict, fewest.is_fewest) == ("fault", True)

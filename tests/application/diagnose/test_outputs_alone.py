@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from polygraphy.binding import bind
 from polygraphy.comparator import RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError
+from polygraphy.domain.search.run_budget import RunBudget
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.outputs_alone_cases import FEED, found
@@ -132,10 +135,27 @@ def test_what_explains_it_is_a_candidate_where_the_rest_was_not_tried(
     right = activated("Relu", "Tanh", "Relu")
     wrong = activated("Sigmoid", "Tanh", "Relu")
     assert found(right, wrong, tmp_path).verdict == "fault"
-    monkeypatch.setattr(outputs_alone, "_SECONDS_OF_FACTORS", -1.0)
+    budgets = iter([RunBudget(), RunBudget(runs=0)])
+    monkeypatch.setattr(outputs_alone._Guesses, "_budget", lambda _: next(budgets))
     kept = found(right, wrong, tmp_path)
     assert kept.verdict == "inconclusive"
     assert len(kept.culprits) == 1
+
+
+@pytest.mark.slow
+def test_a_busy_machine_gives_the_same_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong = activated("Relu", "Tanh", "Relu"), activated("Sigmoid", "Tanh", "Relu")
+    documents = []
+    for pause in (0.0, 1000.0):
+        clock = count(step=pause)
+        with monkeypatch.context() as patch:
+            for name in ("perf_counter", "monotonic") if pause else ():
+                patch.setattr(time, name, lambda clock=clock: next(clock))
+            kept = found(right, wrong, tmp_path)
+        documents.append((kept.verdict, [one["nodes"] for one in kept.culprits]))
+    assert documents == [("fault", [["act0"]])] * 2
 
 
 @pytest.mark.slow

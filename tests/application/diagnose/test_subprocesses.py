@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,31 @@ def test_the_right_ones_are_found_among_some_that_crash(capfd: pytest.CaptureFix
 
     assert list(filter_in_subprocess(iter(range(40)), is_right, "onnxrt")) == [2, 4, 37]
     assert "Assertion" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("usual", "right"), [(0.1, []), (10.0, [2])])
+def test_a_guess_hangs_only_if_the_unchanged_model_is_much_faster(
+    usual: float, right: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+
+    def is_right(guess: int) -> bool:
+        clock[0] += 100 if guess == 2 else 0
+        return guess == 2
+
+    def run(function: Any, *_: Any, timeout: float | None = None, **__: Any) -> Any:
+        start, result = clock[0], function()
+        if timeout is not None and clock[0] - start > timeout:
+            raise BackendError("It took too long.")
+        return result
+
+    def run_usual() -> None:
+        clock[0] += usual
+
+    monkeypatch.setattr(subprocesses, "run_in_subprocess", run)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    guesses = filter_in_subprocess(iter(range(4)), is_right, "onnxrt", run_usual)
+    assert list(guesses) == right
 
 
 def test_guesses_are_made_as_they_are_needed() -> None:

@@ -68,6 +68,20 @@ def test_what_a_command_line_cannot_say_is_not_said() -> None:
         assert insert_commands("m.onnx", SIDE, [variant]) == ""
 
 
+def test_a_node_that_a_later_command_reads_is_not_removed_before() -> None:
+    """`surgeon insert` removes what nothing reads any more."""
+    nodes = [Node(op, op, "", ("x",), (op.lower(),)) for op in ("Neg", "Abs")]
+    ends = [Node("m", "Mul", "", ("neg", "x"), ("n",)), Node("a", "Add", "", ("abs", "n"), ("y",))]
+    graph = evolve(GRAPH, nodes=(*nodes, *ends))
+    one, other = evolve(ends[0], inputs=("x", "x")), evolve(ends[1], inputs=("neg", "n"))
+    first, second = (Variant("structure", "", node) for node in (one, other))
+    lines = insert_commands("m.onnx", Side(graph), [first, second]).split(" && ")
+    assert ["--name a" in line for line in lines] == [True, False]
+    crossed = [evolve(ends[0], inputs=("abs", "x")), evolve(ends[1], inputs=("neg", "n"))]
+    changed = [Variant("structure", "", node) for node in crossed]
+    assert insert_commands("m.onnx", Side(graph), changed) == ""
+
+
 HOSTILE = [
     "a  b.onnx", "x --rtol 3.onnx", "-m.onnx", "a\nb.onnx", "it's \"m\".onnx", "$(touch x).onnx",
     "`id`\\.onnx", "a=b;c&d|e.onnx", "~m*?.onnx", "modèle 模型.onnx", "\x1b[1m.onnx",

@@ -148,6 +148,18 @@ def test_equal_branches_are_paired_with_the_weights_that_they_have():
     assert [pairing.model.identity(i) for one in suspects(pairing) for i in one.nodes] == ["make k"]
 
 
+def test_readers_of_crossed_outputs_of_one_node_are_suspects():
+    """Each reads the part of a Split that the other should."""
+    nodes = [Node("split", "Split", inputs=("x",), outputs=("a", "b"))]
+    nodes += [Node("one", "Tanh", inputs=("a",), outputs=("ta",))]
+    nodes += [Node("two", "Sigmoid", inputs=("b",), outputs=("sb",))]
+    nodes += [Node("sum", "Add", inputs=("ta", "sb"), outputs=("y",))]
+    right = Graph(inputs=(Tensor("x"),), outputs=(Tensor("y"),), nodes=tuple(nodes))
+    wrong = changed_node(changed_node(right, "one", inputs=("b",)), "two", inputs=("a",))
+    found = suspects(pair_graphs(wrong, right))
+    assert [one.nodes for one in found] == [(1,), (2,)]
+
+
 def test_half_precision_alone_is_no_difference():
     right = network()
     half = evolve(

@@ -8,21 +8,21 @@ node is not what it should be.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.application.diagnose.case import Values
-from polygraphy.application.diagnose.parts import Part
+from polygraphy.application.diagnose.parts import Part, tensor_bytes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     borrowed_variants,
+    lost_results,
     scalar_weights,
     with_weight,
 )
@@ -39,70 +39,21 @@ from polygraphy.domain.diagnosis.variants import (
 )
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.search.numbers import nearest_number
+from polygraphy.domain.model.description import Node
+from polygraphy.domain.search.numbers import MOST_NUMBERS, nearest_number
+from polygraphy.domain.search.run_budget import RunBudget
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import open_model
 
-_TRIES = (64, 768)
-"""The fewest and the most changes of a part that are tried."""
-_WORK = 8 << 30
-"""Bytes of tensors that all runs compute together; the fewest may compute more."""
-_FEW_NODES = 16
-"""In a part with more nodes, fewer changes are tried: each computes all of them."""
 _TENSORS = 64
 """Tensors that are tried instead of an input of a node."""
+_APART = "//apart"
+"""Stands for a tensor that a node reads at one place only, where it reads another one elsewhere."""
 
 T = TypeVar("T")
 Explains = Callable[[Values, Compute], bool]
 """Returns whether computed tensors are as expected; it also gets what computes them."""
-
-
-@define
-class Budget:
-    """How much a search may try, and the record of how much it has tried.
-
-    Attributes:
-        tries: the number of changes.
-        seconds: the time, from now.
-        tried: how many were tried.
-        is_cut_short: whether some were not.
-    """
-
-    tries: float = inf
-    seconds: float = inf
-    tried: int = 0
-    is_cut_short: bool = False
-    _start: float = field(factory=time.perf_counter)
-
-    @classmethod
-    def for_runs(cls, nbytes: int, fewest: int, most: int) -> Budget:
-        """Return the budget for runs that compute so many bytes of tensors each."""
-        return cls(int(np.clip(_WORK // max(nbytes, 1), fewest, most)))
-
-    @classmethod
-    def for_part(cls, nbytes: int, nodes: int) -> Budget:
-        """Return the budget for changes in a part of a model.
-
-        Args:
-            nbytes: what its tensors take.
-            nodes: how many it has.
-        """
-        most = _TRIES[1] * _FEW_NODES // max(nodes, _FEW_NODES)
-        return cls.for_runs(nbytes, _TRIES[0], max(most, _TRIES[0]))
-
-    @property
-    def is_spent(self) -> bool:
-        """Return whether nothing more may be tried."""
-        return self.tried >= self.tries or time.perf_counter() - self._start > self.seconds
-
-    def take(self, candidates: Iterable[T]) -> Iterator[T]:
-        """Yield candidates, each of which is tried, until the budget is spent."""
-        for candidate in candidates:
-            if self.is_spent:
-                self.is_cut_short = True
-                return
-            self.tried += 1
-            yield candidate
 
 
 @frozen
@@ -113,11 +64,13 @@ class OtherTensor:
         name: its name.
         value: its value.
         is_in_model: whether the model computes it; if not, a node is missing.
+        op: the operator of the node that is missing, if it computes the tensor from the input.
     """
 
     name: str
     value: Any
     is_in_model: bool = True
+    op: str = ""
 
 
 @frozen
@@ -140,7 +93,7 @@ class ChangeSearch:
     part: Part
     goals: Values
     runners: tuple[SuspectedParty, ...]
-    budget: Budget
+    budget: RunBudget
     explains: Explains | None = field(default=None, kw_only=True)
     prover: SuspectedParty | None = field(default=None, kw_only=True)
     is_reshaped: bool = field(default=False, kw_only=True)
@@ -153,7 +106,14 @@ class ChangeSearch:
 
     def matching(self, candidates: Iterable[Variant]) -> Iterator[Variant]:
         """Yield the candidates with which the part computes what is expected."""
-        return filter_in_subprocess(self.budget.take(candidates), self._is_right, self.runners[-1])
+        candidates = self.budget.take(candidates)
+        return filter_in_subprocess(candidates, self._is_right, self.runners[-1], self._usual)
+
+    def try_runs(self, function: Callable[[], T], runs: int) -> T | None:
+        """Return the result of a function that runs changed parts so many times; None if it crashes
+        the backend, or hangs.
+        """
+        return try_in_subprocess(function, self.runners[-1], self._usual, runs)
 
     def find_usual(self, position: int) -> Iterator[Variant]:
         """Yield variants of a node by common mistakes."""
@@ -181,12 +141,17 @@ class ChangeSearch:
         for make in makers:
             if self.budget.is_spent:
                 return
-            number = try_in_subprocess(partial(self._nearest_number, make), self.runners[-1])
+            number = self.try_runs(partial(self._nearest_number, make), MOST_NUMBERS)
             if number is not None:
                 yield from self.matching([make(number)])
 
     def find_inputs(
-        self, position: int, others: Iterable[OtherTensor], equal: Collection[str]
+        self,
+        position: int,
+        candidates: Iterable[OtherTensor],
+        equal: Collection[str],
+        behind: Mapping[str, Collection[str]] | None = None,
+        weights: Sequence[Any] = (),
     ) -> Iterator[Variant]:
         """Yield variants of a node that reads another tensor.
 
@@ -194,51 +159,92 @@ class ChangeSearch:
             position: the node; nothing else in the part may read the same.
             others: the tensors that it may read.
             equal: inputs that are known to be right, so that a node may be missing behind them.
+            behind: by such an input, tensors that only the other model computes from it.
+            weights: weights of the other model, which a missing node may read.
         """
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
             name
-            for one in open_model(self.part.model).nodes
-            if not set(one.makes) & set(node.outputs)
-            for name in one.reads
+            for single_node in open_model(self.part.model).nodes
+            if not set(single_node.makes) & set(node.outputs)
+            for name in single_node.reads
         }
         computed = self._computed_from(position)
-        # A loaded model does not survive the start of a process, so each process loads its own.
-        load = cache(lambda: self._load(self.part))
-        pool = [one for one in others if one.name not in computed]
-        for operand in dict.fromkeys(node.inputs):
-            if operand not in feed or operand in shared:
+        pool = [candidate for candidate in candidates if candidate.name not in computed]
+        for operand, places in _operand_places(node):
+            if operand not in feed:
                 continue
-            alike = _alike(pool, operand, feed[operand], is_missing=operand in equal)
+            is_part = operand in shared or len(places) < node.inputs.count(operand)
+            # A loaded model does not survive the start of a process, so each process loads its own.
+            reading = partial(self._load_reading, node, operand)
+            loads = cache(partial(reading, places if is_part else ())), cache(partial(reading, ()))
+            lost = (behind or {}).get(operand, ())
+            alike: Iterator[OtherTensor] = chain(
+                _alike(pool, operand, feed[operand], operand in equal, lost),
+                _lost_tensors(operand, feed[operand], weights) if behind is not None else (),
+            )
 
-            def is_right(other: OtherTensor, operand: str = operand) -> bool:
+            def is_right(
+                other_tensor: OtherTensor,
+                loads: tuple[Callable[[], tuple[Compute, str]], ...] = loads,
+                is_part: bool = is_part,
+            ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
-                input.
+                input; a node may be missing before all that read it.
                 """
-                try:
-                    values = load()({**feed, operand: other.value})
-                except PolygraphyException:
-                    return False
-                return self._matches_goals(values, load())
+                for load in loads if is_part and not other_tensor.is_in_model else loads[:1]:
+                    try:
+                        compute, name = load()
+                        values = compute({**feed, name: other_tensor.value})
+                    except PolygraphyException:
+                        continue
+                    if self._matches_goals(values, compute):
+                        return True
+                return False
 
-            tried = filter_in_subprocess(self.budget.take(alike), is_right, self.runners[-1])
-            for other in tried:
-                reads = tuple(other.name if one == operand else one for one in node.inputs)
-                change = (
-                    changes.other_input(node.op, operand, other.name)
-                    if other.is_in_model
-                    else changes.lost_node_between(node.op, other.name, operand)
+            tried = filter_in_subprocess(
+                self.budget.take(alike), is_right, self.runners[-1], self._usual
+            )
+            for candidate in tried:
+                reads = tuple(
+                    candidate.name if at in places else input_name
+                    for at, input_name in enumerate(node.inputs)
                 )
+                if candidate.op:
+                    change = changes.lost_node(candidate.op, [node.op])
+                elif candidate.is_in_model:
+                    change = changes.other_input(node.op, operand, candidate.name)
+                else:
+                    change = changes.lost_node_between(node.op, candidate.name, operand)
                 yield Variant("structure", change, evolve(node, inputs=reads))
+
+    def _load_reading(
+        self, node: Node, operand: str, places: Collection[int]
+    ) -> tuple[Compute, str]:
+        """Return the loaded part, and the input that the node reads at some places, which is a new
+        one unless there are none.
+        """
+        if not places:
+            return self._load(self.part), operand
+        reads = tuple(_APART if at in places else name for at, name in enumerate(node.inputs))
+        change = changes.other_input(node.op, operand, _APART)
+        weights = {_APART: self.part.feed[operand]}
+        other = Variant("structure", change, evolve(node, inputs=reads), weights)
+        part = self.part.change(output_name(other), other, asks=True)
+        return self._load(part), [*part.feed][-1]
 
     def _computed_from(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
-        waiting, found = [position], set[str]()
+        waiting, upstream = [position], set[str]()
         while waiting:
-            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - found
-            found |= names
-            waiting += {one for name in names for one, _ in self.graph.readers.get(name, ())}
-        return found
+            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - upstream
+            upstream |= names
+            waiting += {index for name in names for index, _ in self.graph.readers.get(name, ())}
+        return upstream
+
+    def _usual(self) -> bool:
+        """Run the part without a change, which takes about as long as a change of it."""
+        return self._is_right(None)
 
     def _load(self, part: Part, prover: SuspectedParty | None = None) -> Compute:
         """Return a part loaded by a backend that takes it, with rewrites if it has to prove it."""
@@ -286,9 +292,7 @@ class ChangeSearch:
         """Return whether the tensors of a part are within the limit."""
         if self.limit == inf:
             return True
-        shapes = {name: np.shape(value) for name, value in part.feed.items()}
-        layers = open_model(part.model).layers(shapes)
-        return sum(size or 0 for one in layers for size in one.makes.values()) <= self.limit
+        return tensor_bytes(open_model(part.model), part.feed) <= self.limit
 
     def _nearest_number(self, make: Callable[[float], Variant]) -> float | None:
         """Return the number with which a part computes what is nearest to what is expected."""
@@ -312,15 +316,17 @@ class ChangeSearch:
         if variant.weights:
             try:
                 part = self.part.change(output_name(variant), variant, asks=True)
-                compute, asked = self._load(part), [*part.feed][-1]
+                compute, input_name = self._load(part), [*part.feed][-1]
                 compute(part.feed)
-                return lambda one: compute({**part.feed, asked: next(iter(one.weights.values()))})
+                return lambda variant: compute(
+                    {**part.feed, input_name: next(iter(variant.weights.values()))}
+                )
             except PolygraphyException:  # It may have to be a weight.
                 pass
 
-        def compute_variant(one: Variant) -> Values:
+        def compute_variant(single_variant: Variant) -> Values:
             """Return the values that a variant computes."""
-            part = self.part.change(output_name(one), one)
+            part = self.part.change(output_name(single_variant), single_variant)
             return self._load(part)(part.feed)
 
         return compute_variant
@@ -342,24 +348,61 @@ def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant
     return with_weight(graph, position, name, np.full_like(graph.weights[name].values, value))
 
 
+def _lost_tensors(operand: str, value: Any, weights: Sequence[Any]) -> Iterator[OtherTensor]:
+    """Yield what nodes that may be missing would compute from an input."""
+    if is_float(value):
+        for op, result in lost_results(value, weights):
+            yield OtherTensor(f"{operand}/{op}", result, False, op)
+
+
+def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each tensor that a node reads, with the positions: with each alone first if there are
+    several.
+    """
+    for name in dict.fromkeys(node.inputs):
+        places = tuple(at for at, one in enumerate(node.inputs) if one == name)
+        if len(places) > 1:
+            yield from ((name, (at,)) for at in places)
+        yield name, places
+
+
 def _alike(
-    others: Iterable[OtherTensor], operand: str, value: Any, *, is_missing: bool
+    candidates: Iterable[OtherTensor],
+    operand: str,
+    value: Any,
+    is_missing: bool,
+    lost: Collection[str] = (),
 ) -> Iterator[OtherTensor]:
-    """Yield the tensors with the shape and type of an input: of the model, and of its reference.
+    """Yield the tensors with the size and type of an input: those that only the reference computes
+    from it, then others with its shape, of the model, and of the reference.
 
     Args:
         others: the tensors.
         operand: the input.
         value: its value.
         is_missing: whether a node may be missing behind it.
+        lost: the tensors that the reference computes from it.
     """
     alike = [
-        one
-        for one in others
-        if one.name != operand
-        and np.shape(one.value) == np.shape(value)
-        and getattr(one.value, "dtype", None) == getattr(value, "dtype", None)
+        candidate
+        for candidate in candidates
+        if candidate.name != operand
+        and np.size(candidate.value) == np.size(value)
+        and getattr(candidate.value, "dtype", None) == getattr(value, "dtype", None)
     ]
-    yield from islice((one for one in alike if one.is_in_model), _TENSORS)
+    nearest = [
+        candidate
+        for candidate in alike
+        if is_missing and not candidate.is_in_model and candidate.name in lost
+    ]
+    for one in nearest[:_TENSORS]:
+        yield evolve(one, value=np.reshape(one.value, np.shape(value)))
+    seen = {id(other_tensor) for other_tensor in nearest}
+    same = [
+        candidate
+        for candidate in alike
+        if np.shape(candidate.value) == np.shape(value) and id(candidate) not in seen
+    ]
+    yield from islice((candidate for candidate in same if candidate.is_in_model), _TENSORS)
     if is_missing:
-        yield from islice((one for one in alike if not one.is_in_model), _TENSORS)
+        yield from islice((candidate for candidate in same if not candidate.is_in_model), _TENSORS)

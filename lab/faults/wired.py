@@ -1,0 +1,170 @@
+"""Crossed wires: two tensors of the same shape that change places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import onnx
+
+from .planting import Plant, Planted, identity, one_of
+
+Place = tuple[onnx.NodeProto, int]
+_STRUCTURE = ("structure", "weight", "attribute")
+
+
+def _shapes(model: onnx.ModelProto) -> Mapping[str, tuple[int, ...]]:
+    """Return the known shapes of float tensors; empty for a model that cannot be inferred."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except onnx.shape_inference.InferenceError:
+        return {}
+    shapes = {each.name: tuple(each.dims) for each in graph.initializer if each.data_type == 1}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        kind = value.type.tensor_type
+        sizes = tuple(dim.dim_value for dim in kind.shape.dim)
+        if kind.elem_type == onnx.TensorProto.FLOAT and sizes and all(sizes):
+            shapes[value.name] = sizes
+    return shapes
+
+
+def _places(model: onnx.ModelProto, names: set[str]) -> Iterator[Place]:
+    for node in model.graph.node:
+        for at, name in enumerate(node.input):
+            if name in names:
+                yield node, at
+
+
+def _exchange(one: Place, other: Place) -> Planted:
+    """Exchange what two places read."""
+    (first, at), (second, to) = one, other
+    first.input[at], second.input[to] = second.input[to], first.input[at]
+    nodes = dict.fromkeys((identity(first), identity(second)))
+    return Planted(tuple(nodes), _STRUCTURE)
+
+
+def _pair(rng: np.random.Generator, places: list[Place], shapes: Mapping[str, object]) -> object:
+    """Draw two places that read different tensors of one shape."""
+    pairs = [
+        (one, other)
+        for number, one in enumerate(places)
+        for other in places[:number]
+        if shapes[one[0].input[one[1]]] == shapes[other[0].input[other[1]]]
+        and one[0].input[one[1]] != other[0].input[other[1]]
+    ]
+    return one_of(rng, pairs)
+
+
+def _in_order(model: onnx.ModelProto) -> bool:
+    """Sort the nodes; return whether none reads its own output."""
+    waiting, known = list(model.graph.node), {""}
+    known |= {each.name for each in (*model.graph.input, *model.graph.initializer)}
+    order: list[onnx.NodeProto] = []
+    while waiting:
+        ready = [node for node in waiting if known.issuperset(node.input)]
+        if not ready:
+            return False
+        for node in ready:
+            known.update(node.output)
+        order += ready
+        waiting = [node for node in waiting if not any(node is each for each in ready)]
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in order]
+    del model.graph.node[:]
+    model.graph.node.extend(copies)
+    return True
+
+
+def tensors(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Two nodes each read the tensor that the other should."""
+    shapes = _shapes(model)
+    made = {name for node in model.graph.node for name in node.output} & {*shapes}
+    drawn = _pair(rng, list(_places(model, made)), shapes)
+    if drawn is None:
+        return None
+    (first, at), (second, to) = drawn  # type: ignore[misc]
+    if first is second:
+        return None
+    found = _exchange((first, at), (second, to))
+    return found if _in_order(model) else None
+
+
+def weights(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Two nodes each read the weight that the other should."""
+    shapes = _shapes(model)
+    held = {each.name for each in model.graph.initializer if np.prod(each.dims) > 3}
+    places = [(node, at) for node, at in _places(model, held & {*shapes})]
+    drawn = _pair(rng, places, shapes)
+    if drawn is None:
+        return None
+    (first, at), (second, to) = drawn  # type: ignore[misc]
+    if first is second:
+        return None
+    return _exchange((first, at), (second, to))
+
+
+def operands(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Two operands of one node change places: scale and bias, mean and variance, h and c."""
+    shapes = _shapes(model)
+    found = [
+        (node, one, other)
+        for node in model.graph.node
+        if node.op_type not in ("Add", "Mul", "Max", "Min", "Sum", "Mean", "Concat")
+        for one in range(len(node.input))
+        for other in range(one)
+        if shapes.get(node.input[one]) == shapes.get(node.input[other], ())
+        and node.input[one] != node.input[other]
+    ]
+    drawn = one_of(rng, found)
+    if drawn is None:
+        return None
+    node, one, other = drawn  # type: ignore[misc]
+    return _exchange((node, one), (node, other))
+
+
+def ends(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """Readers of two outputs of one node each get the other: parts of a Split, or states."""
+    shapes = _shapes(model)
+    found = [
+        (node, one, other)
+        for node in model.graph.node
+        for one in node.output
+        for other in node.output
+        if one < other and shapes.get(one) == shapes.get(other, ())
+    ]
+    drawn = one_of(rng, found)
+    if drawn is None:
+        return None
+    node, one, other = drawn  # type: ignore[misc]
+    names = {one: other, other: one}
+    readers = [each for each in model.graph.node if {one, other} & {*each.input}]
+    for reader in readers:
+        reader.input[:] = [names.get(name, name) for name in reader.input]
+    return Planted((identity(node), *map(identity, readers)), _STRUCTURE)
+
+
+def parts(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """The parts of a Concat are in another order."""
+    node = one_of(rng, [n for n in model.graph.node if n.op_type == "Concat" and len(n.input) > 1])
+    if node is None:
+        return None
+    names = [*node.input]  # type: ignore[attr-defined]
+    node.input[:] = [names[at] for at in rng.permutation(len(names))]  # type: ignore[attr-defined]
+    return Planted((identity(node),), _STRUCTURE)  # type: ignore[arg-type]
+
+
+def branches(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+    """A Where takes each of its branches where it should take the other."""
+    node = one_of(rng, [n for n in model.graph.node if n.op_type == "Where"])
+    if node is None:
+        return None
+    return _exchange((node, 1), (node, 2))  # type: ignore[arg-type]
+
+
+WIRED: dict[str, Plant] = {
+    "wires: tensors": tensors,
+    "wires: weights": weights,
+    "wires: operands": operands,
+    "wires: ends": ends,
+    "wires: parts": parts,
+    "wires: branches": branches,
+}
