@@ -104,8 +104,8 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
 
 def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
     """Return the comparison of the first backend with all others."""
-    first, *others = [*outputs.values()] or [()]
-    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in others]
+    first, *other_outputs = [*outputs.values()] or [()]
+    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in other_outputs]
     return reduce(Compared.worse, comparisons) if comparisons else Compared()
 
 

@@ -135,8 +135,8 @@ def expect_powers(
         # About as much as the weight itself loses, if the limit is reached.
         power = powers[weight]
         if not is_over() and len(again) < most_again:
-            both = loss((before, behind[0])) ** 2
-            power = max(both - powers[before] - powers[behind[0]], 0.0)
+            both_loss = loss((before, behind[0])) ** 2
+            power = max(both_loss - powers[before] - powers[behind[0]], 0.0)
         again[weight] = before, behind, power
     return PowerSum(powers, again), measured, inputs
 
@@ -154,5 +154,5 @@ def _groups(rules: Rules) -> list[list[int]]:
 
 def _expected(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
     """Return the power that a group of sites is expected to have, relative to others."""
-    own = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
-    return sum(min(loss, 1.0) ** 2 for loss in own)
+    expected = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
+    return sum(min(loss, 1.0) ** 2 for loss in expected)
