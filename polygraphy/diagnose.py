@@ -6,7 +6,7 @@ from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
     from polygraphy.application.diagnose.diagnosing import diagnose
-    from polygraphy.application.diagnose.lowered.half_diagnosis import diagnose_half
+    from polygraphy.application.diagnose.half_diagnosis import diagnose_half
 
 __all__ = ["diagnose", "diagnose_half"]
 
@@ -14,6 +14,6 @@ __getattr__ = deferred_names(
     globals(),
     {
         "diagnose": "polygraphy.application.diagnose.diagnosing",
-        "diagnose_half": "polygraphy.application.diagnose.lowered.half_diagnosis",
+        "diagnose_half": "polygraphy.application.diagnose.half_diagnosis",
     },
 )

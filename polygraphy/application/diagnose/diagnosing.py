@@ -11,11 +11,6 @@ from polygraphy.application.diagnose.branches import add_idle_branches, inline_b
 from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
-from polygraphy.application.diagnose.invalid_models import (
-    blame_model,
-    diagnose_invalid_model,
-    find_ignored_violations,
-)
 from polygraphy.application.diagnose.oracle import Request, limit_to_evidence
 from polygraphy.application.diagnose.oracles.against_versions import (
     add_open_versions,
@@ -31,6 +26,11 @@ from polygraphy.application.diagnose.outcome import (
     Unexplained,
     step_from,
     take_steps,
+)
+from polygraphy.application.diagnose.steps.invalid_models import (
+    blame_model,
+    diagnose_invalid_model,
+    find_ignored_violations,
 )
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import open_versions
