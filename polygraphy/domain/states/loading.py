@@ -25,11 +25,11 @@ from polygraphy.domain.states.pairs import (
     state_pairs,
 )
 from polygraphy.domain.states.plan import StatePlan, numpy_dtype
+from polygraphy.domain.states.position_limits import describe_unreached
 from polygraphy.domain.states.roles import (
     CHUNK,
     CONSTANT,
     TOKENS,
-    describe_unreached,
 )
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
@@ -334,7 +334,7 @@ class StepLoader:
                 hint=f"Use at most --steps {max(1, capacity - self._first_length() + 1)}.",
             )
         for limit in self.plan.roles.limits:
-            if limit.is_hard and total > limit.length:
+            if limit.is_hard and limit.is_certain and total > limit.length:
                 raise InputError(
                     f"The steps need {total} positions, but {limit.what} has {limit.length}.",
                     hint=f"Use at most --steps {max(1, limit.length - self._first_length() + 1)}.",

@@ -170,7 +170,7 @@ def state_pairs(
         if _is_stale(pair, by_graph, tensors)
     ]
     conflicts += _find_swapped(graph, by_graph, tensors)
-    for output, name in _remaining_pair(graph, pairs, used_inputs):
+    for output, name in _remaining_pairs(graph, pairs, used_inputs):
         kind, axis = _kind_by_shape(tensors[output], tensors[name])
         pairs[output] = StatePair(output, name, kind, axis, "order")
     if not pairs:
@@ -243,11 +243,12 @@ def _find_swapped(
 _PAIR = 2
 
 
-def _remaining_pair(
+def _remaining_pairs(
     graph: Graph, pairs: Mapping[str, StatePair], used_names: Collection[str]
 ) -> list[tuple[str, str]]:
     """Return the only output and the only input that are left, if they are like the states that are
-    known: the output is computed from the wrong state.
+    known: the output is computed from the wrong state. Of several, return those of equal type and
+    shape in order, if each output is computed from its input.
     """
     if not pairs:
         return []
@@ -271,7 +272,24 @@ def _remaining_pair(
     ]
     # Something is left for the data, and for what is computed of them.
     has_data = len(inputs) > 1 and len(outputs) > 1
-    return remaining_outputs if len(remaining_outputs) == 1 and has_data else []
+    if len(remaining_outputs) < 2:
+        return remaining_outputs if has_data else []
+    behind = {output: _inputs_behind(graph, output) for output, _ in remaining_outputs}
+    groups: dict[Any, tuple[list[str], list[str]]] = {}
+    for at, tensors in enumerate((outputs, inputs)):
+        for tensor in filter(_is_fixed, tensors):
+            groups.setdefault((tensor.dtype, tensor.shape), ([], []))[at].append(tensor.name)
+    matched = [
+        list(zip(made_names, read_names))
+        for made_names, read_names in groups.values()
+        if len(made_names) == len(read_names)
+        and all(name in behind.get(each, ()) for each, name in zip(made_names, read_names))
+    ]
+    # Something is left for the data, which come first, and for what is computed of them.
+    if sum(map(len, matched)) == min(len(inputs), len(outputs)):
+        matched = [each for each in matched if each[0] != (outputs[0].name, inputs[0].name)]
+    found = [pair for each in matched for pair in each]
+    return found if len(found) < min(len(inputs), len(outputs)) else []
 
 
 def _is_fixed(tensor: Tensor) -> bool:

@@ -73,7 +73,8 @@ class StatePlan:
             plan = StatePlan(first, None, ())
             self.first = FirstModel(plan, names)
         self.roles: Roles = roles_of(graph, self.pairs)
-        if not self.is_decoder:  # A stream writes each chunk into the same places.
+        if not (self.is_decoder and self._knows_positions):
+            # A stream writes each chunk into the same places, a recurrent model each layer.
             self.pairs = [
                 evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
                 for pair in self.pairs
@@ -87,6 +88,11 @@ class StatePlan:
             names = {judged: self.roles.judged} if judged is not None else {}
             names |= self.first.outputs
             self.first = FirstModel(self.first.plan, names)
+
+    @property
+    def _knows_positions(self) -> bool:
+        """Return whether an input says how long the past is, so that a step finds its slots."""
+        return any(self.roles.named(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
     def at(self, index: int) -> StatePlan:
         """Return the plan of the model that runs a step."""
