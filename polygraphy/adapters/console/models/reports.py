@@ -117,7 +117,8 @@ class LogModelReports:
             sparse = sum(weight.is_sparse for weight in weights)
             G_LOGGER.info(
                 f"{sparse} of {len(weights)} tensors are sparse;"
-                f" {len(weights) - len(selected_weights)} are not listed (add --log-file PATH, or -v)."
+                f" {len(weights) - len(selected_weights)} are not listed"
+                " (add --log-file PATH, or -v)."
             )
         G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
 
