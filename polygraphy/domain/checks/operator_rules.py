@@ -43,11 +43,12 @@ from polygraphy.domain.checks.requirements import (
     wrong_shape,
     wrong_values,
 )
+from polygraphy.domain.checks.words_of_attributes import check_words
 
 
 def violations(call: OperatorCall) -> list[Violation]:
     """Return the rules that a node breaks."""
-    return [one for rule in _RULES.get(call.op, ()) for one in rule(call)]
+    return [one for rule in (*_RULES.get(call.op, ()), check_words) for one in rule(call)]
 
 
 def _elementwise(call: OperatorCall) -> Iterator[Violation]:
