@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,7 @@ class PolygraphySession:
         self._start = time.perf_counter()
         self._collected: dict[str, set[str]] = defaultdict(set)
         self._passed: Counter[str] = Counter()
+        self._ended: set[str] = set()
         self._partial = {
             self._relative_path(
                 Path(str(config.invocation_params.dir), argument.partition("::")[0])
@@ -99,6 +101,8 @@ class PolygraphySession:
             self._passed[report.nodeid.partition("::")[0]] += 1
         if report.failed:
             self.failed[report.nodeid] = None
+        if report.when == "teardown":
+            self._ended.add(report.nodeid)
 
     def unused(self) -> list[Path]:
         """Return the goldens that no test used, of files of which every test passed."""
@@ -138,7 +142,8 @@ class PolygraphySession:
             from polygraphy.assertions import write_report
 
             seconds = round(time.perf_counter() - self._start, 3)
-            about = (exit_status, [*self.failed])
+            missing = len(set().union(*self._collected.values()) - self._ended)
+            about = (exit_status, [*self.failed], missing)
             page = write_report(self.report, command, self.comparisons, seconds, *about)
             yield f"report: {page}"
 
@@ -191,6 +196,15 @@ def pytest_unconfigure() -> None:
     """End."""
     global current  # noqa: PLW0603
     current = None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remove the page of an older session, because this one may crash before it writes its own."""
+    if current is None or not current.report or hasattr(session.config, "workerinput"):
+        return
+    for name in ("report.json", "index.html"):
+        with suppress(OSError):
+            (Path(current.report) / name).unlink()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

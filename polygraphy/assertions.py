@@ -640,6 +640,7 @@ def write_report(
     seconds: float,
     exit_status: int = 0,
     failed_tests: Sequence[str] = (),
+    missing: int = 0,
 ) -> str:
     """Write a page about a session of pytest; return its path.
 
@@ -650,6 +651,7 @@ def write_report(
         seconds: the duration of the session.
         exit_status: the exit status of pytest; no page says "passed" of a session that did not.
         failed_tests: the tests that failed, for whatever reason.
+        missing: the number of tests that did not run, because the session ended early.
     """
     from attrs import evolve
 
@@ -663,8 +665,8 @@ def write_report(
         for test, each in comparisons
     ]
     code = _CODES.get(exit_status, _ERROR)
-    if not code and not named:
-        code = _INCONCLUSIVE  # Nothing was compared.
+    if not code and (missing or not named):
+        code = _INCONCLUSIVE  # Nothing was compared, or not everything.
     if not code and not all(each.passed for each in named):
         code = _FAILED
     verdict = VERDICTS[code]
@@ -676,6 +678,8 @@ def write_report(
         problems.append(Problem("TestsFailed", said))
     elif exit_status:
         problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))
+    elif missing:
+        problems.append(Problem("SessionFailed", f"{count_text(missing, 'test')} did not run."))
     document = Document(
         command=command,
         started="",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,8 @@ from .real_cases import distance, drawn
 from .stateful import STATES, healthy_states, stateful
 from .wired import WIRED
 
+_ADDRESSES = 6 << 30
+"""Bytes of addresses that a changed model may use."""
 SHOWS = 1e-3
 VERSION = "1.32.0"
 WAYS = ("same", "renamed", "optimised", "golden", "saved outputs")
@@ -126,6 +129,8 @@ def shows(
     """
 
     def both() -> list[tuple[np.ndarray, np.ndarray]]:
+        # A changed bound may make a tensor of many gigabytes.
+        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
         return list(zip(outputs(healthy, data), outputs(faulty, data)))
 
     try:

@@ -457,7 +457,7 @@ def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | No
             src.seek(0)
         return src.read()
     if description is not None:
-        G_LOGGER.info(f"Loading {description} from {src}")
+        G_LOGGER.progress(f"Loading {description} from {src}")
     path = readable_file(src, may_be_empty=True)
     with translate_os_errors(path, "read"):
         return path.read_bytes() if "b" in mode else path.read_text(encoding="utf-8")

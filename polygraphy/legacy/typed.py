@@ -30,9 +30,9 @@ def TypedDict(key_type_func: Callable[[], Any], value_type_func: Callable[[], An
             _check_type(self, "value", value, value_type_func())
             super().__setitem__(key, value)
 
-        def update(self, other: Any = (), **more: Any) -> None:  # type: ignore[override]
+        def update(self, entries: Any = (), **more: Any) -> None:  # type: ignore[override]
             """Add the entries of another dictionary, or of an iterable of pairs."""
-            for key, value in dict(other, **more).items():
+            for key, value in dict(entries, **more).items():
                 self[key] = value
 
     return Interface

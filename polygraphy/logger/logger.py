@@ -452,6 +452,13 @@ class Logger:
         if self._floor <= levels.INFO:
             self.log(message, levels.INFO, mode, 3)
 
+    def progress(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log what the command is doing, such as loading a file, as INFO; a console that shows
+        answers leaves it out.
+        """
+        if self._floor <= levels.PROGRESS:
+            self.log(message, levels.PROGRESS, mode, 3)
+
     def start(self, message: Message, mode: int = LogMode.EACH) -> None:
         """Log that something starts, with severity START."""
         if self._floor <= levels.START:

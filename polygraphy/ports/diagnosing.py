@@ -401,12 +401,14 @@ class QuantizedModel(Protocol):
         site that their node reads is on, and one of those behind the node.
         """
 
-    def add_switches(self, *, requantizes: bool = False) -> Any:
+    def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> Any:
         """Return an ``onnx.ModelProto`` with a last input that switches sites on.
 
         Args:
             requantizes: whether a weight that is off is quantized again by the backend, if the
                 tensors around its node are quantized.
+            is_lazy: whether switches are If nodes, so that only what is switched on is computed;
+                else Where nodes, which every backend supports.
         """
 
     def float_at_sites(self, off: Collection[int]) -> Any:
@@ -550,12 +552,15 @@ def failure_program(failure: Failure) -> str:
 
 
 @port
-def find_violations(model: Any, values: Mapping[str, Any]) -> list[InvalidNode]:
+def find_violations(
+    model: Any, values: Mapping[str, Any], chosen: Collection[int] | None = None
+) -> list[InvalidNode]:
     """Return the nodes of an ``onnx.ModelProto`` that break the ONNX specification, one rule each.
 
     Args:
         model: the model.
         values: by tensor of its main graph an array, as far as they are known.
+        chosen: the positions of the nodes that are checked (default: all).
     """
 
 

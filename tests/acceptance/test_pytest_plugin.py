@@ -182,6 +182,23 @@ def test_goldens_that_no_test_uses_are_told_once(
     assert "unused" not in session("-k", "1 or nothing")
 
 
+def test_a_session_that_ends_early_has_not_passed(session: Session, tmp_path: Path) -> None:
+    last = "import pytest, os\ndef test_last(): END\ndef test_z(): pass\n"
+    first = (
+        "from polygraphy.assertions import *\ndef test_a(): assert_matches_golden('digits.onnx')\n"
+    )
+    session("--polygraphy-update-golden", test_a=first)
+    ended = last.replace("END", "pytest.exit('early', 0)")
+    session("--polygraphy-report", "page", test_z=ended)
+    document = json.loads((tmp_path / "page" / "report.json").read_text(encoding="utf-8"))
+    assert (document["verdict"], document["errors"][0]["message"]) == (
+        "inconclusive",
+        "2 tests did not run.",
+    )
+    session("--polygraphy-report", "page", cold=True, test_z=last.replace("END", "os._exit(0)"))
+    assert not (tmp_path / "page" / "report.json").exists()
+
+
 MARKED = """
 import sys
 import pytest

@@ -188,6 +188,26 @@ def test_weights_rounded_to_float16_are_no_fault(
     )
 
 
+def test_what_quantization_loses_is_no_wrong_state(
+    folder: Path, polygraphy: Callable[..., Any]
+) -> None:
+    model = decoder()
+    for weight in [each for each in model.graph.initializer if len(each.dims) == 2]:
+        array, name = numpy_helper.to_array(weight), weight.name
+        scale = np.float32(np.abs(array).max() / 7)
+        codes = np.round(array / scale).astype(np.int8)
+        model.graph.initializer.remove(weight)
+        for part, values in (("codes", codes), ("scale", scale)):
+            model.graph.initializer.append(numpy_helper.from_array(values, f"{name}_{part}"))
+        names = [f"{name}_codes", f"{name}_scale"]
+        model.graph.node.insert(0, onnx.helper.make_node("DequantizeLinear", names, [name], name))
+    onnx.save(model, "coarse.onnx")
+    done = polygraphy("polygraphy diagnose coarse.onnx --onnxrt --steps 2 --reference right.onnx")
+    assert done.code == 4
+    assert "Quantization changes the outputs by" in done.out + done.err
+    assert "another tensor" not in done.out
+
+
 PADDED = """
 <ir_version: 8, opset_import: ["": 17]>
 padded (int64[2,S] input_ids, int64[2,T] attention_mask, float[2,P,8] past)

@@ -143,6 +143,11 @@ def test_a_version_axis_runs_in_its_own_interpreter(folder: Path) -> None:
     [
         ("models = [", [], "plan.toml is not a TOML file"),
         (PLAN.replace('--onnxrt"', '--onnxrr"'), [], "--onnxrr does not exist"),
+        (
+            PLAN.replace('"--rtol', '"--val-r [1,2] --rtol'),
+            [],
+            "write --val-r in full, as --val-range",
+        ),
         (PLAN.replace("models/*", "modes/*"), [], "No model matches 'modes/*.onnx'"),
         (PLAN, ["--shard", "0/3"], "Shard 0 of 3 does not exist"),
         (PLAN, ["--shard", "4/3"], "Shard 4 of 3 does not exist"),

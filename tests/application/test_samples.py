@@ -128,3 +128,10 @@ def test_classes_that_do_not_fit_the_scores_are_a_note(tmp_path: Path) -> None:
         notes[count] = str(console.arguments_of("note"))
     assert "The labels name 2 classes ('a', 'c'), but 'y' has 3 scores" in notes[3]
     assert "scores" not in notes[2]
+    for name, found in (("a", "1"), ("c", "3")):  # Numbered from 1.
+        (tmp_path / name).rename(tmp_path / found)
+    console = RecordingConsole()
+    results = runs(*[{"y": np.eye(3, dtype=np.float32)[:1]}] * 2)
+    with bind(Console, console):
+        Comparator.compare_accuracy(results, samples=Samples(str(tmp_path)))
+    assert "class number 3, but the 3 scores of 'y' are" in str(console.arguments_of("note"))

@@ -446,6 +446,7 @@ def test_files_of_other_things_are_refused(run: Sweeps, tmp_path: Path) -> None:
         "--compare-func-script cmp.py:compare",
         "--compare-func-script='c[1].py'",
         "--samples=data",
+        "--runner 'a=--onnxrt --plugins cmp.py'",
     ],
 )
 def test_a_file_that_flags_read_is_seen_to_change(run: Sweeps, flags: str) -> None:

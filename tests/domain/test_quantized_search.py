@@ -23,8 +23,9 @@ def search(
     powers: Sequence[float], measure: Callable[[Collection[int]], float], target: float, most: int
 ) -> Search:
     """Search a chain of nodes; each reads a site of its own."""
-    sites = [Site(f"t{number}", "activation", None) for number in range(COUNT)]
-    nodes = [FloatNode(f"n{n}", "Conv", [f"t{n}"], [f"out{n}"]) for n in range(COUNT)]
+    every = range(len(powers))
+    sites = [Site(f"t{number}", "activation", None) for number in every]
+    nodes = [FloatNode(f"n{n}", "Conv", [f"t{n}"], [f"out{n}"]) for n in every]
     rules = Rules(nodes, sites, {node.name: "inputs" for node in nodes})
     return SetSearch(rules, measure, PowerSum(powers, {}), target, most).result()
 
@@ -47,6 +48,18 @@ def test_a_large_set_is_found_with_few_runs() -> None:
 
     result = search(powers, measure, 1.001, 30)
     assert result.kept is not None and len(result.kept) == 20
+
+
+def test_a_pair_that_the_prediction_misses_is_kept() -> None:
+    powers = [1.0] * 3 + [1e-4] * 37
+
+    def measure(on: Collection[int]) -> float:
+        if not {6, 7} & {*on}:  # The integers of these two hide the loss of all others.
+            return 0.1
+        return sum(powers[number] for number in on) ** 0.5
+
+    result = search(powers, measure, 0.2, 2000)
+    assert result.kept == ["n6", "n7"] and result.proven == 1
 
 
 @pytest.mark.parametrize("large", [1.0, 1e12])

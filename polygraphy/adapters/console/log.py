@@ -135,25 +135,25 @@ class LogConsole:
 
         verdicts.log_summary(result, is_explained=self.explains)
 
-    def samples_compared(self, found: SamplesCompared) -> None:
+    def samples_compared(self, compared: SamplesCompared) -> None:
         """Log the table of samples."""
         from polygraphy.adapters.console.tables import sample_lines
         from polygraphy.domain.report.document import plain
 
-        G_LOGGER.info("\n".join(sample_lines(plain(found))))
+        G_LOGGER.info("\n".join(sample_lines(plain(compared))))
 
-    def steps_compared(self, found: StepsCompared) -> None:
+    def steps_compared(self, compared: StepsCompared) -> None:
         """Log the table of steps."""
         from polygraphy.adapters.console.tables import step_lines
         from polygraphy.domain.report.document import plain
 
-        G_LOGGER.info("\n".join(step_lines(plain(found))))
+        G_LOGGER.info("\n".join(step_lines(plain(compared))))
 
-    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+    def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Log the table of nodes with their times."""
         from polygraphy.adapters.console.profiles import profile_lines
 
-        G_LOGGER.info("\n".join(profile_lines(table, sort, rows, None)))
+        G_LOGGER.info("\n".join(profile_lines(table, order, rows, None)))
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Log the runners whose outputs are validated."""

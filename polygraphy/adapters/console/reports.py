@@ -123,8 +123,8 @@ class LogReports:
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
         """Log the layers with potentially bad tactics."""
-        G_LOGGER.info(f"Loaded {good} good tactic replays.")
-        G_LOGGER.info(f"Loaded {bad} bad tactic replays.")
+        G_LOGGER.progress(f"Loaded {good} good tactic replays.")
+        G_LOGGER.progress(f"Loaded {bad} bad tactic replays.")
         if not suspicious:
             G_LOGGER.info(
                 "Could not determine potentially bad tactics. Try generating more tactic replay"

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
+from polygraphy.logger.severity import PROGRESS
 from polygraphy.logger.sinks import split_by_stream, write_console
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 EVERYTHING, WAITING, ANSWERS, WARNINGS = "everything", "waiting", "answers", "warnings"
 _INCONCLUSIVE = 4
 _INFO = "[I] "
-_MACHINERY = (
-    "Loading ", "Loaded ", "Reading ", "Creating ", "Activating ", "Configuring ",
-    "Folding Constants | Original",
-)  # fmt: skip
-"""How lines begin that say what a command is at, which is no answer."""
 
 
 class Screen:
@@ -29,9 +25,9 @@ class Screen:
     used with the lock of the logger held.
 
     Attributes:
-        form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, what is said
-            about more than what is being done; or `WARNINGS`. Except of the first, lines that are
-            logged within `hiding` are not shown, because the console tells the same in its way.
+        form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, all but what a
+            command is doing (`G_LOGGER.progress`); or `WARNINGS`. In all but the first, lines that
+            are logged within `hiding` are not shown, because the console tells the same in its way.
     """
 
     def __init__(self, form: str, least: int) -> None:
@@ -57,11 +53,10 @@ class Screen:
         """Return the lines that are severe enough to be shown."""
         if self.form == WARNINGS:
             return [line for line in lines if line[1] >= self._least]
-        plain = [(text.removeprefix(_INFO), severity) for text, severity in lines]
         return [
-            (text, severity)
-            for text, severity in plain
-            if severity >= self._least and not text.lstrip().startswith(_MACHINERY)
+            (text.removeprefix(_INFO), severity)
+            for text, severity in lines
+            if severity >= self._least and severity != PROGRESS
         ]
 
     @contextmanager

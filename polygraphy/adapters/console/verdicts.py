@@ -126,6 +126,8 @@ def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) 
 
 def _log_comparison(pair: PairResult, result: OutputCompareResult, *, draws: bool) -> None:
     """Log the comparison of an output, with statistics and verdict."""
+    if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if result else G_LOGGER.ERROR):
+        return
     limits = result.tolerance
     if G_LOGGER.is_enabled_for(G_LOGGER.INFO):
         result.measure()

@@ -396,7 +396,7 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
             path=_cache_name(cache),
             hint="Remove it, or choose a different file.",
         ) from error
-    G_LOGGER.info(f"Reading calibration cache from {_cache_name(cache)}")
+    G_LOGGER.progress(f"Reading calibration cache from {_cache_name(cache)}")
     return ranges
 
 

@@ -136,7 +136,7 @@ class SessionFromOnnx(BaseLoader):
         name = "the model"
         if isinstance(model, (str, Path)):
             name = model = str(readable_file(model, "Model"))
-        G_LOGGER.info(
+        G_LOGGER.progress(
             "Creating ONNX-Runtime Inference Session with providers: "
             f"{[provider if isinstance(provider, str) else provider[0] for provider in providers]}"
         )

@@ -59,7 +59,7 @@ class GraphFromFrozen(BaseLoader):
             )
         path = readable_file(self._path, "Model")
         definition = tensorflow_module().compat.v1.GraphDef()
-        G_LOGGER.info(f"Loading TensorFlow graph: {path.absolute()}")
+        G_LOGGER.progress(f"Loading TensorFlow graph: {path.absolute()}")
         with translate_os_errors(path, "read"):
             content = path.read_bytes()
         with translate_errors("load", path):
@@ -111,7 +111,7 @@ class GraphFromSavedModel(BaseLoader):
         """
         path = _saved_model_folder(self._path)
         tf = tensorflow_module()
-        G_LOGGER.info(f"Loading SavedModel: {path.absolute()}")
+        G_LOGGER.progress(f"Loading SavedModel: {path.absolute()}")
         with translate_errors("load", path):
             model = tf.saved_model.load(str(path), tags=self._tags and list(self._tags))
         function = self._choose_signature(model, path)
@@ -187,7 +187,7 @@ class GraphFromCkpt(BaseLoader):
         """
         prefix = self._prefix()
         v1 = tensorflow_module().compat.v1
-        G_LOGGER.info(f"Loading checkpoint: {prefix.absolute()}")
+        G_LOGGER.progress(f"Loading checkpoint: {prefix.absolute()}")
         graph = tensorflow_module().Graph()
         with (
             graph.as_default(),
@@ -261,7 +261,7 @@ class GraphFromKeras(BaseLoader):
             return GraphFromSavedModel(self._path).call_impl()
         path = readable_file(self._path, "Model")
         tf = tensorflow_module()
-        G_LOGGER.info(f"Loading Keras model: {path.absolute()}")
+        G_LOGGER.progress(f"Loading Keras model: {path.absolute()}")
         if path.suffix == ".keras" and not is_zipfile(path):
             raise ModelError(f"{path} is not a complete Keras file (a zip archive).", path=path)
         with _version_named(path), translate_errors("load", path):

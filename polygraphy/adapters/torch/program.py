@@ -423,7 +423,7 @@ class TorchFromPath(BaseLoader):
             ModelError: it is neither.
         """
         path = readable_file(self._path, "Model")
-        G_LOGGER.info(f"Loading PyTorch model: {path.absolute()}")
+        G_LOGGER.progress(f"Loading PyTorch model: {path.absolute()}")
         kind = _archive_kind(path)
         with translate_errors("load", path):
             if kind == "script":

@@ -28,7 +28,7 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.compare.pairwise import is_program
-from polygraphy.domain.compare.result import check_metrics
+from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
 from polygraphy.domain.states.aligning import read_part
@@ -505,6 +505,8 @@ class _Comparison:
             log.extend_last(pair.results)
         else:
             log.add(pair.results)
+        if not self._keep_arrays:
+            OutputCompareResult.prepare_settling(pair.results.values())
         for result in pair.results.values():
             if isinstance(result, CompareResult):
                 self._let_go(result)

@@ -157,7 +157,16 @@ class SampleComparison:
         """Print a note if the labels and the output have different numbers of classes."""
         labels = self._samples.labels
         count = scores_of(output, is_one=self._samples.names is not None)
-        if labels is None or not labels.classes or count in (None, len(labels.classes)):
+        if labels is None or count is None or count == len(labels.classes):
+            return
+        if not labels.classes:
+            outside = next((t for t in labels.texts if not 0 <= int(t) < count), None)
+            if outside is not None:
+                resolve(Console).note(
+                    f"The labels contain the class number {outside}, but the {count} scores of"
+                    f" {self._output!r} are numbered from 0 to {count - 1}, so the accuracy may be"
+                    " wrong."
+                )
             return
         resolve(Console).note(
             f"The labels name {len(labels.classes)} classes ({some_of(labels.classes)}), but"

@@ -20,9 +20,6 @@ from polygraphy.application.diagnose.lowered.half import half_trial
 from polygraphy.application.diagnose.oracle import Request, limit_to_evidence
 from polygraphy.application.diagnose.oracles.against_float32 import against_float32
 from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
-from polygraphy.application.diagnose.oracles.against_golden import against_golden
-from polygraphy.application.diagnose.oracles.against_program import against_program
-from polygraphy.application.diagnose.oracles.against_reference import against_reference
 from polygraphy.application.diagnose.oracles.against_versions import (
     add_open_versions,
     add_right_versions,
@@ -30,8 +27,14 @@ from polygraphy.application.diagnose.oracles.against_versions import (
     compare_other_versions,
 )
 from polygraphy.application.diagnose.oracles.between_backends import between_backends
-from polygraphy.application.diagnose.oracles.over_steps import over_steps
-from polygraphy.application.diagnose.outcome import Ending, Found, Step, Unexplained, take_steps
+from polygraphy.application.diagnose.outcome import (
+    Ending,
+    Found,
+    Step,
+    Unexplained,
+    step_from,
+    take_steps,
+)
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import open_versions
 from polygraphy.binding import resolve
@@ -47,9 +50,9 @@ from polygraphy.ports.diagnosing import (
 from polygraphy.ports.editing import open_model
 
 ORACLES: Sequence[Step[Request]] = (
-    against_reference,
-    against_golden,
-    against_program,
+    step_from("oracles.against_reference", lambda case, request: request.reference is not None),
+    step_from("oracles.against_golden", lambda case, request: request.golden is not None),
+    step_from("oracles.against_program", lambda case, request: request.program is not None),
     against_versions,
 )
 """What is right, where it is given; else backends are compared with each other."""
@@ -122,24 +125,24 @@ def diagnose(
     """
     if not parties:
         raise errors.no_backend()
-    if sum(each is not None for each in (reference, golden, program)) > 1:
+    if sum(oracle is not None for oracle in (reference, golden, program)) > 1:
         raise errors.several_references()
     goal = _goal(within, metric, save, budget, reference)
     paths = [golden] if isinstance(golden, str) else golden
-    others = [environments] if isinstance(environments, str) else environments
+    other_environments = [environments] if isinstance(environments, str) else environments
     path = model if isinstance(model, str) else "MODEL"
     parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
     case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
-    versions = open_versions(case, others) if others else None
+    versions = open_versions(case, other_environments) if other_environments else None
     if versions is not None:
         case = evolve(case, versions=versions.versions)
     request = Request(data_loader, _ask, reference, paths, program, versions, goal)
 
     try:
-        found = _ask(case, request)
+        found_ending = _ask(case, request)
         for ending in ENDINGS:
-            found = ending(found, request)
-        result, case = found.result, found.case
+            found_ending = ending(found_ending, request)
+        result, case = found_ending.result, found_ending.case
         if save_culprit is not None or issue is not None:
             hand_over(case, result, save_culprit, issue)
         elif isinstance(model, str) and not request.has_oracle:
@@ -161,15 +164,15 @@ def diagnose_once(case: Case, request: Request) -> Found:
         answer = take_steps(ORACLES, case, request)
         if isinstance(answer, Unexplained):
             request = evolve(request, unexplained=answer.why)
-        found = answer if isinstance(answer, Found) else between_backends(case, request)
+        once = answer if isinstance(answer, Found) else between_backends(case, request)
     except (BackendError, ModelError) as error:
         invalid = diagnose_invalid_model(case, error, request.feeds)
         if invalid is None:
             raise
-        found = invalid
+        once = invalid
     for ending in ENDINGS_ON_DATA:
-        found = ending(found, request)
-    return found
+        once = ending(once, request)
+    return once
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
@@ -180,15 +183,19 @@ def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
     is_saved = request.golden is not None
     feeds = choose_feeds_for_parties(case, request.data_loader, are_saved=is_saved)
     arbiter = request.arbiter
-    given = (party for party in case.parties if party.backend == arbiter.backend)
-    request = evolve(request, feeds=feeds, arbiter=next(given, arbiter))
+    parties = (party for party in case.parties if party.backend == arbiter.backend)
+    request = evolve(request, feeds=feeds, arbiter=next(parties, arbiter))
     case = evolve(case, feed=feeds[0])
     if is_saved or request.program is not None:
         case = evolve(case, model=inline_branches(case, feeds))
     return case, request
 
 
-QUESTIONS: Sequence[Step[Request]] = (against_float32, over_steps, diagnose_once)
+QUESTIONS: Sequence[Step[Request]] = (
+    against_float32,
+    step_from("oracles.over_steps", lambda case, request: request.has_states),
+    diagnose_once,
+)
 """What a model is asked: in float32 first, over steps with states, or on data that need none."""
 
 
@@ -260,20 +267,20 @@ def diagnose_half(
         BackendError: the reference evaluator cannot run the model.
         InconclusiveError: it does not work, and no node is to blame.
     """
-    others = [environments] if isinstance(environments, str) else [*(environments or ())]
-    if others and not parties:
+    other_names = [environments] if isinstance(environments, str) else [*(environments or ())]
+    if other_names and not parties:
         raise errors.environments_without_backend()
     parties = isolate(parties)
     opened, path = open_model(model), model if isinstance(model, str) else "MODEL"
     case = Case(opened, path, parties, resolve(DiagnosisReports))
     report, leave_out = case.record_attempt, case.record_left_out
     trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, leave_out)
-    versions = open_versions(case, others) if others else None
+    versions = open_versions(case, other_names) if other_names else None
     request = Request(trial.feeds, _ask, versions=versions, feeds=trial.feeds)
     try:
-        found = against_float32_model(case, request, trial, dtype)
-        found = add_open_versions(found, request)
+        outcome = against_float32_model(case, request, trial, dtype)
+        outcome = add_open_versions(outcome, request)
     finally:
         close(parties)
-    result = evolve(case.evidence.allowed(found.result), attempts=case.attempts)
+    result = evolve(case.evidence.allowed(outcome.result), attempts=case.attempts)
     return conclude(add_origins(result, opened.nodes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TypeVar
 
 from attrs import frozen
@@ -54,6 +55,30 @@ Step = Callable[[Case, T], StepOutcome]
 """Takes a case and what its oracle has compared."""
 Ending = Callable[[Found, T], Found]
 """Adds to what was found."""
+
+
+def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -> Step[T]:
+    """Return a step whose module is imported when the step is first taken, because most diagnoses
+    take few of all steps.
+
+    Args:
+        name: the module below `application/diagnose`, and with a colon the function, unless it has
+            the name of the module.
+        applies: whether the step is taken.
+    """
+
+    def step(case: Case, comparison: T) -> StepOutcome:
+        """Take the step, if it applies."""
+        if not applies(case, comparison):
+            return Skip(f"{name} does not apply")
+        module, _, function = name.partition(":")
+        taken: Step[T] = getattr(
+            import_module(f"polygraphy.application.diagnose.{module}"),
+            function or module.rpartition(".")[2],
+        )
+        return taken(case, comparison)
+
+    return step
 
 
 def take_steps(steps: Sequence[Step[T]], case: Case, comparison: T) -> StepOutcome:

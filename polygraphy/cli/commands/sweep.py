@@ -259,7 +259,14 @@ def _check_words(what: str, words: Sequence[str]) -> None:
     from polygraphy.cli.declare.option import flags_in
     from polygraphy.cli.parser import parse
 
+    run = load_command("run").extend(flags_in(words))
     try:
-        parse(load_command("run").extend(flags_in(words)), ["MODEL", *words])
+        parse(run, ["MODEL", *words])
     except CommandLineError as error:
         raise CommandLineError(f"{what}: {error}", "polygraphy run") from None
+    # The plan knows flags by their names: an abbreviation would get past its checks.
+    flags = {flag for group in run.groups for row in run.declared(group) for flag in row.flags}
+    for flag in (word.partition("=")[0] for word in words):
+        whole = [each for each in flags if flag.startswith("--") and each.startswith(flag)]
+        if whole and flag not in flags:
+            raise CommandLineError(f"{what}: write {flag} in full, as {min(whole)}.")

@@ -89,7 +89,7 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     """Return the cause of a wrong range, such as a wrong zero point, clipped or too wide."""
     assert loss.best is not None
-    low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+    low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
     least, most = loss.spread
     factor = float(np.ravel(scheme.scale)[0] / np.ravel(loss.best.scale)[0])
     is_cut = loss.cut > _CUT or (loss.cut > 0 and factor < 1)
@@ -119,12 +119,12 @@ def _loses_one_sign(low: float, high: float, loss: SiteLoss) -> bool:
     """
     least, most = loss.spread
     if low >= 0:
-        lost, kept, limit = -least, most, high
+        most_lost, most_kept, limit = -least, most, high
     elif high <= 0:
-        lost, kept, limit = most, -least, -low
+        most_lost, most_kept, limit = most, -least, -low
     else:
         return False
-    return lost > _LOST_SIGN * (most - least) and kept < _CLOSE * limit
+    return most_lost > _LOST_SIGN * (most - least) and most_kept < _CLOSE * limit
 
 
 def _is_shifted(site: Site, scheme: Scheme) -> bool:
@@ -137,17 +137,17 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
     scale, zero = float(np.ravel(scheme.scale)[0]), float(np.ravel(scheme.zero_point)[0])
     if np.array_equal(codes, scheme.codes(exact)):
         # The model stores a constant that is in float: is it cut off, although its range fits?
-        low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+        low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
         ends = min(float(exact.min()), 0.0), max(float(exact.max()), 0.0)
         is_cut = ends[0] < low - scale or ends[1] > high + scale
         fits = ends[1] - ends[0] <= high - low + scale
         return is_cut and fits
-    right = np.rint(np.median(codes - exact / scale))
-    moved = Scheme(scheme.dtype, scheme.scale, np.full(np.shape(scheme.zero_point), right))
+    rint = np.rint(np.median(codes - exact / scale))
+    moved = Scheme(scheme.dtype, scheme.scale, np.full(np.shape(scheme.zero_point), rint))
     values = scheme.values(codes)
     factor = float(np.vdot(values, exact) / (np.vdot(values, values) or 1.0))
-    others = min(_error(values, exact), _error(factor * values, exact))  # By another scale.
-    return bool(right != zero and _error(moved.values(codes), exact) < _SHARE * others)
+    shifted = min(_error(values, exact), _error(factor * values, exact))  # By another scale.
+    return bool(rint != zero and _error(moved.values(codes), exact) < _SHARE * shifted)
 
 
 def _bias_cause(site: Site) -> str:
@@ -160,10 +160,10 @@ def _bias_cause(site: Site) -> str:
 
 def _is_permuted(scheme: Scheme, best: Scheme) -> bool:
     """Return whether the scales are those of the channels in another order."""
-    own, right = np.abs(np.ravel(scheme.scale)), np.abs(np.ravel(best.scale))
-    if own.size != right.size or not (own.all() and right.all()):
+    own_scale, expected = np.abs(np.ravel(scheme.scale)), np.abs(np.ravel(best.scale))
+    if own_scale.size != expected.size or not (own_scale.all() and expected.all()):
         return False
-    now, sorted_ = _spread(own / right), _spread(np.sort(own) / np.sort(right))
+    now, sorted_ = _spread(own_scale / expected), _spread(np.sort(own_scale) / np.sort(expected))
     return sorted_ < _ALIKE * now
 
 

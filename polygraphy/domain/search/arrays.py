@@ -110,14 +110,14 @@ class ArraySearch:
             return
         effects[name] = measured
         base, columns = measured
-        rest = self._as_vector(self.goal) - base
-        places = np.abs(rest) > _RANK * np.max(np.abs(rest), initial=0)
-        likeness = _likeness(rest, columns)
+        gap = self._as_vector(self.goal) - base
+        places = np.abs(gap) > _RANK * np.max(np.abs(gap), initial=0)
+        likeness = _likeness(gap, columns)
         overlap = _likeness(places.astype(float), (columns != 0).astype(float))
         for index in np.argsort(likeness + overlap)[::-1][:_BEST]:
             if max(likeness[index], overlap[index]) < _LIKE:
                 return
-            slope = float(rest @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
+            slope = float(gap @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
             yield self._moved_element(start, index, slope)
             signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
             error = partial(self._error_of_element, name, start, index)
@@ -164,12 +164,12 @@ class ArraySearch:
             if measured is None:
                 return
             base, columns = measured
-            rest = self._as_vector(self.goal) - base
-            change, _, rank, _ = np.linalg.lstsq(columns, rest, rcond=_RANK)
-            if not rank or rank >= rest.size:
+            gap = self._as_vector(self.goal) - base
+            change, _, rank, _ = np.linalg.lstsq(columns, gap, rcond=_RANK)
+            if not rank or rank >= gap.size:
                 return
             moved = [array + share * change.reshape(start.shape) for share in _SHARES]
-            before, array = float(np.mean(np.square(rest))), moved[0]
+            before, array = float(np.mean(np.square(gap))), moved[0]
             yield array
             if self._error(name, array) >= before:  # Far from it, the whole step goes too far.
                 array = min(moved[1:], key=partial(self._error, name))

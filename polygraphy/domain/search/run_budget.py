@@ -35,11 +35,13 @@ class RunBudget:
         runs: the limit.
         taken: how many were taken.
         is_cut_short: whether the search needed more.
+        reserved: how many of the runs are kept for other candidates.
     """
 
     runs: float = inf
     taken: int = 0
     is_cut_short: bool = False
+    reserved: int = 0
 
     @classmethod
     def for_bytes(cls, nbytes: int, fewest: int, most: int) -> RunBudget:
@@ -68,7 +70,7 @@ class RunBudget:
     @property
     def is_spent(self) -> bool:
         """Return whether nothing more may be run."""
-        return self.taken >= self.runs
+        return self.taken >= self.runs - self.reserved
 
     def take(self, candidates: Iterable[T]) -> Iterator[T]:
         """Yield candidates, each of which is run, until the budget is spent."""

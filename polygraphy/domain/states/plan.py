@@ -11,6 +11,7 @@ import numpy as np
 from attrs import evolve
 
 from polygraphy.domain.model.description import Graph, Tensor
+from polygraphy.domain.states.cache_sizes import cache_sizes
 from polygraphy.domain.states.first_model import FirstModel, match_outputs
 from polygraphy.domain.states.pairs import (
     GROWS,
@@ -52,8 +53,8 @@ class StatePlan:
         roles: the other inputs.
         conflicts: where the graph contradicts the names.
         first: another model that runs the first step; None for none.
-        sizes: the sizes of dimensions by their names, such as that of a batch, if the data set
-            them.
+        sizes: the sizes of dimensions by their names: those of a batch, if the data set them, and
+            of heads.
     """
 
     def __init__(
@@ -67,18 +68,19 @@ class StatePlan:
         self.pairs, self.conflicts = state_pairs(graph, config, states)
         self.first: FirstModel | None = None
         if first is not None:
-            names, kept = match_outputs(first, graph, self.pairs)
-            self.pairs = [*self.pairs, *kept]
+            names, pairs = match_outputs(first, graph, self.pairs)
+            self.pairs = [*self.pairs, *pairs]
             plan = StatePlan(first, None, ())
             self.first = FirstModel(plan, names)
         self.roles: Roles = roles_of(graph, self.pairs)
-        if not self.is_decoder:  # A stream writes each chunk into the same places.
+        if not (self.is_decoder and self._knows_positions):
+            # A stream writes each chunk into the same places, a recurrent model each layer.
             self.pairs = [
                 evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
                 for pair in self.pairs
             ]
             self.roles = roles_of(graph, self.pairs)
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = cache_sizes(graph, self.pairs, config)
         self.inputs: dict[str, Tensor] = {tensor.name: tensor for tensor in graph.inputs}
         self._lengths: dict[str, int] = {}
         if self.first is not None and self.roles.judged is not None:
@@ -86,6 +88,11 @@ class StatePlan:
             names = {judged: self.roles.judged} if judged is not None else {}
             names |= self.first.outputs
             self.first = FirstModel(self.first.plan, names)
+
+    @property
+    def _knows_positions(self) -> bool:
+        """Return whether an input says how long the past is, so that a step finds its slots."""
+        return any(self.roles.named(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
     def at(self, index: int) -> StatePlan:
         """Return the plan of the model that runs a step."""
@@ -110,7 +117,9 @@ class StatePlan:
             pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
         )
 
-    def chunk_length(self, prompt: int, index: int, given: Mapping[str, Sequence[int]]) -> int:
+    def chunk_length(
+        self, prompt: int, index: int, given_values: Mapping[str, Sequence[int]]
+    ) -> int:
         """Return the number of positions in a step."""
         fixed = self.at(index).roles.chunk
         if fixed is not None:
@@ -119,8 +128,8 @@ class StatePlan:
             return prompt if index == 0 else 1
         for name in self.roles.named(CHUNK):
             shape, axis = self.inputs[name].shape or (), self.roles.axis
-            if name in given and axis < len(given[name]):
-                return int(given[name][axis])
+            if name in given_values and axis < len(given_values[name]):
+                return int(given_values[name][axis])
             if len(shape) == 2:
                 return _AUDIO
         return _FRAMES
@@ -234,19 +243,19 @@ def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
     """Return a mask over positions, or for each new position over those visible to it."""
     total = shape[-1] if shape else 1
     if len(shape) < 3:
-        seen = np.arange(total) < past + length
+        broadcast = np.arange(total) < past + length
         is_additive = False
     else:
         rows = shape[-2] if shape[-2] != 1 or length == 1 else 1
         last = (
             past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
         )
-        seen = np.arange(total)[None, :] <= last
+        broadcast = np.arange(total)[None, :] <= last
         is_additive = epsilon_of(dtype) > 0
-    seen = np.broadcast_to(seen, shape)
+    broadcast = np.broadcast_to(broadcast, shape)
     if is_additive:
-        return np.ascontiguousarray(np.where(seen, 0.0, -1e4)).astype(dtype)
-    return np.ascontiguousarray(seen).astype(dtype)
+        return np.ascontiguousarray(np.where(broadcast, 0.0, -1e4)).astype(dtype)
+    return np.ascontiguousarray(broadcast).astype(dtype)
 
 
 def numpy_dtype(tensor: Tensor) -> Any:

@@ -95,6 +95,8 @@ def test_declared_types_are_checked_against_the_nodes() -> None:
         " <float[2,2] h> { h = MatMul(x,x) y = Relu(h) }"
     )
     [found] = find_violations(model, {})
+    assert not find_violations(model, {}, [1])
+    assert [one.index for one in find_violations(model, {}, [0])] == [0]
     assert (found.index, found.op) == (0, "MatMul")
     assert "the graph declares float32" in found.message
 

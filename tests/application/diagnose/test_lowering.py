@@ -11,12 +11,13 @@ import pytest
 from polygraphy.adapters.fake import FakeProgram
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind, resolve
-from polygraphy.comparator import Comparator, DataLoader
+from polygraphy.comparator import Comparator, DataLoader, StepLoader
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import BackendError, InconclusiveError, ModelError
 from polygraphy.domain.tensors.datatype import DataType
 from polygraphy.ports.diagnosing import NarrowModels
 from polygraphy.ports.reporting import Findings
+from tests.support.decoders import decoder
 from tests.support.diagnosis.half_precision_cases import BLAMED, network
 from tests.support.diagnosis.node_builder import Builder, nodes_in_float32
 
@@ -178,6 +179,11 @@ def test_a_model_of_an_old_opset_is_compared_though_its_nodes_cannot_be_cast() -
     assert verdict == "inconclusive"
 
 
+def test_steps_are_judged_in_float32_and_then_one_by_one_in_half_precision() -> None:
+    loader = StepLoader(decoder(), steps=2)
+    assert diagnosed(decoder(), Old(), OnnxrtParty(), data_loader=loader) == ("agree", [])
+
+
 class Old(OnnxrtParty):
     """ONNX Runtime, as if it computed in bfloat16, off by something unless it is plain."""
 
@@ -187,6 +193,9 @@ class Old(OnnxrtParty):
     def __init__(self, by: float = 1e-3) -> None:
         super().__init__()
         self._by = by
+
+    def in_float32(self) -> OnnxrtParty:
+        return OnnxrtParty()
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         compute = super().load(model, plain=plain, without=without)

@@ -344,3 +344,97 @@ def test_a_node_too_many_is_named_and_not_the_one_that_reads_it() -> None:
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["op"]) == (["move"], "Gather")
     assert culprit["remedy"]["proven"]
+
+
+def small(kind: str, *, is_reference: bool) -> onnx.ModelProto:
+    """Return a small model with a fault, or the healthy one with other nodes.
+
+    Args:
+        kind: what is wrong: a node too many that two others read, a product with a weight that is
+            lost in a normalization, or two weights that changed places.
+        is_reference: whether to write the healthy model, as other nodes.
+    """
+    random = np.random.RandomState(0)
+    names = ("v", "w", "gain", "shift")
+    weights = {name: random.randn(6, 6).astype(np.float32) / 2 for name in names}
+    weights |= {"gain": weights["gain"][0] + 1, "shift": weights["shift"][0]}
+    weights |= {"axes": np.array([6], np.int64), "all": np.array([2, 3, 6], np.int64)}
+    weights |= {"tiny": np.float32(1e-5), "two": np.float32(2)}
+    weights |= {f"at{at}": np.array(at, np.int64) for at in range(3)}
+    node = helper.make_node
+    nodes = []
+
+    def multiply(read: str, weight: str, made: str) -> None:
+        """Add a matrix product, in the reference one of transposed matrices."""
+        if not is_reference:
+            nodes.append(node("MatMul", [read, weight], [made], made))
+            return
+        weights[weight] = np.ascontiguousarray(weights[weight].T)
+        turned, inner = f"{made}_turned", f"{made}_inner"
+        nodes.append(node("Transpose", [read], [turned], turned, perm=[1, 0]))
+        nodes.append(node("MatMul", [weight, turned], [inner], inner))
+        nodes.append(node("Transpose", [inner], [made], made, perm=[1, 0]))
+
+    if kind == "extra":
+        multiply("x", "v", "first")
+        read = "first" if is_reference else "more"
+        nodes += [] if is_reference else [node("Relu", ["first"], ["more"], "more")]
+        multiply(read, "w", "second")
+        nodes.append(node("Tanh", ["second"], ["curve"], "curve"))
+        nodes.append(node("Add", [read, "curve"], ["y"], "last"))
+    elif kind == "lost":
+        multiply("x", "v", "first")
+        if is_reference:
+            nodes.append(node("LayerNormalization", ["first", "gain", "shift"], ["even"], "even"))
+        else:
+            nodes += [
+                node("ReduceMean", ["first"], ["mean"], "mean", axes=[-1]),
+                node("Sub", ["first", "mean"], ["apart"], "apart"),
+                node("Pow", ["apart", "two"], ["square"], "square"),
+                node("ReduceMean", ["square"], ["spread"], "spread", axes=[-1]),
+                node("Add", ["spread", "tiny"], ["more"], "more"),
+                node("Sqrt", ["more"], ["root"], "root"),
+                node("Div", ["apart", "root"], ["unit"], "unit"),
+                node("Add", ["unit", "shift"], ["even"], "even"),
+            ]
+        nodes.append(node("Tanh", ["even"], ["y"], "last"))
+    else:
+        pair = ("v", "w") if is_reference else ("w", "v")
+        for weight, side in zip(pair, ("left", "right")):
+            multiply("x", weight, side)
+            shape = "all"
+            if not is_reference:
+                shape = f"{side}_shape"
+                nodes += [
+                    node("Shape", ["x"], [f"{side}_size"], f"{side}_size"),
+                    node("Gather", [f"{side}_size", "at1"], [f"{side}_one"], f"{side}_one"),
+                    node("Cast", [f"{side}_one"], [f"{side}_cast"], f"{side}_cast", to=7),
+                    node("Unsqueeze", [f"{side}_cast", "at0s"], [f"{side}_row"], f"{side}_row"),
+                    node("Concat", ["head", f"{side}_row"], [shape], shape, axis=0),
+                ]
+            nodes.append(node("Reshape", [side, shape], [f"{side}_heads"], f"{side}_heads"))
+        weights |= {"at0s": np.array([0], np.int64), "head": np.array([2, 3], np.int64)}
+        nodes.append(node("Tanh", ["left_heads"], ["curve"], "curve"))
+        nodes.append(node("Sub", ["curve", "right_heads"], ["y"], "last"))
+    used = {each for one in nodes for each in one.input}
+    held = {name: array for name, array in weights.items() if name in used}
+    made = [2, 3, 6] if kind == "exchanged" else [6, 6]
+    return make(kind, nodes, [value("x", [6, 6])], [value("y", made)], weights=held, opset=17)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes"),
+    [
+        ("extra", {"more"}),
+        ("lost", {"unit"}),
+        ("exchanged", {"left_heads", "right_heads"}),
+    ],
+)
+def test_a_change_is_named_if_the_reference_has_other_nodes(kind: str, nodes: set[str]) -> None:
+    kept = Kept()
+    feed = {"x": np.random.RandomState(1).randn(6, 6).astype(np.float32)}
+    with bind(Findings, kept):
+        reference = small(kind, is_reference=True)
+        diagnose(small(kind, is_reference=False), [OnnxrtParty()], [feed], reference)
+    assert kept.verdict == "fault"
+    assert {name for culprit in kept.culprits for name in culprit["nodes"]} == nodes

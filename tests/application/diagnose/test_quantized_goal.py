@@ -119,6 +119,21 @@ class _Reader:
         return next(self.feeds, None)
 
 
+@pytest.mark.parametrize("absorbs", [False, True])
+def test_only_what_is_switched_on_is_computed(absorbs: bool) -> None:
+    model = open_quantized(quantised(absorbs=absorbs), [plain()])
+    everywhere, lazy = (model.add_switches(is_lazy=is_lazy) for is_lazy in (False, True))
+    operators = {node.op_type for node in lazy.graph.node}
+    assert operators.isdisjoint({"Where", "QuantizeLinear", "DequantizeLinear"})
+    flags = np.random.default_rng(2).random((4, len(model.sites))) < 0.5
+    switch = lazy.graph.input[-1].name
+    for flag in (*flags, flags[0] | True):
+        one, other = (
+            OnnxrtParty().load(each)({**FEEDS[0], switch: flag}) for each in (everywhere, lazy)
+        )
+        np.testing.assert_array_equal(one["y"], other["y"])
+
+
 def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) -> None:
     from onnxruntime.quantization import quantize_static
 

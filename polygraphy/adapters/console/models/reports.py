@@ -69,7 +69,7 @@ class LogModelReports:
 
     def loading(self, path: str) -> None:
         """Log the path of the model."""
-        G_LOGGER.info(f"Loading model: {Path(path).absolute()}")
+        G_LOGGER.progress(f"Loading model: {Path(path).absolute()}")
 
     def model(self, description: Any, detail: Detail) -> None:
         """Log the description of a model."""

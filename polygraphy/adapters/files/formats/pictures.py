@@ -12,6 +12,7 @@ import numpy as np
 from polygraphy.adapters.arrays.foreign import host_array
 from polygraphy.adapters.os.paths import translate_os_errors
 from polygraphy.domain.errors import DamagedFileError, MissingDependencyError
+from polygraphy.domain.tensors.naming import count_text
 from polygraphy.logger import G_LOGGER, LogMode
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
@@ -59,6 +60,16 @@ def iterate_pictures(
     source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the path of each image, and its array by name."""
+    folder = Path(source)
+    classes = _classes_in(folder) if folder.is_dir() and _images_in(folder) else []
+    unused = [each.name for each in classes if _images_in(each)]
+    if unused:
+        G_LOGGER.warning(
+            f"{source}: only its own images are used, and not those in"
+            f" {count_text(len(unused), 'folder')}, such as {unused[0]!r}."
+            " If these are classes, move the other images away.",
+            mode=LogMode.ONCE,
+        )
     for name in sample_files(source) or ():
         if Path(name).suffix.lower() in _TENSORS:
             yield name, _read_tensors(Path(name))

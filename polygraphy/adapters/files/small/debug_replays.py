@@ -82,7 +82,7 @@ def _record(entry: Any) -> IterationRecord:
 
 def load_tactic_replays(path: str) -> list[TacticReplay]:
     """Return the tactic replay of a file, or those of a folder."""
-    G_LOGGER.info(f"Loading tactic replay file from {path}")
+    G_LOGGER.progress(f"Loading tactic replay file from {path}")
     if not Path(path).is_dir():
         return [json_io.load(readable_file(path, "Tactic replay"), TacticReplay)]
     replays = map(_replay_in, _files_in(path))
@@ -96,7 +96,7 @@ def _replay_in(file: Path) -> TacticReplay | None:
     except FileError as error:
         G_LOGGER.verbose(f"Skipping {file}, which is not a tactic replay: {error}")
         return None
-    G_LOGGER.info(f"Loading tactic replay file from {file}")
+    G_LOGGER.progress(f"Loading tactic replay file from {file}")
     return replay
 
 

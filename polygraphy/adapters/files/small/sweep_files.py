@@ -20,6 +20,8 @@ _BLOCK = 1 << 20
 _MARK = "sweep.json"
 _FIRST = ("package", "environments")
 """What is in the folder of a sweep before the mark; a part of that may be there, too."""
+_BEFORE_PATHS, _BEHIND_PATHS = "=:, '\"", ":, '\""
+"""Characters around a path in an option, such as ``--runner 'a=--onnxrt --plugins "b c.so"'``."""
 _FIELDS = ("key", "ended", "code", "seconds", "memory", "shared", "machine", "said")
 
 
@@ -38,7 +40,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
     import.
     """
     root = Path(folder)
-    texts = [word, *(word[at + 1 :] for at, letter in enumerate(word) if letter in "=:,")]
+    texts = [word, *(word[at + 1 :] for at, letter in enumerate(word) if letter in _BEFORE_PATHS)]
     parts = {text[:end] for text in texts for end in _ends_of(text)}
     files: set[Path] = set()
     for part in filter(None, parts):
@@ -55,7 +57,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
 def _ends_of(text: str) -> Iterator[int]:
     """Yield the positions at which a path in an option may end."""
     yield len(text)
-    yield from (at for at, letter in enumerate(text) if letter in ":,")
+    yield from (at for at, letter in enumerate(text) if letter in _BEHIND_PATHS)
 
 
 def _local_imports(script: Path) -> set[Path]:

@@ -341,7 +341,7 @@ class FileResultStore:
         Raises:
             FileError: it is missing, damaged, or does not hold a `kind`.
         """
-        G_LOGGER.info(f"Loading {description_of(kind)} from {json_io.name_of(source)}")
+        G_LOGGER.progress(f"Loading {description_of(kind)} from {json_io.name_of(source)}")
         return json_io.load(source, kind)
 
     def dumps(self, value: Any) -> str:

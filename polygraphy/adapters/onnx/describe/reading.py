@@ -26,6 +26,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     is_stored,
 )
 from polygraphy.adapters.onnx_common.defaults import is_default
+from polygraphy.domain.errors import ModelError
 from polygraphy.domain.model import (
     Attribute,
     Detail,
@@ -201,13 +202,30 @@ def describe_model(
 
 def read_graph(model: Any) -> Graph | None:
     """Return the graph of a model; see the port of this name."""
-    detail = Detail(layers=True, attrs=True)
+    detail, arrays = Detail(layers=True, attrs=True), _SingleNumbers("")
     if isinstance(model, (str, Path)):
         if technology_of(kind_of(str(model))) != "onnx":
             return None
-        return describe_model(load_structure(str(model)), str(model), detail).graph
+        return describe_model(load_structure(str(model)), str(model), detail, arrays).graph
     is_model = hasattr(model, "graph") and hasattr(model, "opset_import")
-    return describe_model(model, "", detail).graph if is_model else None
+    return describe_model(model, "", detail, arrays).graph if is_model else None
+
+
+class _SingleNumbers(WeightArrays):
+    """Gives weights of one whole number, such as the operand of a comparison."""
+
+    def array(self, tensor: TensorProto) -> Any:
+        """Return the number; None for other weights, and damaged ones."""
+        if tensor.data_type not in _WHOLE or prod(tensor.dims[:]) != 1 or is_external(tensor):
+            return None
+        try:
+            return super().array(tensor)
+        except ModelError:
+            return None
+
+
+_WHOLE = (6, 7)
+"""`TensorProto.INT32` and `TensorProto.INT64`."""
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class OverrideInputShapes(BaseLoader):
         """Set the shapes of inputs, and return the model."""
         inputs = {value.name: value for value in inputs_of(model.graph)}
         for word, shape in self._shapes.items():
-            for name in matching([word], inputs, what="Input"):
+            for name in matching([word], inputs, text="Input"):
                 if inputs[name].type.WhichOneof("value") != "tensor_type":
                     raise UsageError(f"Input {name!r} is not a tensor, so it has no shape.")
                 rank = _rank(inputs[name])

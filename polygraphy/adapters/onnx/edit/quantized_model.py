@@ -12,6 +12,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.edit.block_weights import block_weight, repack_blocks, store_integers
 from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
+from polygraphy.adapters.onnx.edit.lazy_branches import compute_lazily
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTISE,
     QUANTISE,
@@ -27,8 +28,15 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     set_axis,
     sort_nodes,
     typed_codes,
+    weights_between,
 )
-from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
+from polygraphy.adapters.onnx.graph.graph import (
+    add_weight,
+    clean,
+    clean_model,
+    constant_tensor,
+    sort,
+)
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.domain.quantization.schemes import Scheme, scheme_of_range
 from polygraphy.domain.quantization.sites import (
@@ -52,8 +60,8 @@ numpy = mod.lazy_import("numpy")
 
 SWITCHES = "polygraphy//switches"
 """The input that says of each site whether it is on."""
-_PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
-"""Operators that keep type and shape, behind which a weight is quantized again, too."""
+_AGAIN = "//again"
+"""What is added to the name of a weight that the backend quantizes again."""
 _INT32 = 2.0**31
 _ALIKE = 0.5
 """A weight of the reference may differ from the quantized one by this share of its rms."""
@@ -117,7 +125,7 @@ class QuantizedModel:
 
     # Other forms of the model.
 
-    def add_switches(self, *, requantizes: bool = False) -> ModelProto:
+    def add_switches(self, *, requantizes: bool = False, is_lazy: bool = False) -> ModelProto:
         """Return the model with one more input, which switches each site on or off."""
         copy, graph = self._copy_graph()
         between = self._weights_between if requantizes else {}
@@ -133,6 +141,11 @@ class QuantizedModel:
             for on, exact, output in self._rename_results(copy, pair, makers):
                 off = self._requantize_weight(copy, number, exact) if number in between else exact
                 graph.node.append(onnx.helper.make_node("Where", [flag, on, off], [output]))
+        clean(graph)
+        if is_lazy:
+            again = [f"{self.sites[number].name}{_AGAIN}/on" for number in between]
+            flags = [f"{SWITCHES}/{pair.number}/on" for pair in self._pairs]
+            compute_lazily(graph, [*again, *flags])
         return sort_nodes(copy)
 
     @cached_property
@@ -151,7 +164,7 @@ class QuantizedModel:
         assert array is not None
         like = Scheme("int8", numpy.float64(1), numpy.float64(0))
         scheme = scheme_of_range(like, array.min(), array.max(), symmetric=False)
-        again = f"{self.sites[number].name}//again"
+        again = f"{self.sites[number].name}{_AGAIN}"
         held = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
         add_weight(copy, onnx.numpy_helper.from_array(held), again)
         at = f"{again}/on"
@@ -167,53 +180,8 @@ class QuantizedModel:
 
     @cached_property
     def _weights_between(self) -> dict[int, tuple[int, list[int]]]:
-        """Return the weights between quantized activations, by the sites before and after their
-        node.
-
-        Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
-        QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
-        """
-        made = {name: pair for pair in self._pairs for name in pair.outputs}
-        found: dict[int, tuple[int, list[int]]] = {}
-        for node in self._graph.node:
-            if node.op_type not in ("Conv", "ConvTranspose", "Gemm"):
-                continue
-            before, weight = (made.get(name) for name in [*node.input][:2])
-            if before is None or weight is None or weight.quantize is not None:
-                continue
-            site, reads = self.sites[weight.number], self.sites[before.number].scheme
-            is_known = site.kind == "weight" and site.exact is not None
-            behind = self._sites_behind(node.output[0]) if is_known else []
-            if behind and reads is not None and reads.is_per_tensor:
-                found[weight.number] = before.number, behind
-        return found
-
-    def _sites_behind(self, name: str) -> list[int]:
-        """Return the sites that a tensor leads to, on a path without branches."""
-        stored = {id(pair.quantize): pair for pair in self._pairs if pair.quantize is not None}
-        readers: dict[str, list[NodeProto]] = {}
-        for node in self._graph.node:
-            for one in node.input:
-                readers.setdefault(one, []).append(node)
-        outputs = {value.name for value in self._graph.output}
-        found: list[int] = []
-        names = [name]
-        while True:
-            nodes = [node for one in names for node in readers.get(one, ())]
-            stores = [node for node in nodes if id(node) in stored]
-            others = [node for node in nodes if id(node) not in stored]
-            if stores and names[0].endswith(RAW):
-                others = []  # The Relu or Clip of that name is in the model while the site is off.
-            if not outputs.isdisjoint(names) or len(stores) > 1 or (stores and others):
-                return found
-            if stores:
-                pair = stored[id(stores[0])]
-                found.append(pair.number)
-                names = pair.outputs
-            elif len(others) == 1 and others[0].op_type in _PRESERVING:
-                names = [others[0].output[0]]
-            else:
-                return found
+        """Return the weights that ONNX Runtime may quantize again; see `weights_between`."""
+        return weights_between(self._graph, self._pairs, self.sites)
 
     def float_at_sites(self, off: Collection[int]) -> ModelProto:
         """Return the model with some sites in floating point."""

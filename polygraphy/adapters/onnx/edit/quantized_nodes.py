@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import sort
 from polygraphy.domain.quantization.schemes import STORED, Scheme
+from polygraphy.domain.quantization.sites import RAW, Site
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +20,8 @@ onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
 QUANTISE, DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+_PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
+"""Operators that keep type and shape, behind which a weight is quantized again, too."""
 _CORRECTION, _LARGE_CORRECTION = 0.5, 1.2
 """A corrected bias differs by less than this share of the larger rms; NNCF corrects by multiples of
 a small bias (lab: up to 1.03). A bias of another layer differs by about 1.4, a negated one by 2.
@@ -175,6 +178,63 @@ def set_axis(node: NodeProto, scheme: Scheme) -> None:
         node.attribute.append(onnx.helper.make_attribute("axis", scheme.axis))
         if scheme.block:
             node.attribute.append(onnx.helper.make_attribute("block_size", scheme.block))
+
+
+def weights_between(
+    graph: GraphProto, pairs: Sequence[SitePair], sites: Sequence[Site]
+) -> dict[int, tuple[int, list[int]]]:
+    """Return the weights between quantized activations, by the sites before and after their node.
+
+    Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
+    QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
+    """
+    made = {name: pair for pair in pairs for name in pair.outputs}
+    readers: dict[str, list[NodeProto]] = {}
+    for node in graph.node:
+        for one in node.input:
+            readers.setdefault(one, []).append(node)
+    found: dict[int, tuple[int, list[int]]] = {}
+    for node in graph.node:
+        if node.op_type not in ("Conv", "ConvTranspose", "Gemm"):
+            continue
+        before, weight = (made.get(name) for name in [*node.input][:2])
+        if before is None or weight is None or weight.quantize is not None:
+            continue
+        site, reads = sites[weight.number], sites[before.number].scheme
+        is_known = site.kind == "weight" and site.exact is not None
+        behind = _sites_behind(graph, pairs, readers, node.output[0]) if is_known else []
+        if behind and reads is not None and reads.is_per_tensor:
+            found[weight.number] = before.number, behind
+    return found
+
+
+def _sites_behind(
+    graph: GraphProto,
+    pairs: Sequence[SitePair],
+    readers: Mapping[str, Sequence[NodeProto]],
+    name: str,
+) -> list[int]:
+    """Return the sites that a tensor leads to, on a path without branches."""
+    stored = {id(pair.quantize): pair for pair in pairs if pair.quantize is not None}
+    outputs = {value.name for value in graph.output}
+    found: list[int] = []
+    names = [name]
+    while True:
+        nodes = [node for one in names for node in readers.get(one, ())]
+        stores = [node for node in nodes if id(node) in stored]
+        others = [node for node in nodes if id(node) not in stored]
+        if stores and names[0].endswith(RAW):
+            others = []  # The Relu or Clip of that name is in the model while the site is off.
+        if not outputs.isdisjoint(names) or len(stores) > 1 or (stores and others):
+            return found
+        if stores:
+            pair = stored[id(stores[0])]
+            found.append(pair.number)
+            names = pair.outputs
+        elif len(others) == 1 and others[0].op_type in _PRESERVING:
+            names = [others[0].output[0]]
+        else:
+            return found
 
 
 def remove_identities(graph: GraphProto) -> None:

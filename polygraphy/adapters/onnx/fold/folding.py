@@ -183,7 +183,7 @@ class FoldConstants(BaseLoadOnnxCopy):
     def _edit(self, model: ModelProto) -> ModelProto:
         """Fold constants in a model, and return it."""
         before = _count(model)
-        G_LOGGER.info(f"Folding Constants | Original Nodes: {before}")
+        G_LOGGER.progress(f"Folding Constants | Original Nodes: {before}")
         sort(model.graph)
         if self._infers:
             correct_declared_types(model)

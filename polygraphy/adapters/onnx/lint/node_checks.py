@@ -5,7 +5,7 @@ inference, one node at a time, so that an error hides no other.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -63,11 +63,17 @@ Types = ChainMap[str, Any]
 _TYPES = OnnxDataTypes()
 
 
-def find_violations(model: ModelProto, values: Mapping[str, Any]) -> list[InvalidNode]:
+def find_violations(
+    model: ModelProto, values: Mapping[str, Any], chosen: Collection[int] | None = None
+) -> list[InvalidNode]:
     """Return the nodes that break the ONNX specification; see the port."""
     labels = [str(index) for index in range(len(model.graph.node))]
-    invalid = {one.index: one for one in _wrong_declarations(model, values)}
-    for entry, violation in NodeChecks(model, values).findings(labels):
+    invalid = {
+        one.index: one
+        for one in _wrong_declarations(model, values)
+        if chosen is None or one.index in chosen
+    }
+    for entry, violation in NodeChecks(model, values, chosen).findings(labels):
         index = int(entry.nodes[0].partition("/")[0]) if entry.nodes else -1
         if 0 <= index < len(labels):
             kind, tensor = (violation.kind, violation.tensor) if violation else (SHAPE, "")
@@ -110,11 +116,21 @@ def _wrong_declarations(model: ModelProto, values: Mapping[str, Any]) -> Iterato
 class NodeChecks:
     """Checks the nodes of one model."""
 
-    def __init__(self, model: ModelProto, values: Mapping[str, Any] | None = None) -> None:
-        """Create the checks of a model, with the known values of tensors of its main graph; large
-        weights may be missing.
+    def __init__(
+        self,
+        model: ModelProto,
+        values: Mapping[str, Any] | None = None,
+        chosen: Collection[int] | None = None,
+    ) -> None:
+        """Create the checks of a model.
+
+        Args:
+            model: the model; large weights may be missing.
+            values: the known values of tensors of its main graph.
+            chosen: the nodes of its main graph that are checked (default: all).
         """
         self._model = model
+        self._chosen = chosen
         self._opsets = _opsets(model.opset_import)
         self._indices = {
             tensor.name: tensor
@@ -171,7 +187,14 @@ class NodeChecks:
         )
         if graph is self._model.graph:
             types.update(self._known_types(value.name for value in graph.input))
-        for node, label in zip(graph.node, labels):
+        chosen = self._chosen if graph is self._model.graph else None
+        last = len(graph.node) if chosen is None else max(chosen, default=-1) + 1
+        for index, (node, label) in enumerate(zip(graph.node[:last], labels)):
+            if chosen is not None and index not in chosen:
+                with suppress(_Contradiction):
+                    types.update(self._infer_output_types(node, types, data))
+                self._add_known(graph, node, types, data, stated)
+                continue
             found = list(self._inner(node, label, types, data, context))
             yield from found
             if found:
@@ -196,12 +219,23 @@ class NodeChecks:
                         types.update(made)
                     for text in _disagreements(made, stated):
                         yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type), None
-            if graph is self._model.graph:
-                types.update(self._known_types(node.output))
-            _take_constant(node, data)
-            for name in node.output:
-                if name not in types and name in stated and not broken:
-                    types[name] = stated[name]
+            self._add_known(graph, node, types, data, {} if broken else stated)
+
+    def _add_known(
+        self,
+        graph: GraphProto,
+        node: NodeProto,
+        types: Types,
+        data: ChainMap[str, Any],
+        stated: Mapping[str, TypeProto],
+    ) -> None:
+        """Add what is known of the outputs of a node: types of values, a constant, stated types."""
+        if graph is self._model.graph:
+            types.update(self._known_types(node.output))
+        _take_constant(node, data)
+        for name in node.output:
+            if name not in types and name in stated:
+                types[name] = stated[name]
 
     def _inner(
         self, node: NodeProto, label: str, types: Types, data: ChainMap[str, Any], context: Any

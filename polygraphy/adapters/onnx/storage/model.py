@@ -165,7 +165,7 @@ class OnnxFromPath(BaseLoader):
             ModelError: the file is no ONNX model, or a truncated one.
         """
         path = readable_file(self._path, "Model")
-        G_LOGGER.info(f"Loading model: {path.absolute()}")
+        G_LOGGER.progress(f"Loading model: {path.absolute()}")
         # A model in a cache may be a link, as its weights are, to where both really lie.
         trusted = [] if self._external_data_dir else [path.resolve().parent]
         folder = Path(self._external_data_dir or path.parent)

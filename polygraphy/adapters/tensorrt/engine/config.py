@@ -224,7 +224,7 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
             made.append(native)
             used.append(str(filled))
     if settings.profiles:
-        G_LOGGER.info(f"Configuring with profiles: [{', '.join(used)}]")
+        G_LOGGER.progress(f"Configuring with profiles: [{', '.join(used)}]")
     return made
 
 

@@ -117,7 +117,7 @@ class Profile(DomainProfile):
         for key in [key for key in self if key not in names]:
             ranged, is_open = self.pop(key), key in self._open
             self._open.discard(key)
-            for name in sorted(matching([key], names, what="Network input")):
+            for name in sorted(matching([key], names, text="Network input")):
                 if name not in self:
                     self[name] = ranged
                     self._open |= {name} if is_open else set()

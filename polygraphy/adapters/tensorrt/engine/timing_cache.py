@@ -85,7 +85,7 @@ def _set_cache(config: Any, content: bytes, source: PathOrFile | None) -> None:
     if complaint:
         G_LOGGER.warning(f"The timing cache {name} is not used: {complaint}")
     elif content and isinstance(source, (str, Path)):
-        G_LOGGER.info(f"Loaded the timing cache {Path(source).absolute()}")
+        G_LOGGER.progress(f"Loaded the timing cache {Path(source).absolute()}")
 
 
 def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:

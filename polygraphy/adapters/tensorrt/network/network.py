@@ -69,7 +69,7 @@ class LoadPlugins(BaseLoader):
             BackendError: a library cannot be loaded.
         """
         for path in self._plugins:
-            G_LOGGER.info(f"Loading plugin library: {path}")
+            G_LOGGER.progress(f"Loading plugin library: {path}")
             try:
                 ctypes.CDLL(path)
             except OSError as error:

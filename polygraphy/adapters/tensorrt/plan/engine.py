@@ -355,7 +355,7 @@ class EngineFromPath(BaseLoader):
             BackendError: TensorRT refuses the plan.
         """
         path = readable_file(self._path, "Engine")
-        G_LOGGER.info(f"Loading bytes from {path.absolute()}")
+        G_LOGGER.progress(f"Loading bytes from {path.absolute()}")
         record = check_record(path)
         with (
             translate_os_errors(path, "read"),

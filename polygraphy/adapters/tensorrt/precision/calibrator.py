@@ -384,7 +384,7 @@ def _read(cache: CalibrationCache) -> bytes | None:
     if not content:
         G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating again.")
         return None
-    G_LOGGER.info(f"Reading calibration cache from {path}")
+    G_LOGGER.progress(f"Reading calibration cache from {path}")
     return content
 
 

@@ -8,9 +8,9 @@ node is not what it should be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from polygraphy.application.diagnose.parts import Part, tensor_bytes
 from polygraphy.application.diagnose.subprocesses import filter_in_subprocess, try_in_subprocess
 from polygraphy.domain.diagnosis.borrowed import (
     borrowed_variants,
+    lost_results,
     scalar_weights,
     with_weight,
 )
@@ -41,6 +42,7 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.description import Node
 from polygraphy.domain.search.numbers import MOST_NUMBERS, nearest_number
 from polygraphy.domain.search.run_budget import RunBudget
+from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import open_model
 
@@ -62,11 +64,13 @@ class OtherTensor:
         name: its name.
         value: its value.
         is_in_model: whether the model computes it; if not, a node is missing.
+        op: the operator of the node that is missing, if it computes the tensor from the input.
     """
 
     name: str
     value: Any
     is_in_model: bool = True
+    op: str = ""
 
 
 @frozen
@@ -142,7 +146,12 @@ class ChangeSearch:
                 yield from self.matching([make(number)])
 
     def find_inputs(
-        self, position: int, others: Iterable[OtherTensor], equal: Collection[str]
+        self,
+        position: int,
+        candidates: Iterable[OtherTensor],
+        equal: Collection[str],
+        behind: Mapping[str, Collection[str]] | None = None,
+        weights: Sequence[Any] = (),
     ) -> Iterator[Variant]:
         """Yield variants of a node that reads another tensor.
 
@@ -150,49 +159,63 @@ class ChangeSearch:
             position: the node; nothing else in the part may read the same.
             others: the tensors that it may read.
             equal: inputs that are known to be right, so that a node may be missing behind them.
+            behind: by such an input, tensors that only the other model computes from it.
+            weights: weights of the other model, which a missing node may read.
         """
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
             name
-            for one in open_model(self.part.model).nodes
-            if not set(one.makes) & set(node.outputs)
-            for name in one.reads
+            for single_node in open_model(self.part.model).nodes
+            if not set(single_node.makes) & set(node.outputs)
+            for name in single_node.reads
         }
         computed = self._computed_from(position)
-        pool = [one for one in others if one.name not in computed]
+        pool = [candidate for candidate in candidates if candidate.name not in computed]
         for operand, places in _operand_places(node):
             if operand not in feed:
                 continue
             is_part = operand in shared or len(places) < node.inputs.count(operand)
             # A loaded model does not survive the start of a process, so each process loads its own.
-            load = cache(partial(self._load_reading, node, operand, places if is_part else ()))
-            alike = _alike(pool, operand, feed[operand], is_missing=operand in equal)
+            reading = partial(self._load_reading, node, operand)
+            loads = cache(partial(reading, places if is_part else ())), cache(partial(reading, ()))
+            lost = (behind or {}).get(operand, ())
+            alike: Iterator[OtherTensor] = chain(
+                _alike(pool, operand, feed[operand], operand in equal, lost),
+                _lost_tensors(operand, feed[operand], weights) if behind is not None else (),
+            )
 
             def is_right(
-                other: OtherTensor, load: Callable[[], tuple[Compute, str]] = load
+                other_tensor: OtherTensor,
+                loads: tuple[Callable[[], tuple[Compute, str]], ...] = loads,
+                is_part: bool = is_part,
             ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
-                input.
+                input; a node may be missing before all that read it.
                 """
-                try:
-                    compute, name = load()
-                    values = compute({**feed, name: other.value})
-                except PolygraphyException:
-                    return False
-                return self._matches_goals(values, compute)
+                for load in loads if is_part and not other_tensor.is_in_model else loads[:1]:
+                    try:
+                        compute, name = load()
+                        values = compute({**feed, name: other_tensor.value})
+                    except PolygraphyException:
+                        continue
+                    if self._matches_goals(values, compute):
+                        return True
+                return False
 
             tried = filter_in_subprocess(
                 self.budget.take(alike), is_right, self.runners[-1], self._usual
             )
-            for other in tried:
+            for candidate in tried:
                 reads = tuple(
-                    other.name if at in places else one for at, one in enumerate(node.inputs)
+                    candidate.name if at in places else input_name
+                    for at, input_name in enumerate(node.inputs)
                 )
-                change = (
-                    changes.other_input(node.op, operand, other.name)
-                    if other.is_in_model
-                    else changes.lost_node_between(node.op, other.name, operand)
-                )
+                if candidate.op:
+                    change = changes.lost_node(candidate.op, [node.op])
+                elif candidate.is_in_model:
+                    change = changes.other_input(node.op, operand, candidate.name)
+                else:
+                    change = changes.lost_node_between(node.op, candidate.name, operand)
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _load_reading(
@@ -212,12 +235,12 @@ class ChangeSearch:
 
     def _computed_from(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
-        waiting, found = [position], set[str]()
+        waiting, upstream = [position], set[str]()
         while waiting:
-            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - found
-            found |= names
-            waiting += {one for name in names for one, _ in self.graph.readers.get(name, ())}
-        return found
+            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - upstream
+            upstream |= names
+            waiting += {index for name in names for index, _ in self.graph.readers.get(name, ())}
+        return upstream
 
     def _usual(self) -> bool:
         """Run the part without a change, which takes about as long as a change of it."""
@@ -293,15 +316,17 @@ class ChangeSearch:
         if variant.weights:
             try:
                 part = self.part.change(output_name(variant), variant, asks=True)
-                compute, asked = self._load(part), [*part.feed][-1]
+                compute, input_name = self._load(part), [*part.feed][-1]
                 compute(part.feed)
-                return lambda one: compute({**part.feed, asked: next(iter(one.weights.values()))})
+                return lambda variant: compute(
+                    {**part.feed, input_name: next(iter(variant.weights.values()))}
+                )
             except PolygraphyException:  # It may have to be a weight.
                 pass
 
-        def compute_variant(one: Variant) -> Values:
+        def compute_variant(single_variant: Variant) -> Values:
             """Return the values that a variant computes."""
-            part = self.part.change(output_name(one), one)
+            part = self.part.change(output_name(single_variant), single_variant)
             return self._load(part)(part.feed)
 
         return compute_variant
@@ -323,6 +348,13 @@ def _with_scalar(graph: Side, position: int, name: str, value: float) -> Variant
     return with_weight(graph, position, name, np.full_like(graph.weights[name].values, value))
 
 
+def _lost_tensors(operand: str, value: Any, weights: Sequence[Any]) -> Iterator[OtherTensor]:
+    """Yield what nodes that may be missing would compute from an input."""
+    if is_float(value):
+        for op, result in lost_results(value, weights):
+            yield OtherTensor(f"{operand}/{op}", result, False, op)
+
+
 def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each tensor that a node reads, with the positions: with each alone first if there are
     several.
@@ -335,23 +367,42 @@ def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _alike(
-    others: Iterable[OtherTensor], operand: str, value: Any, *, is_missing: bool
+    candidates: Iterable[OtherTensor],
+    operand: str,
+    value: Any,
+    is_missing: bool,
+    lost: Collection[str] = (),
 ) -> Iterator[OtherTensor]:
-    """Yield the tensors with the shape and type of an input: of the model, and of its reference.
+    """Yield the tensors with the size and type of an input: those that only the reference computes
+    from it, then others with its shape, of the model, and of the reference.
 
     Args:
         others: the tensors.
         operand: the input.
         value: its value.
         is_missing: whether a node may be missing behind it.
+        lost: the tensors that the reference computes from it.
     """
     alike = [
-        one
-        for one in others
-        if one.name != operand
-        and np.shape(one.value) == np.shape(value)
-        and getattr(one.value, "dtype", None) == getattr(value, "dtype", None)
+        candidate
+        for candidate in candidates
+        if candidate.name != operand
+        and np.size(candidate.value) == np.size(value)
+        and getattr(candidate.value, "dtype", None) == getattr(value, "dtype", None)
     ]
-    yield from islice((one for one in alike if one.is_in_model), _TENSORS)
+    nearest = [
+        candidate
+        for candidate in alike
+        if is_missing and not candidate.is_in_model and candidate.name in lost
+    ]
+    for one in nearest[:_TENSORS]:
+        yield evolve(one, value=np.reshape(one.value, np.shape(value)))
+    seen = {id(other_tensor) for other_tensor in nearest}
+    same = [
+        candidate
+        for candidate in alike
+        if np.shape(candidate.value) == np.shape(value) and id(candidate) not in seen
+    ]
+    yield from islice((candidate for candidate in same if candidate.is_in_model), _TENSORS)
     if is_missing:
-        yield from islice((one for one in alike if not one.is_in_model), _TENSORS)
+        yield from islice((candidate for candidate in same if not candidate.is_in_model), _TENSORS)

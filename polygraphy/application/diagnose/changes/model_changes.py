@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Feed, Values
@@ -19,6 +20,8 @@ from polygraphy.application.diagnose.changes.divergence import LEFT, Parting, Pa
 from polygraphy.application.diagnose.parts import Part, cut_part
 from polygraphy.domain.diagnosis.borrowed import (
     MOVING,
+    SameTensors,
+    bypass_variants,
     is_close,
 )
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
@@ -35,6 +38,10 @@ from polygraphy.ports.editing import OpenModel, open_model
 
 _SOLVED = 16
 """In regions of more nodes no number is searched: that of another node may do the same."""
+_OPERANDS = 16
+"""Arrays that a missing node may have read besides its input."""
+_RESERVED = 0.25
+"""The share of the tries that is kept for other inputs and numbers."""
 _UNEXPLAINED = 2
 """More places that no change explains are no proof."""
 _MANY = 64
@@ -72,15 +79,21 @@ class Explanation:
     places: Sequence[Parting]
     others: Sequence[int] = ()
 
+    @property
+    def lost(self) -> Sequence[str]:
+        """Return the reference tensor whose node is missing, if that was changed."""
+        change = self.variant.change
+        return [str(change.values["expected"])] if change.kind == "lost_node_between" else []
+
 
 def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
     """Return places that share nodes together."""
     groups: list[list[Parting]] = []
     for place in places:
         nodes = set(place.unproven)
-        sharing = [g for g in groups if any(nodes & set(one.unproven) for one in g)]
+        sharing = [g for g in groups if any(nodes & set(parting.unproven) for parting in g)]
         groups = [g for g in groups if g not in sharing]
-        groups.append([*(one for group in sharing for one in group), place])
+        groups.append([*(parting for group in sharing for parting in group), place])
     return groups
 
 
@@ -101,16 +114,16 @@ class Change:
         case: Case,
         pairing: Pairing,
         party: SuspectedParty,
-        found: Partings,
+        divergences: Partings,
         feed: Feed,
         places: Sequence[Parting],
     ) -> None:
-        self._case, self._party, self._found, self._places = case, party, found, places
+        self._case, self._party, self._found, self._places = case, party, divergences, places
         self._side, self._others = pairing.model, pairing.reference
         self._is_quantised = is_quantised(pairing)
-        self._held = {**found.values, **feed}
-        self._nodes = sorted({index for one in places for index in one.border.nodes})
-        self._goals = {one.border.tensor: one.expected for one in places}
+        self._held = {**divergences.values, **feed}
+        self._nodes = sorted({index for place in places for index in place.border.nodes})
+        self._goals = {place.border.tensor: place.expected for place in places}
         self._instead = sorted(
             {
                 self._others.producer[n]
@@ -119,16 +132,17 @@ class Change:
                 if n in self._others.producer
             }
         )
-        made = (name for index in self._nodes for name in case.model.nodes[index].makes)
-        total = sum(getattr(self._held.get(name), "nbytes", 0) for name in made)
+        names = (name for index in self._nodes for name in case.model.nodes[index].makes)
+        total = sum(getattr(self._held.get(name), "nbytes", 0) for name in names)
         self.budget = RunBudget.for_part(total, len(self._nodes))
+        self._lost: Collection[str] = ()
         first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
         self._positions = {name: index for index, name in enumerate(first)}
 
     @property
     def unproven(self) -> set[int]:
         """Return the nodes that compute no verified tensor."""
-        return {index for one in self._places for index in one.unproven}
+        return {index for place in self._places for index in place.unproven}
 
     @property
     def is_right(self) -> bool:
@@ -144,29 +158,42 @@ class Change:
         search = self._whole
         if search is None:
             return None
+        self.budget.reserved = int(self.budget.runs * _RESERVED)
         return self._first_explanation(
+            lambda _, position: search.matching(bypass_variants(self._side, position)),
             lambda _, position: search.find_borrowed(position, self._others, self._instead),
             lambda _, position: search.find_usual(position),
         )
 
     def find_other(self) -> Explanation | None:
         """Return an explanation by different inputs or constants; None if none fits."""
+        self.budget.reserved = 0
         return self._first_explanation(self._find_inputs, self._find_numbers)
+
+    def find_lost(self, names: Collection[str]) -> Explanation | None:
+        """Return an explanation by nodes that are known to be missing before others; None if none
+        fits.
+        """
+        self.budget.taken = 0
+        self._lost = names
+        return self._first_explanation(self._find_inputs)
 
     def _first_explanation(
         self, *kinds: Callable[[int, int], Iterator[Variant]]
     ) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor."""
-        nodes, same = self._case.model.nodes, self._found.same
+        nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantised and any(is_coarse(nodes[index].op) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
-        first = [i for i in self._nodes if any(i in one.unproven for one in self._places)]
-        rest = [
+        # Nodes that compute shapes come last: they have many variants, and are rarely at fault.
+        ordered = sorted(self._nodes, key=lambda index: not self._is_numeric(index))
+        first = [i for i in ordered if any(i in place.unproven for place in self._places)]
+        other_nodes = [
             index
-            for index in self._nodes
-            if index not in first and not all(name in same for name in nodes[index].makes)
+            for index in ordered
+            if index not in first and not all(name in equal_tensors for name in nodes[index].makes)
         ]
-        for indices in (first, rest):
+        for indices in (first, other_nodes):
             for tried in kinds:
                 for index in indices:
                     if self.budget.is_spent:
@@ -175,6 +202,10 @@ class Change:
                     for variant in tried(index, position) if position is not None else ():
                         return Explanation(index, variant, self._places)
         return None
+
+    def _is_numeric(self, index: int) -> bool:
+        """Return whether a node computes floating-point numbers."""
+        return any(is_float(self._held.get(name)) for name in self._case.model.nodes[index].makes)
 
     @cached_property
     def _whole(self) -> ChangeSearch | None:
@@ -202,30 +233,87 @@ class Change:
         reference computes.
         """
         behind = self._nodes_behind(index)
-        search = self._search_in([one for one in self._nodes if one == index or one in behind])
+        search = self._search_in([node for node in self._nodes if node == index or node in behind])
         if search is not None:
-            yield from search.find_inputs(position, self._other_tensors(), self._found.same)
+            yield from search.find_inputs(
+                position,
+                self._other_tensors(),
+                self._twins,
+                self._tensors_behind,
+                self._second_operands,
+            )
+
+    @cached_property
+    def _second_operands(self) -> Sequence[Any]:
+        """Return what a missing node may have read as well: weights of the nodes that the reference
+        has instead, and tensors that the nodes read.
+        """
+        names = dict.fromkeys(n for i in self._instead for n in self._others.nodes[i].inputs)
+        weights = self._others.weights
+        arrays = [weights[name].values for name in names if name in weights]
+        read = dict.fromkeys(n for i in self._nodes for n in self._case.model.nodes[i].reads)
+        arrays += [self._held[name] for name in read if name in self._held]
+        return [one for one in map(np.asarray, arrays) if is_float(one)][:_OPERANDS]
+
+    @cached_property
+    def _twins(self) -> Mapping[str, str]:
+        """Return the reference tensors that equal tensors of the model, those that nodes only moved
+        included: what reads them is run with what a node behind them computes in the reference.
+        """
+        known, twins = SameTensors(self._found.theirs), dict(self._found.same)
+        for index in self._nodes:
+            for name in self._case.model.nodes[index].reads:
+                if name in self._held and name not in twins:
+                    twin = known.of(name, self._held[name], ())
+                    twins.update({} if twin is None else {name: twin})
+        return twins
+
+    @cached_property
+    def _tensors_behind(self) -> Mapping[str, Collection[str]]:
+        """Return, by input with an equal tensor in the reference, the tensors that only the
+        reference computes from that one, and only from equal ones besides.
+        """
+        twins = {twin: name for name, twin in self._twins.items()}
+        found: dict[str, list[str]] = {}
+        roots = {twin: {name} for twin, name in twins.items()}
+        for index in self._instead:
+            node = self._others.nodes[index]
+            read = {root for name in node.inputs for root in roots.get(name, ())}
+            for name in node.outputs:
+                if name and name not in twins:
+                    roots[name] = read
+                    for root in read:
+                        found.setdefault(root, []).append(name)
+        return found
 
     def _nodes_behind(self, index: int) -> set[int]:
         """Return the nodes that depend on a node."""
         nodes = self._case.model.nodes
-        made = set(nodes[index].makes)
-        found: set[int] = set()
+        produced = set(nodes[index].makes)
+        nodes_behind: set[int] = set()
         for position in range(index + 1, len(nodes)):
-            if made.intersection(nodes[position].reads):
-                found.add(position)
-                made.update(nodes[position].makes)
-        return found
+            if produced.intersection(nodes[position].reads):
+                nodes_behind.add(position)
+                produced.update(nodes[position].makes)
+        return nodes_behind
 
     def _other_tensors(self) -> Iterator[OtherTensor]:
         """Yield the tensors that nodes may have read: the last equal ones first, then those that
         only the reference computes.
         """
-        taken = set(self._found.same.values())
-        mine = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
-        theirs = ((n, v, False) for n, v in self._found.theirs.items() if n not in taken)
-        for name, value, is_in_model in chain(mine, theirs):
-            if is_float(value) and not any(is_close(value, one) for one in self._goals.values()):
+        used_names = set(self._found.same.values())
+        is_only = sum(map(self._is_numeric, self.unproven)) == 1
+        own_tensors = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
+        reference_tensors = (
+            (n, v, False) for n, v in self._found.theirs.items() if n not in used_names
+        )
+        for name, value, is_in_model in chain(own_tensors, reference_tensors):
+            if self._lost and (is_in_model or name not in self._lost):
+                continue
+            is_goal = any(is_close(value, goal) for goal in self._goals.values())
+            # What another node of the model computes may be what this one should hand on; a tensor
+            # of the reference proves nothing if other nodes may be at fault.
+            if is_float(value) and (is_in_model or self._lost or is_only or not is_goal):
                 yield OtherTensor(name, value, is_in_model)
 
     def choose_node(self, reason: Explanation) -> Explanation:
@@ -236,19 +324,19 @@ class Change:
         node = self._case.model.nodes[reason.node]
         if node.op not in MOVING or reason.variant.cause != "attribute":
             return reason
-        found = [(reason.node, reason.variant)]
+        choices = [(reason.node, reason.variant)]
         for index in self._neighbors(reason.node):
             position = self._position(index)
             if position is not None and self._whole is not None:
-                found += [(index, one) for one in self._whole.find_usual(position)][:1]
-        if len(found) == 1:
+                choices += [(index, variant) for variant in self._whole.find_usual(position)][:1]
+        if len(choices) == 1:
             return reason
-        counts = [self._count_alike(index, variant) for index, variant in found]
+        counts = [self._count_alike(index, variant) for index, variant in choices]
         most = max(counts)
         if counts.count(most) == 1:
-            index, variant = found[counts.index(most)]
+            index, variant = choices[counts.index(most)]
             return Explanation(index, variant, reason.places)
-        return evolve(reason, others=[index for index, _ in found[1:]])
+        return evolve(reason, others=[index for index, _ in choices[1:]])
 
     def _neighbors(self, index: int) -> list[int]:
         """Return the nodes of the same operator that only move the same numbers before or after
@@ -257,14 +345,16 @@ class Change:
         nodes = self._case.model.nodes
         waiting, near = [index], {index}
         while waiting:
-            one = waiting.pop()
-            for other in self._nodes:
-                is_next = {*nodes[one].makes} & {*nodes[other].reads}
-                is_next = is_next or {*nodes[other].makes} & {*nodes[one].reads}
-                if is_next and other not in near and nodes[other].op in MOVING:
-                    near.add(other)
-                    waiting.append(other)
-        return sorted(one for one in near if one != index and nodes[one].op == nodes[index].op)
+            position = waiting.pop()
+            for node in self._nodes:
+                is_next = {*nodes[position].makes} & {*nodes[node].reads}
+                is_next = is_next or {*nodes[node].makes} & {*nodes[position].reads}
+                if is_next and node not in near and nodes[node].op in MOVING:
+                    near.add(node)
+                    waiting.append(node)
+        return sorted(
+            number for number in near if number != index and nodes[number].op == nodes[index].op
+        )
 
     def _count_alike(self, index: int, variant: Variant) -> int:
         """Return how many nodes of the model have the operator and attributes of a variant, and
@@ -272,11 +362,11 @@ class Change:
         """
         position = self._position(index)
         assert position is not None
-        own = self._operator_key(variant.node)
+        operator_key = self._operator_key(variant.node)
         return sum(
-            self._operator_key(node) == own
-            for other, node in enumerate(self._side.nodes)
-            if other != position
+            self._operator_key(node) == operator_key
+            for other_index, node in enumerate(self._side.nodes)
+            if other_index != position
         )
 
     def _operator_key(self, node: Any) -> tuple[Any, ...]:
@@ -285,7 +375,7 @@ class Change:
         """
         maker = self._side.producer.get(node.inputs[0]) if node.inputs else None
         before = "" if maker is None else self._side.nodes[maker].op
-        texts = sorted((one.name, attribute_text(one)) for one in node.attributes)
+        texts = sorted((attribute.name, attribute_text(attribute)) for attribute in node.attributes)
         return node.op, before, tuple(texts)
 
     def _position(self, index: int) -> int | None:
@@ -300,7 +390,7 @@ def find_changes(
     party: SuspectedParty,
     feeds: tuple[Feed, Feed],
     goal: Values,
-    known: Sequence[Culprit],
+    known_culprits: Sequence[Culprit],
 ) -> Differences:
     """Return the nodes that compute different results than the reference from equal inputs.
 
@@ -317,73 +407,184 @@ def find_changes(
         None of `known` where that could not be found out, or is said by them already.
     """
     with case.attempt(titles.EQUAL_TENSORS) as notes:
-        found = partings(case, reference, party, *feeds, goal)
-        if found is None:
+        divergences = partings(case, reference, party, *feeds, goal)
+        if divergences is None:
             notes.append(steps.NO_DIVERGENCE)
-            return Differences(known, is_open=len(known) > 1)
-        notes.append(steps.equal_pairs(len(found.same), len(found.places)))
-    made: list[Culprit] = []
+            return Differences(known_culprits, is_open=len(known_culprits) > 1)
+        notes.append(steps.equal_pairs(len(divergences.same), len(divergences.places)))
+    new_culprits: list[Culprit] = []
     reasons: list[Explanation] = []
     is_late = is_open = False
     with case.attempt(titles.CHANGED_NODES) as notes:
-        for group in group_places(found.places):
-            change = Change(case, pairing, party, found, feeds[0], group)
-            if change.is_right:
+        groups = group_places(divergences.places)
+        search = _GroupSearch(
+            case, reference, pairing, party, divergences, feeds[0], known_culprits
+        )
+        explained = [
+            parting for group in groups for parting in search.explain_each(group, len(groups))
+        ]
+        lost = {
+            each
+            for parting in explained
+            if parting.reason is not None
+            for each in parting.reason.lost
+        }
+        for one in explained:
+            reason = one.reason or (one.change.find_lost(lost) if lost else None)
+            if one.is_right:
                 continue
-            inside = _culprits_within(case, group, known)
-            said = len(inside) == 1 and inside[0].cause != "structure"
-            reason = change.find_common() or (None if said else change.find_other())
-            if reason is None and not said and len(change.unproven) == 1:
-                # Something may be missing before the node.
-                wider = [_with_makers(case, found, one) for one in group]
-                reason = Change(case, pairing, party, found, feeds[0], wider).find_common()
-            is_late |= reason is None and change.budget.is_spent
             if reason is None:
-                is_certain = all(_has_same_operator(case, reference, one) for one in group)
-                wider = group if is_certain else [_with_makers(case, found, one) for one in group]
-                unexplained = _culprit_without_change(case, wider, feeds[0])
-                is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
-                made += inside if is_inside else [unexplained]
-                is_open |= len(made[-1].nodes) > 1 and not (is_inside and said)
+                is_late |= one.change.budget.is_cut_short
+                unexplained, is_unknown = search.describe(one)
+                new_culprits += unexplained
+                is_open |= is_unknown
                 continue
-            reason = change.choose_node(reason)
             reasons.append(reason)
-            made.append(_changed_culprit(case, reason, found.same))
+            new_culprits.append(_changed_culprit(case, reason, divergences.same))
             is_open |= bool(reason.others)
-        notes.append(steps.explained_changes(len(reasons), len(made), is_late))
-    is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
-    is_whole = reasons and len(reasons) == len(made)
+        notes.append(steps.explained_changes(len(reasons), len(new_culprits), is_late))
+    is_open |= (
+        sum(
+            parting.cause == "structure" and parting not in known_culprits
+            for parting in new_culprits
+        )
+        > _UNEXPLAINED
+    )
+    is_whole = reasons and len(reasons) == len(new_culprits)
     repaired = None
     if is_whole:
         repaired = _repair_model(case, pairing.model, party, feeds[0], goal, reasons)
         if repaired is None:
-            return Differences(known or made, is_open=True)
-        remedy = case.undo_changes(pairing.model, [one.variant for one in reasons])
-        made = [evolve(one, remedy=remedy) for one in made]
+            return Differences(known_culprits or new_culprits, is_open=True)
+        remedy = case.undo_changes(pairing.model, [culprit.variant for culprit in reasons])
+        new_culprits = [evolve(reason, remedy=remedy) for reason in new_culprits]
     # They are the fewest that explain the outputs: fewer of them prove nothing.
-    culprits = known if made and all(one in known for one in made) else made
+    culprits = (
+        known_culprits
+        if new_culprits and all(culprit in known_culprits for culprit in new_culprits)
+        else new_culprits
+    )
     return Differences(culprits, repaired, is_open)
 
 
-def _extra_node(case: Case, variant: Variant, same: Mapping[str, str]) -> GraphNode | None:
+@frozen
+class _Group:
+    """Places that share nodes, and what explains them.
+
+    Attributes:
+        places: the places.
+        change: the search for a change among their nodes.
+        reason: the change that explains them; None if none does.
+        is_right: whether the nodes compute what is expected, so that the cause was rounding.
+        inside: the structural differences within their nodes.
+    """
+
+    places: Sequence[Parting]
+    change: Change
+    reason: Explanation | None = None
+    is_right: bool = False
+    inside: Sequence[Culprit] = ()
+
+    @property
+    def is_said(self) -> bool:
+        """Return whether a structural difference says what was changed."""
+        return len(self.inside) == 1 and self.inside[0].cause != "structure"
+
+
+@frozen
+class _GroupSearch:
+    """Explains groups of places; the attributes are the arguments of `find_changes`."""
+
+    case: Case
+    reference: OpenModel
+    pairing: Pairing
+    party: SuspectedParty
+    found: Partings
+    feed: Feed
+    known: Sequence[Culprit]
+
+    def explain_each(self, places: Sequence[Parting], number: int) -> Sequence[_Group]:
+        """Return a group with the change that explains it; if none does, its places one by one,
+        where each has a change of its own.
+        """
+        group = self.explain(places, number)
+        if group.is_right or group.reason is not None or len(places) == 1:
+            return [group]
+        single = [self.explain([one], number + 1) for one in places]
+        is_explained = all(one.is_right or one.reason is not None for one in single)
+        return single if is_explained else [group]
+
+    def explain(self, places: Sequence[Parting], number: int) -> _Group:
+        """Return a group of so many with the change that explains it."""
+        change = self._change(self.found, places)
+        inside = _culprits_within(self.case, places, self.known, self.found.values)
+        group = _Group(places, change, inside=inside)
+        if change.is_right:
+            return evolve(group, is_right=True)
+        reason = self._explain_nearer() if number == 1 else None
+        reason = reason or change.find_common() or (None if group.is_said else change.find_other())
+        if reason is None and not group.is_said and len(change.unproven) == 1:
+            # Something may be missing before the node.
+            wider = [_with_makers(self.case, self.found, one) for one in places]
+            reason = self._change(self.found, wider).find_common()
+        return evolve(group, reason=None if reason is None else change.choose_node(reason))
+
+    def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:
+        """Return the culprits of a group that no change explains, and whether it is not known which
+        of their nodes it is.
+        """
+        is_certain = all(self._is_certain(one) for one in group.places)
+        wider = [
+            one if is_certain else _with_makers(self.case, self.found, one) for one in group.places
+        ]
+        unexplained = _culprit_without_change(self.case, wider, self.feed)
+        inside = group.inside
+        is_inside = len(inside) == 1 and len(inside[0].nodes) <= len(unexplained.nodes)
+        culprits = list(inside) if is_inside else [unexplained]
+        is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.is_said)
+        return culprits, is_unknown
+
+    def _is_certain(self, place: Parting) -> bool:
+        """Return whether the one node of a place is run on equal inputs, and the reference computes
+        its tensor by the same operator; if not, a node before it may be missing.
+        """
+        return _has_same_operator(self.case, self.reference, place)
+
+    def _change(self, found: Partings, places: Sequence[Parting]) -> Change:
+        return Change(self.case, self.pairing, self.party, found, self.feed, places)
+
+    def _explain_nearer(self) -> Explanation | None:
+        """Return the one change that explains all tensors that were replaced one behind the other;
+        None if there is none, or they share no nodes.
+        """
+        nearer = self.found.nearer
+        groups = [] if nearer is None else group_places(nearer.places)
+        if nearer is None or len(groups) != 1:
+            return None
+        change = self._change(nearer, groups[0])
+        reason = change.find_common()
+        return None if reason is None else change.choose_node(reason)
+
+
+def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) -> GraphNode | None:
     """Return the node that the reference lacks, if a variant reads what this node reads instead of
     what it computes; else None.
     """
     graph = case.model.indexed_graph
-    own = graph.nodes[graph.producer[output_name(variant)]].inputs
-    moved = [(a, b) for a, b in zip(own, variant.node.inputs) if a != b]
-    if len(moved) != 1 or len(own) != len(variant.node.inputs):
+    inputs = graph.nodes[graph.producer[output_name(variant)]].inputs
+    moved = [(a, b) for a, b in zip(inputs, variant.node.inputs) if a != b]
+    if len(moved) != 1 or len(inputs) != len(variant.node.inputs):
         return None
     [(name, instead)] = moved
     index = producers(case.model.nodes).get(name)
-    if index is None or name in same:
+    if index is None or name in equal_tensors:
         return None
     node = case.model.nodes[index]
-    read = {each for each in node.reads if each and each not in case.model.constants}
+    read = {name for name in node.reads if name and name not in case.model.constants}
     return node if read == {instead} else None
 
 
-def _changed_culprit(case: Case, reason: Explanation, same: Mapping[str, str]) -> Culprit:
+def _changed_culprit(case: Case, reason: Explanation, equal_tensors: Mapping[str, str]) -> Culprit:
     """Return the culprit for a change that explains the outputs.
 
     Args:
@@ -394,26 +595,28 @@ def _changed_culprit(case: Case, reason: Explanation, same: Mapping[str, str]) -
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))
-    extra = None if reason.others else _extra_node(case, variant, same)
+    extra = None if reason.others else _extra_node(case, variant, equal_tensors)
     if extra is not None:
         facts = [evidence.changed(changes.extra_node(extra.op)), evidence.changed(variant.change)]
         return Culprit([extra.name], extra.makes[0], MODEL, "structure", facts=[*facts, proof],
                        remedy=remedy, op=extra.op)  # fmt: skip
-    others = [case.model.nodes[index].name for index in reason.others]
+    names = [case.model.nodes[index].name for index in reason.others]
     facts = [evidence.changed(variant.change), proof]
-    if others:
-        facts.append(evidence.change_elsewhere(others))
+    if names:
+        facts.append(evidence.change_elsewhere(names))
     return Culprit(
-        [node.name, *others], node.makes[0], MODEL, variant.cause,
+        [node.name, *names], node.makes[0], MODEL, variant.cause,
         facts=facts, remedy=remedy, op=node.op,
     )  # fmt: skip
 
 
-def _with_makers(case: Case, found: Partings, place: Parting) -> Parting:
+def _with_makers(case: Case, divergences: Partings, place: Parting) -> Parting:
     """Return a place with the nodes that compute the numbers that its nodes read."""
     nodes = case.model.nodes
     makers = producers(nodes)
-    read = [name for name in place.given if name in makers and is_float(found.values.get(name))]
+    read = [
+        name for name in place.given if name in makers and is_float(divergences.values.get(name))
+    ]
     before = {makers[name] for name in read}
     border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
     return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
@@ -423,34 +626,46 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
     """Return whether the reference computes a tensor by the same operator; if not, a node before it
     may be missing.
     """
-    own = {case.model.nodes[index].op for index in place.unproven}
-    others = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
+    own_ops = {case.model.nodes[index].op for index in place.unproven}
+    ops = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
     idle = MOVING | {"Constant"}
-    return own - idle == others - idle and bool(own - idle)
+    return own_ops - idle == ops - idle and bool(own_ops - idle)
 
 
 def _culprits_within(
-    case: Case, group: Sequence[Parting], known: Sequence[Culprit]
+    case: Case, group: Sequence[Parting], culprits: Sequence[Culprit], values: Values
 ) -> list[Culprit]:
-    """Return the structural differences within nodes."""
-    names = {case.model.nodes[index].name for one in group for index in one.border.nodes}
-    return [one for one in known if set(one.nodes) <= names]
+    """Return the structural differences within nodes, without nodes that only compute shapes: where
+    the reference has constants in their place, taking that over brings what reads them along.
+    """
+    nodes = [case.model.nodes[index] for parting in group for index in parting.border.nodes]
+    names = {node.name for node in nodes}
+    numeric = {n.name for n in nodes if any(is_float(values.get(name)) for name in n.makes)}
+    return [
+        culprit
+        for culprit in culprits
+        if set(culprit.nodes) <= names
+        and (culprit.cause != "structure" or numeric & set(culprit.nodes))
+    ]
 
 
 def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) -> Culprit:
     """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
     fed = fed_nodes(nodes, feed)
-    unproven = sorted({index for one in group for index in one.unproven if index in fed})
+    unproven = sorted({index for parting in group for index in parting.unproven if index in fed})
     names = [nodes[index].name for index in unproven if nodes[index].op != "Constant"]
-    tensors = [one.border.tensor for one in group]
+    tensors = [parting.border.tensor for parting in group]
     last = group[-1].border.tensor
     op = nodes[unproven[-1]].op if unproven else ""
     if len(names) == 1:
         facts = [evidence.computes_differently(tensors, 1), evidence.replaced(tensors)]
     else:
-        given = dict.fromkeys(name for one in group for name in one.given)
-        facts = [evidence.one_of_nodes([*given], tensors, len(names)), evidence.replaced(tensors)]
+        given_inputs = dict.fromkeys(name for parting in group for name in parting.given)
+        facts = [
+            evidence.one_of_nodes([*given_inputs], tensors, len(names)),
+            evidence.replaced(tensors),
+        ]
         op = ""
     return Culprit(names[:_MANY], last, MODEL, "structure", facts=facts, op=op)
 
@@ -467,8 +682,11 @@ def _repair_model(
     None.
     """
     part = Part(case.model.proto, feed)
-    known = {"", *feed, *graph.weights, *graph.producer}
-    if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
+    known_names = {"", *feed, *graph.weights, *graph.producer}
+    if any(
+        set(reason.variant.node.inputs) - known_names - reason.variant.weights.keys()
+        for reason in reasons
+    ):
         return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:
         for reason in reasons:
@@ -476,6 +694,6 @@ def _repair_model(
         values = part.run(party)
     except PolygraphyException:
         return None
-    found = case.differing(values, goal)
-    is_right = all(each.relative <= LEFT for each in found.values())
+    differing = case.differing(values, goal)
+    is_right = all(deviation.relative <= LEFT for deviation in differing.values())
     return cache(lambda: open_model(part.model)) if is_right else None

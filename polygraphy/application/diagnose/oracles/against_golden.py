@@ -49,15 +49,13 @@ STEPS_ON_TENSORS: Sequence[Step[SavedComparison]] = (
 
 
 def against_golden(case: Case, request: Request) -> StepOutcome:
-    """Return why a model does not reproduce saved results; a skip if there are none.
+    """Return why a model does not reproduce saved results.
 
     Raises:
         FileError: a file is missing or damaged.
         UsageError: the results are of other tensors than the model has.
     """
-    if request.golden is None:
-        return Skip("no saved results are given")
-    runs = load_saved_runs(request.golden, len(request.feeds), case.budget)
+    runs = load_saved_runs(request.golden or (), len(request.feeds), case.budget)
     return against_results(case, runs, request.feeds, request.arbiter)
 
 
@@ -91,10 +89,10 @@ def against_results(
                 return answer
             agreed = answer.result.reason
     fitted = [comparison.fitted for comparison in comparisons]
-    doubts = [each.doubt() for each in fitted if not each.is_proof]
+    doubts = [fitted.doubt() for fitted in fitted if not fitted.is_proof]
     if doubts:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=doubts[0]), case)
-    reason = next(filter(None, (each.doubt() for each in fitted)), agreed)
+    reason = next(filter(None, (fitted.doubt() for fitted in fitted)), agreed)
     if len(case.parties) > 1:
         return Skip("the model gives the saved results")
     return Found(DiagnosisResult(AGREE, reason=reason), case)

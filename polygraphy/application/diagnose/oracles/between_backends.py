@@ -12,23 +12,9 @@ from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns, is_not_finite
 from polygraphy.application.diagnose.lowered.half_verdict import find_half_model
 from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
-from polygraphy.application.diagnose.outcome import Found, Step, take_steps
-from polygraphy.application.diagnose.steps.accumulated_rounding import (
-    explain_by_accumulated_rounding,
-)
-from polygraphy.application.diagnose.steps.backend_faults import find_fault
-from polygraphy.application.diagnose.steps.backend_refusals import (
-    explain_backend_refusals,
-    report_refusing_arbiter,
-)
+from polygraphy.application.diagnose.outcome import Found, Step, step_from, take_steps
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
 from polygraphy.application.diagnose.steps.nondeterminism import explain_by_nondeterminism
-from polygraphy.application.diagnose.steps.precision.backend_half_precision import (
-    explain_by_half_precision,
-)
-from polygraphy.application.diagnose.steps.quantization_steps import (
-    explain_by_quantization_steps,
-)
 from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
@@ -36,14 +22,18 @@ from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.naming import differing
 
 STEPS: Sequence[Step[BackendRuns]] = (
-    report_refusing_arbiter,
-    explain_backend_refusals,
+    step_from(
+        "steps.backend_refusals:report_refusing_arbiter", lambda case, runs: bool(runs.refusals)
+    ),
+    step_from(
+        "steps.backend_refusals:explain_backend_refusals", lambda case, runs: bool(runs.refusals)
+    ),
     explain_by_nondeterminism,
     report_matching_outputs,
-    explain_by_quantization_steps,
-    explain_by_accumulated_rounding,
-    explain_by_half_precision,
-    find_fault,
+    step_from("steps.quantization_steps:explain_by_quantization_steps"),
+    step_from("steps.accumulated_rounding:explain_by_accumulated_rounding"),
+    step_from("steps.precision.backend_half_precision:explain_by_half_precision"),
+    step_from("steps.backend_faults:find_fault"),
 )
 
 
@@ -114,8 +104,8 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
 
 def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
     """Return the comparison of the first backend with all others."""
-    first, *others = [*outputs.values()] or [()]
-    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in others]
+    first, *other_outputs = [*outputs.values()] or [()]
+    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in other_outputs]
     return reduce(Compared.worse, comparisons) if comparisons else Compared()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from polygraphy.application.diagnose.case import Feed, Values
+from polygraphy.domain.errors import BackendError, ModelError
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.powers import MeasuredPowers, PowerSum, measure_powers
 from polygraphy.domain.quantization.rules import Rules
@@ -48,9 +49,7 @@ class Switches:
     ) -> None:
         self.feeds, self._count = feeds, len(model.sites)
         self.requantizes, self.runs, self.seconds = requantizes, 0.0, float("inf")
-        proto = model.add_switches(requantizes=requantizes)
-        self._name = proto.graph.input[-1].name
-        self._compute = party.load(proto)
+        self._name, self._compute = _load_switches(party, model, requantizes=requantizes)
 
     def run(self, on: Collection[int], feeds: int | None = None) -> list[Values]:
         """Return the outputs with some sites quantized, on all inputs or the first few."""
@@ -62,6 +61,24 @@ class Switches:
         values: list[Values] = [self._compute({**feed, self._name: flags}) for feed in chosen]
         self.seconds = min(self.seconds, (time.perf_counter() - start) / len(chosen))
         return values
+
+
+def _load_switches(
+    party: SuspectedParty, model: QuantizedModel, *, requantizes: bool
+) -> tuple[str, Callable[[Feed], Values]]:
+    """Return the name of the input of the switches, and the model with them in a backend: in the
+    form that computes less, if the backend supports that.
+    """
+    # A backend with a lower precision chooses what to round by the graph, and sees less through If.
+    is_lazy = getattr(party, "lowers_to", None) is None
+    proto = model.add_switches(requantizes=requantizes, is_lazy=is_lazy)
+    name: str = proto.graph.input[-1].name
+    try:
+        return name, party.load(proto)
+    except (BackendError, ModelError):
+        if not is_lazy:
+            raise
+        return name, party.load(model.add_switches(requantizes=requantizes))
 
 
 def expect_powers(
@@ -110,8 +127,8 @@ def expect_powers(
         # About as much as the weight itself loses, if there is no time.
         power = powers[weight]
         if not is_over():
-            both = loss((before, behind[0])) ** 2
-            power = max(both - powers[before] - powers[behind[0]], 0.0)
+            both_loss = loss((before, behind[0])) ** 2
+            power = max(both_loss - powers[before] - powers[behind[0]], 0.0)
         again[weight] = before, behind, power
     return PowerSum(powers, again), measured, inputs
 
@@ -129,5 +146,5 @@ def _groups(rules: Rules) -> list[list[int]]:
 
 def _expected(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
     """Return the power that a group of sites is expected to have, relative to others."""
-    own = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
-    return sum(min(loss, 1.0) ** 2 for loss in own)
+    expected = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
+    return sum(min(loss, 1.0) ** 2 for loss in expected)

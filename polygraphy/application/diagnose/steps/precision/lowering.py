@@ -11,6 +11,7 @@ from polygraphy.application.diagnose.comparisons.lowered_backend import (
     compare_lowering,
     lowering_party,
 )
+from polygraphy.application.diagnose.comparisons.step_data import data_of_steps
 from polygraphy.application.diagnose.data import data_options
 from polygraphy.application.diagnose.oracle import Request
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, take_steps
@@ -19,6 +20,7 @@ from polygraphy.application.diagnose.steps.precision.kept_nodes import STEPS
 from polygraphy.domain.diagnosis.culprit import AGREE, FAULT, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.errors import BackendError
+from polygraphy.domain.states.loading import StepLoader
 from polygraphy.ports.diagnosing import LoweringParty, SuspectedParty
 
 
@@ -27,8 +29,8 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
     also incorrect in float32, or refuses, the float32 diagnosis.
     """
     lowering = lowering_party(case.parties)
-    if lowering is None or request.has_oracle:
-        return Skip("no backend computes in half precision, or there are expected results")
+    if lowering is None or request.has_oracle or isinstance(request.data_loader, StepLoader):
+        return Skip("no backend computes in half precision, or float32 comes first")
     refused = None
     try:
         answer = _diagnose_lowering(case, lowering, request)
@@ -38,10 +40,10 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
         refused = error
     wide = lowering.in_float32()
     case = _exchange(case, lowering, wide).choose_data_again()
-    found = request.diagnose(case, request)
-    if refused is not None and found.result.verdict == AGREE:
-        return _describe_refusal(found.case, wide, refused, request.data_loader)
-    return found
+    lowering_first = request.diagnose(case, request)
+    if refused is not None and lowering_first.result.verdict == AGREE:
+        return _describe_refusal(lowering_first.case, wide, refused, request.data_loader)
+    return lowering_first
 
 
 def try_lowering_last(case: Case, request: Request) -> StepOutcome:
@@ -52,22 +54,23 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
     if lowering is None:
         return Skip("no backend computes in half precision")
     wide = lowering.in_float32()
-    found = request.diagnose(_exchange(case, lowering, wide), request)
-    if found.result.verdict == FAULT:
-        return found
-    narrow = _exchange(found.case, wide, lowering)
+    lowering_last = request.diagnose(_exchange(case, lowering, wide), request)
+    if lowering_last.result.verdict == FAULT:
+        return lowering_last
+    data_loader = data_of_steps(lowering_last.case, data_loader, wide)
+    narrow = _exchange(lowering_last.case, wide, lowering)
     try:
-        answer = _diagnose_lowering(narrow, lowering, request)
+        answer = _diagnose_lowering(narrow, lowering, evolve(request, data_loader=data_loader))
         lowered = _allow(answer) if isinstance(answer, Found) else None
     except BackendError as error:
         lowered = _describe_refusal(narrow, wide, error, data_loader)
-        if found.result.verdict != AGREE:
-            return evolve(found, case=lowered.case)
+        if lowering_last.result.verdict != AGREE:
+            return evolve(lowering_last, case=lowered.case)
     if lowered is None:
         reason = reasons.wrong_in_float32(lowering.name)
         lowered = Found(DiagnosisResult(INCONCLUSIVE, reason=reason), narrow)
-    if found.result.verdict != AGREE and lowered.result.verdict != FAULT:
-        return evolve(found, case=lowered.case)
+    if lowering_last.result.verdict != AGREE and lowered.result.verdict != FAULT:
+        return evolve(lowering_last, case=lowered.case)
     return lowered
 
 
