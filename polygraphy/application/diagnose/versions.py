@@ -214,9 +214,14 @@ def cover_versions(
             reason = join_statements(answer.why, result.reason)
             result = evolve(result, verdict=verdict, reason=reason)
     left_out = environments.describe_open(case.evidence.versions)
-    if result.verdict != AGREE or not left_out:
+    if not left_out or is_tried:
         return result
-    reason = join_statements(reasons.versions_not_compared(left_out), result.reason)
+    open_question = reasons.versions_not_compared(left_out)
+    if result.verdict == FAULT:
+        with case.attempt(titles.SKIPPED_ENVIRONMENT) as notes:
+            notes.append(open_question)
+        return result
+    reason = join_statements(open_question, result.reason)
     return evolve(result, verdict=INCONCLUSIVE, reason=reason)
 
 
