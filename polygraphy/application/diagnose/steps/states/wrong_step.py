@@ -57,8 +57,8 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
     is_shared = comparison.output in comparison.judge.right.model.outputs
     if result.verdict == AGREE and request.reference is not None and is_shared:
         own_steps = explain_by_own_steps(case, comparison)
-        reason = reasons.equal_states_agree(step.index, step.start)
-        agreeing = Found(DiagnosisResult(INCONCLUSIVE, reason=reason), outcome.case)
+        agree = reasons.equal_states_agree(step.index, step.start)
+        agreeing = Found(DiagnosisResult(INCONCLUSIVE, reason=agree), outcome.case)
         return own_steps if isinstance(own_steps, Found) else agreeing
     if request.reference is not None or request.program is not None:
         return Skip("no node of the step explains it")
