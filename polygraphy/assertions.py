@@ -426,9 +426,7 @@ def _run_and_compare(
 def _compare_results(
     results: RunResults, rtol: Tolerance, atol: Tolerance
 ) -> tuple[Recorder, AccuracyResults]:
-    """Return what was recorded and the results of a comparison; the session keeps them for its
-    report.
-    """
+    """Return what was recorded and the results of a comparison, which the session reports."""
     recorder = Recorder()
     session = _session()
     if session is not None and session.report:
@@ -459,10 +457,8 @@ def _golden_file(session: Any, folder: str | Path | None, name: str) -> Path:
 
 
 def _replace_characters(name: str, allowed: str, mark: str) -> str:
-    """Return a name with a mark in place of each character that is neither alphanumeric nor
-    allowed.
-    """
-    return "".join(name if name.isalnum() or name in allowed else mark for name in name)
+    """Return a name with a mark in place of characters that are not alphanumeric or allowed."""
+    return "".join(letter if letter.isalnum() or letter in allowed else mark for letter in name)
 
 
 def _limits(

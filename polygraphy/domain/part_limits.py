@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from polygraphy.domain.sizes import Sizes, elements_of, in_words, pieces_of
 from polygraphy.domain.tensors.aliases import Array
@@ -155,3 +155,13 @@ def errors_of(
         broken = ~is_equal & ~(finite & np.isfinite(value_array)) & np.isfinite(tolerance)
         ratio = np.where(error > 0, error / np.maximum(tolerance, np.finfo(np.float64).tiny), 0.0)
     return np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf)), error, broken
+
+
+def grow_limits(limits: Any, share: float) -> Any:
+    """Return so many times as much of what is explained of an output, or of a part."""
+    return scale_limits(limits, share) if share > 1 else limits
+
+
+def scale_limits(limits: Any, share: float) -> Any:
+    """Return limits that are multiplied by a factor."""
+    return evolve(limits, rtol=brief(share * limits.rtol), atol=brief(share * limits.atol))

@@ -22,7 +22,15 @@ from attrs import evolve, field, frozen
 from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.catalog.compute import TF32, ComputePrecision
 from polygraphy.domain.catalog.precisions import HALF
-from polygraphy.domain.part_limits import Limits, PartRounding, brief, errors_of, limits_of
+from polygraphy.domain.part_limits import (
+    Limits,
+    PartRounding,
+    brief,
+    errors_of,
+    grow_limits,
+    limits_of,
+    scale_limits,
+)
 from polygraphy.domain.sizes import sizes_of
 from polygraphy.domain.tensors.aliases import IN_DOCUMENT, Array
 from polygraphy.domain.tensors.naming import differing
@@ -141,14 +149,14 @@ class Rounding:
         if max(shares) <= 1:
             return self
         why = f"{self.origin}, accumulated along the model"
-        items = [_times(part, share) for part, share in zip(self.parts, shares)]
-        scaled = _times(self, max(shares))
+        items = [grow_limits(part, share) for part, share in zip(self.parts, shares)]
+        scaled = grow_limits(self, max(shares))
         return evolve(_with_parts(scaled, items, self.labels), origin=why)
 
     def times(self, share: float) -> Rounding:
         """Return so many times as much."""
-        parts = tuple(_scale_limits(part, share) for part in self.parts)
-        rounding: Rounding = evolve(_scale_limits(self, share), parts=parts)
+        parts = tuple(scale_limits(part, share) for part in self.parts)
+        rounding: Rounding = evolve(scale_limits(self, share), parts=parts)
         return rounding
 
     def only(self, part: int) -> Rounding:
@@ -174,16 +182,6 @@ class Rounding:
 
     def __str__(self) -> str:
         return f"{self.dtype}, {self.origin}"
-
-
-def _times(limits: Any, share: float) -> Any:
-    """Return so many times as much of what is explained of an output, or of a part."""
-    return _scale_limits(limits, share) if share > 1 else limits
-
-
-def _scale_limits(limits: Any, share: float) -> Any:
-    """Return limits that are multiplied by a factor."""
-    return evolve(limits, rtol=brief(share * limits.rtol), atol=brief(share * limits.atol))
 
 
 def _with_parts(
@@ -606,16 +604,6 @@ def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -
         return deviation(values, expected, **kind)
     deviations = [deviation(value, other_value, **kind) for value, other_value in pairs]
     return max(deviations, key=lambda difference: difference.excess, default=Deviation())
-
-
-def in_a_row(value: Any) -> Array:
-    """Return the elements of a tensor, or of a sequence or map of tensors one after the other."""
-    if isinstance(value, dict):
-        return in_a_row(list(value.values()))
-    if isinstance(value, (list, tuple)):
-        parts = [np.ravel(in_a_row(value)) for value in value]
-        return np.concatenate(parts) if parts else np.zeros(0)
-    return np.asarray(value)
 
 
 @frozen

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from attrs import evolve, frozen
@@ -219,6 +220,16 @@ def _where_finite(value: Array, counted: Array) -> Array:
 def _is_all_finite(array: Array) -> bool:
     """Return whether no element is NaN or infinite."""
     return all(bool(np.isfinite(block).all()) for (block,) in _blocks(array))
+
+
+def in_a_row(value: Any) -> Array:
+    """Return the elements of a tensor, or of a sequence or map of tensors one after the other."""
+    if isinstance(value, dict):
+        return in_a_row(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        parts = [np.ravel(in_a_row(part)) for part in value]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    return np.asarray(value)
 
 
 def elements_of(array: Array, labels: Array, number: int) -> Array:

@@ -26,7 +26,8 @@ from polygraphy.domain.data.synthesis import DataLoader
 from polygraphy.domain.errors import BackendError, MissingDependencyError, PolygraphyException
 from polygraphy.domain.limits import ROUNDING_LIMIT
 from polygraphy.domain.results.results import IterationResult, RunResults
-from polygraphy.domain.rounding import Rounding, deviation, in_a_row, in_order
+from polygraphy.domain.rounding import Rounding, deviation, in_order
+from polygraphy.domain.sizes import in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.facts import is_ordered
 from polygraphy.domain.tensors.metadata import TensorMetadata

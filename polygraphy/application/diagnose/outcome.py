@@ -70,7 +70,7 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
     def step(case: Case, comparison: T) -> StepOutcome:
         """Take the step, if it applies."""
         if not applies(case, comparison):
-            return Skip(f"{name} does not apply")
+            return Skip(name)
         module, _, function = name.partition(":")
         used_step: Step[T] = getattr(
             import_module(f"polygraphy.application.diagnose.{module}"),

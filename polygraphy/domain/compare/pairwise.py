@@ -16,7 +16,7 @@ from polygraphy.domain.compare.result import (
 )
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.results.results import IterationResult, Lineage, label_of_runner
-from polygraphy.domain.rounding import in_a_row
+from polygraphy.domain.sizes import in_a_row
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.facts import Facts, compute_dtype
 from polygraphy.domain.tensors.pairing import FindOutput, OutputPair, pair_by_source, pair_outputs

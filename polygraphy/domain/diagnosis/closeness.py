@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.diagnosis.words import reasons
-from polygraphy.domain.rounding import in_a_row
+from polygraphy.domain.sizes import in_a_row
 from polygraphy.domain.tensors.pairing import pair_outputs
 from polygraphy.domain.tensors.precision import is_float
 

@@ -288,7 +288,7 @@ class _Reader:
         value = self._graph.constant(node.inputs[at])
         if value is None or not np.issubdtype(value.dtype, np.integer):
             return None
-        return [int(value) for value in value.reshape(-1)]
+        return [int(item) for item in value.reshape(-1)]
 
     def _read_unsqueeze(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of Unsqueeze; None if the axes are unknown."""

@@ -104,11 +104,11 @@ def one_line(name: str) -> str:
         return name
     return "".join(
         (
-            name
-            if name.isprintable() or name == "\t"
-            else name.encode("unicode_escape").decode("ascii")
+            letter
+            if letter.isprintable() or letter == "\t"
+            else letter.encode("unicode_escape").decode("ascii")
         )
-        for name in name
+        for letter in name
     )
 
 

@@ -47,7 +47,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
         with suppress(OSError, ValueError):  # A text that cannot be a path.
             path = root / part
             if path.is_dir() and path.resolve() not in (root.resolve(), *root.resolve().parents):
-                files.update(path for path in path.rglob("*") if path.is_file())
+                files.update(file for file in path.rglob("*") if file.is_file())
             elif path.is_file():
                 files.add(path)
                 files.update(_local_imports(path))
@@ -130,7 +130,7 @@ def holds_sweep(folder: str) -> bool:
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise FileError(f"{folder} is not a folder.", path=folder, hint="Choose a different path.")
-    names = {path.name for path in path.iterdir()} if path.exists() else set()
+    names = {file.name for file in path.iterdir()} if path.exists() else set()
     is_ours = (path / _MARK).exists()  # After the names: another shard may write it just now.
     if not is_ours and not all(name in _FIRST or _MARK in name for name in names):
         raise FileError(

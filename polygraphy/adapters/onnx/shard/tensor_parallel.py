@@ -683,10 +683,8 @@ def _replace_weight(
         tensor.name = unused_name(f"{value.name}_part", used_names)
         _replace_operands(graph, value.places, tensor.name)
     else:
-        old = next(
-            (initializer for initializer in graph.initializer if initializer.name == value.name),
-            None,
-        )
+        same_name = (each for each in graph.initializer if each.name == value.name)
+        old = next(same_name, None)
         if old is not None:
             old.CopyFrom(tensor)
             return

@@ -681,9 +681,7 @@ def _repair_model(
     goal: Values,
     reasons: Sequence[Explanation],
 ) -> Callable[[], OpenModel | None] | None:
-    """Return a function that builds the model with changes undone, if all outputs then match; else
-    None.
-    """
+    """Return a function that builds the model without the changes, if all outputs then match."""
     part = Part(case.model.proto, feed)
     known_names = {"", *feed, *graph.weights, *graph.producer}
     if any(

@@ -65,7 +65,8 @@ from polygraphy.domain.diagnosis.words import (
     titles,
 )
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
+from polygraphy.domain.rounding import LARGE, OutputError
+from polygraphy.domain.sizes import in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.logger import G_LOGGER

@@ -102,7 +102,7 @@ def blame_model(found: Found, request: Request) -> Found:
             culprits.append(_describe(case, nodes[0], culprit.facts, feeds))
         else:
             at = next(i for i, one in enumerate(culprits) if one.tensor == culprit.tensor)
-            refusals = [culprit for culprit in culprit.facts if culprit.kind == "refused"]
+            refusals = [fact for fact in culprit.facts if fact.kind == "refused"]
             culprits[at] = evolve(culprits[at], facts=[*culprits[at].facts, *refusals])
     if not culprits:
         reason = reasons.generated_data_invalid(unknown[0].node.message)
