@@ -1,6 +1,6 @@
 """The document on a terminal: what was run, a table for each pair of runs, and the verdict.
 
-Each line comes with a severity, which is its colour.
+Each line comes with a severity, which is its color.
 """
 
 from __future__ import annotations

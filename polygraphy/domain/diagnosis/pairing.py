@@ -395,11 +395,11 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     )
 
 
-def is_quantised(pairing: Pairing) -> bool:
+def is_quantized(pairing: Pairing) -> bool:
     """Return whether the model computes in quantized types and the reference does not."""
-    return _quantises(pairing.model) and not _quantises(pairing.reference)
+    return _quantizes(pairing.model) and not _quantizes(pairing.reference)
 
 
-def _quantises(side: Side) -> bool:
+def _quantizes(side: Side) -> bool:
     """Return whether a model has quantizing nodes."""
     return any(is_coarse(node.op) for node in side.nodes)

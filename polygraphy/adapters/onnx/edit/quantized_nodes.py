@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
-QUANTISE, DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 _PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Operators that keep type and shape, behind which a weight is quantized again, too."""
 _CORRECTION, _LARGE_CORRECTION = 0.5, 1.2
@@ -107,7 +107,7 @@ def producer_of(model: ModelProto) -> str:
             return name
     nodes = model.graph.node
     names = {name for node in nodes for name in node.output}
-    reads = [node for node in nodes if node.op_type == DEQUANTISE]
+    reads = [node for node in nodes if node.op_type == DEQUANTIZE]
     if any(node.output[0].startswith("dq_output_") for node in reads):
         return "nncf"
     if any(node.name.endswith("_compressed_matmul") for node in nodes):
@@ -121,7 +121,7 @@ def producer_of(model: ModelProto) -> str:
     if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
-    pairs = [node for node in nodes if node.op_type == QUANTISE and node.input[0] in weights]
+    pairs = [node for node in nodes if node.op_type == QUANTIZE and node.input[0] in weights]
     # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs.
     return (
         "modelopt" if pairs and not any(name.input[0] not in names for name in reads) else "static"
