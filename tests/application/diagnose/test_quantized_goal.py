@@ -249,14 +249,21 @@ def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
     assert culprit["cause"] == "clipped range"
 
 
+def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.graph.input.append(helper.make_tensor_value_info("mask", onnx.TensorProto.FLOAT, [2]))
+    return model
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"metric": _broken}, InputError, r"_broken raises KeyError: '\w+'\. It receives"),
         ({"metric": _ending}, InputError, r"_ending raises SystemExit: 7\."),
-        ({"memory_budget": 1000}, UsageError, "search needs about 0.0 GB of memory"),
+        ({"memory_budget": 1000}, UsageError, r"needs about 0\.\d+ MB of memory"),
         ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
+        ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
+        ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
         ({"reference": quantised()}, UsageError, "--within needs a quantized model"),
     ],
