@@ -26,7 +26,9 @@ from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.domain.quantization.causes import cause_of, is_suspect
 from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
+from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import rules_of
+from polygraphy.ports.diagnosing import quantize_again
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
@@ -430,3 +432,35 @@ def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
     ):
         made, expected = (OnnxrtParty().load(one)(feeds[0])["y"] for one in (model, same))
         assert np.allclose(made, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("both", "Quantized again: "),
+        ("missing", "Not tried in the quantizer: nncf is not installed."),
+        ("failing", "Not tried in the quantizer: nncf fails: no such option."),
+        ("other", "Not tried in the quantizer: nncf does not reproduce this model"),
+    ],
+)
+def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
+    made: str, said: str
+) -> None:
+    model = quantised()
+    model.metadata_props.add(key="maker", value="nncf")
+    before = RmsRatio()(outputs(model), outputs(plain()))
+    requests: list[Requantization] = []
+
+    def again(request: Requantization) -> list[Any] | None:
+        requests.append(request)
+        if made == "failing":
+            raise RuntimeError("no such option")
+        same = plain() if made == "other" else request.model
+        return None if made == "missing" else [same, plain()]
+
+    with bind(quantize_again, again, "nncf"):
+        [culprit] = found(model, within=0.7 * before).culprits
+    [request] = requests
+    assert [*request.excluded] == [[], list(culprit["nodes"])]
+    assert len(request.feeds) == len(FEEDS) and request.seconds > 0
+    assert said in str(culprit["remedy"]) and "IgnoredScope" in str(culprit["remedy"])
