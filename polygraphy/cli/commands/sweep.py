@@ -239,7 +239,7 @@ def _literals(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _literals(value) for key, value in value.items()}
     if isinstance(value, list):
-        return [_literals(value) for value in value]
+        return [_literals(item) for item in value]
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 

@@ -162,7 +162,7 @@ def test_a_quantized_reference_of_another_structure_blames_nobody(
 
         def result(self, *given: Any) -> None: ...
 
-        def build_quantized(self) -> onnx.ModelProto:
+        def quantized(self) -> onnx.ModelProto:
             return chain(others, quantized=True)
 
     monkeypatch.setattr("polygraphy.application.diagnose.steps.quantization.Quantized", Quantized)

@@ -18,12 +18,7 @@ from polygraphy.application.diagnose.changes.change_search import (
 )
 from polygraphy.application.diagnose.changes.divergence import LEFT, Parting, Partings, partings
 from polygraphy.application.diagnose.parts import Part, cut_part
-from polygraphy.domain.diagnosis.borrowed import (
-    MOVING,
-    SameTensors,
-    bypass_variants,
-    is_close,
-)
+from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantized
 from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
