@@ -206,3 +206,30 @@ def narrow(scale: float) -> onnx.ModelProto:
     shape = [*FEED["x"].shape]
     ends = [value("x", shape)], [value("y", shape)]
     return make("narrow", nodes, *ends, weights=weights, opset=19, ir_version=9)
+
+
+def test_a_float32_node_behind_half_precision_is_rounded_like_its_input(tmp_path: Path) -> None:
+    """The saved tensors have all digits, but a Cast keeps the tensor in half precision."""
+
+    def model(half: bool, off: float = 1.0) -> onnx.ModelProto:
+        weights = {
+            "w": np.random.default_rng(3).normal(size=(8, 16)).astype("f"),
+            "off": np.float32(off),
+        }
+        middle = [
+            helper.make_node("Cast", ["first"], ["low"], "low", to=TensorProto.FLOAT16),
+            helper.make_node("Tanh", ["low"], ["z"], "z"),
+            helper.make_node("Cast", ["z"], ["wide"], "wide", to=TensorProto.FLOAT),
+        ]
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["first"], "first"),
+            *(middle if half else [helper.make_node("Tanh", ["first"], ["z"], "z")]),
+            helper.make_node("Mul", ["wide" if half else "z", "off"], ["third"], "third"),
+            helper.make_node("Neg", ["third"], ["y"], "y"),
+        ]
+        return make("net", nodes, [value("x", [6, 8])], [value("y", [6, 16])], weights=weights)
+
+    saved = outputs(model(half=False), "first", "z", "third")
+    assert found(model(half=True), tmp_path, saved)[0].verdict == "agree"
+    [culprit] = found(model(half=True, off=1.05), tmp_path, saved)[0].culprits
+    assert "third" in culprit["nodes"]

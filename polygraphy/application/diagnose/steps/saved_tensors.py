@@ -177,7 +177,7 @@ class _SavedTensors:
                     {
                         name: (deviation, made_alone.values[name])
                         for name, deviation in made_alone.wrong
-                        if _is_relevant(deviation, self._rounding(name))
+                        if _is_relevant(deviation, self._rounding(name, trace))
                     }
                 )
             if not wrong:
@@ -191,12 +191,15 @@ class _SavedTensors:
             notes.append(steps.wrong_tensors(len(differing), self._run.is_traced))
         return differing
 
-    def _rounding(self, name: str) -> float:
-        """Return the rounding limit of a tensor saved in a less precise type, or an output with a
-        final cast.
+    def _rounding(self, name: str, trace: Trace) -> float:
+        """Return the rounding limit of a tensor saved in a less precise type, of an output with a
+        final cast, or of a tensor computed from inputs that the model has in a less precise type.
         """
+        nodes, dtypes = self._case.model.nodes, self._comparison.dtypes
+        region = region_before(nodes, name, trace.values.keys() | trace.feed.keys())
+        types = {dtypes[each] for index in region for each in nodes[index].reads if each in dtypes}
         epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
-        return _STEPS * max(epsilon or 0.0, self._coarse)
+        return _STEPS * max(epsilon or 0.0, self._coarse, *map(epsilon_of, types))
 
     @staticmethod
     def _first_output(side: Side, index: int) -> str:
