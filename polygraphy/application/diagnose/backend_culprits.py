@@ -92,33 +92,42 @@ def prove_remedies(
                     for n in culprit.rewrite.split("+")
                 )
             )
-            tried: dict[tuple[bool, tuple[str, ...]], float | None] = {}
-            for plain, without in ((False, tuple(passes)), (True, ())):
-                if own_culprits and party.rewrites and (plain or without):
-                    how: dict[str, Any] = {"plain": plain, "without": without}
-                    remaining_errors = [
-                        _remaining_error(case, party, feed, expected, **how)
-                        for feed, expected in pairs
-                    ]
-                    errors = [off for off in remaining_errors if off is not None]
-                    tried[plain, without] = (
-                        max(errors) if len(errors) == len(remaining_errors) else None
-                    )
-            best = next((how for how, off in tried.items() if off is not None), None)
+            ways = [(False, tuple(passes))] if passes else []
+            ways = [*ways, (True, ())] if own_culprits and party.rewrites else []
+            best, off = None, None
+            for plain, without in ways:
+                off = _largest_error(case, party, pairs, plain=plain, without=without)
+                if off is not None:
+                    best = plain, without
+                    break
             for culprit in own_culprits:
                 remedy = Remedy()
                 facts = [*culprit.facts]
                 if best is not None:
                     plain, without = best
-                    off = tried[best] or 0.0
-                    command = case.command(party, plain=plain, without=without, off=off)
+                    command = case.command(party, plain=plain, without=without, off=off or 0.0)
                     remedy = Remedy(command or None, True)
                     facts.append(evidence.right_without_rewrites(without))
                 remedies.append(evolve(culprit, remedy=remedy, facts=facts))
-            if tried:
+            if ways:
                 is_all = best is None or best[0]
                 result.append(steps.remedy_tried(passes, best is not None, is_all))
     return remedies
+
+
+def _largest_error(
+    case: Case, party: SuspectedParty, pairs: Sequence[tuple[Feed, Values]], **how: Any
+) -> float | None:
+    """Return the largest error of a backend without rewrites on all data; None if it is wrong on
+    some.
+    """
+    largest = 0.0
+    for feed, right in pairs:
+        error = _remaining_error(case, party, feed, right, **how)
+        if error is None:
+            return None
+        largest = max(largest, error)
+    return largest
 
 
 def describe_plain_remedies(case: Case, expected: Values, feed: Feed) -> str:
@@ -143,10 +152,11 @@ def _remaining_error(
     try:
         compute = case.loaded(party, **how)
         values = compute(feed)
-        noise = rounding_noise(compute, feed, values)
     except REFUSALS:
         return None
-    differing = case.differing(values, expected, noise)
+    differing = case.differing(values, expected)
+    if differing:
+        differing = case.differing(values, expected, rounding_noise(compute, feed, values))
     if any(
         difference.relative > LARGE and difference.share >= 0.01
         for difference in differing.values()

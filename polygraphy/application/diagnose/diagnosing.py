@@ -11,15 +11,7 @@ from polygraphy.application.diagnose.branches import add_idle_branches, inline_b
 from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
-from polygraphy.application.diagnose.invalid_models import (
-    blame_model,
-    diagnose_invalid_model,
-    find_ignored_violations,
-)
-from polygraphy.application.diagnose.lowered.half import half_trial
 from polygraphy.application.diagnose.oracle import Request, limit_to_evidence
-from polygraphy.application.diagnose.oracles.against_float32 import against_float32
-from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
 from polygraphy.application.diagnose.oracles.against_versions import (
     add_open_versions,
     add_right_versions,
@@ -34,6 +26,11 @@ from polygraphy.application.diagnose.outcome import (
     Unexplained,
     step_from,
     take_steps,
+)
+from polygraphy.application.diagnose.steps.invalid_models import (
+    blame_model,
+    diagnose_invalid_model,
+    find_ignored_violations,
 )
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import open_versions
@@ -136,10 +133,10 @@ def diagnose(
     versions = open_versions(case, other_environments) if other_environments else None
     if versions is not None:
         case = evolve(case, versions=versions.versions)
-    request = Request(data_loader, _ask, reference, paths, program, versions, goal)
+    request = Request(data_loader, ask, reference, paths, program, versions, goal)
 
     try:
-        found_ending = _ask(case, request)
+        found_ending = ask(case, request)
         for ending in ENDINGS:
             found_ending = ending(found_ending, request)
         result, case = found_ending.result, found_ending.case
@@ -191,15 +188,20 @@ def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
     return case, request
 
 
+def computes_below_float32(case: Case, request: Request) -> bool:
+    """Return whether a backend computes in less than float32."""
+    return any(getattr(party, "lowers_to", None) is not None for party in case.parties)
+
+
 QUESTIONS: Sequence[Step[Request]] = (
-    against_float32,
+    step_from("oracles.against_float32", computes_below_float32),
     step_from("oracles.over_steps", lambda case, request: request.has_states),
     diagnose_once,
 )
 """What a model is asked: in float32 first, over steps with states, or on data that need none."""
 
 
-def _ask(case: Case, request: Request) -> Found:
+def ask(case: Case, request: Request) -> Found:
     """Return the answer to the questions."""
     answer = take_steps(QUESTIONS, case, request)
     assert isinstance(answer, Found)  # The last one always answers.
@@ -232,55 +234,3 @@ def _goal(
     if metric in (None, "rms"):
         return QuantizedGoal(within, save=save, seconds=budget)
     return QuantizedGoal(within, BUILT_IN[str(metric)], str(metric), save, budget)
-
-
-def diagnose_half(
-    model: Any,
-    dtype: str = "fp16",
-    *,
-    data_loader: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    parties: Sequence[SuspectedParty] = (),
-    environments: str | Sequence[str] | None = None,
-) -> bool:
-    """Return whether a float32 model works in half precision, and report the nodes that must stay
-    in float32, verified on the whole model.
-
-    Args:
-        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
-        dtype: ``fp16`` or ``bf16``.
-        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
-        rtol: how far outputs may be off; see `try_half_precision`.
-        atol: the same absolutely.
-        parties: backends in which it is tried as well, where it works with rounding at every
-            operator.
-        environments: interpreters, or folders of virtual environments, with other versions of these
-            backends, which run the cast model as well.
-
-    Returns:
-        Whether it would work.
-
-    Raises:
-        UsageError: nothing of the model can be cast, or there are no data.
-        ModelError: the model cannot be cast.
-        BackendError: the reference evaluator cannot run the model.
-        InconclusiveError: it does not work, and no node is to blame.
-    """
-    other_names = [environments] if isinstance(environments, str) else [*(environments or ())]
-    if other_names and not parties:
-        raise errors.environments_without_backend()
-    parties = isolate(parties)
-    opened, path = open_model(model), model if isinstance(model, str) else "MODEL"
-    case = Case(opened, path, parties, resolve(DiagnosisReports))
-    report, leave_out = case.record_attempt, case.record_left_out
-    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, leave_out)
-    versions = open_versions(case, other_names) if other_names else None
-    request = Request(trial.feeds, _ask, versions=versions, feeds=trial.feeds)
-    try:
-        outcome = against_float32_model(case, request, trial, dtype)
-        outcome = add_open_versions(outcome, request)
-    finally:
-        close(parties)
-    result = evolve(case.evidence.allowed(outcome.result), attempts=case.attempts)
-    return conclude(add_origins(result, opened.nodes))

@@ -50,6 +50,19 @@ _SHARE = 0.4
 """A zero point, or a cause in packed blocks, explains an error if it leaves less than this."""
 _ALIKE = 0.5
 """Scales in another order fit, once both are sorted, at least so much better."""
+_FREE = 0.5
+"""A range with a wrong zero point leaves free at one end what it cuts off at the other (1), less
+what these inputs need beyond the calibration data.
+"""
+_GAP = 0.1, 0.2
+"""Below this loss, and this share of the range that the data exceed it by, it may be that of a few
+calibration samples: healthy models reach 0.041 and 0.127 (a tensor of 128 elements, six samples);
+wrong zero points that lose less than 0.1 begin at 0.35 of the range.
+"""
+_FEW, _CHANCE = 32, 3
+"""Of so few elements over all inputs, such as those of a single score, this number may exceed the
+range by chance: the largest of as many calibration values is below theirs half of the time.
+"""
 _CLOSE = 1.3
 """Two scales differ by less than this factor if only the zero point is wrong (chosen, not
 measured).
@@ -65,7 +78,12 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
     is_large = loss.ratio > _RATIOS[site.kind] and loss.loss > _LEAST_LOSS
     if not is_large or loss.best is None:
         return False
-    return cause_of(site, loss) != CLIPPED or loss.loss > _CLIPPED_LOSS
+    if 0 < loss.count < _FEW and 0 < loss.cut * loss.count <= _CHANCE:
+        return False
+    cause = cause_of(site, loss)
+    if cause == ZERO_POINT and site.kind == "activation" and site.scheme is not None:
+        return loss.loss > _GAP[0] or _gap(site.scheme, loss) > _GAP[1]
+    return cause != CLIPPED or loss.loss > _CLIPPED_LOSS
 
 
 def cause_of(site: Site, loss: SiteLoss) -> str:
@@ -104,13 +122,31 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
         return SIGN
     is_symmetric = float(np.ravel(scheme.zero_point)[0]) == scheme.stored.middle
     is_explained = loss.moved is not None and loss.moved < _SHARE * loss.loss and not is_symmetric
-    if (is_similar and shift > 0.02 * steps) or is_explained:
+    is_moved = is_similar and shift > 0.02 * steps and _is_moved(low, high, loss)
+    if is_moved or is_explained:
         return ZERO_POINT
     if loss.replaces_relu and least >= 0 and low < -0.02 * (high - low):
         return ZERO_POINT  # Negative numbers can be stored that a Relu made zero.
     if is_cut:
         return CLIPPED if factor < 1 or not shift else ZERO_POINT
     return WIDE
+
+
+def _gap(scheme: Scheme, loss: SiteLoss) -> float:
+    """Return by how much the data exceed the range, as a share of it; 0 if they do not."""
+    low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+    least, most = loss.spread
+    return max(low - least, most - high, 0.0) / ((high - low) or 1.0)
+
+
+def _is_moved(low: float, high: float, loss: SiteLoss) -> bool:
+    """Return whether a range leaves about as much free at one end as it cuts off at the other. A
+    range of other data cuts off more than it leaves free.
+    """
+    least, most = loss.spread
+    below, above = low - least, most - high
+    cut, free = (below, -above) if below > above else (above, -below)
+    return cut <= 0 or free > _FREE * cut
 
 
 def _loses_one_sign(low: float, high: float, loss: SiteLoss) -> bool:

@@ -41,6 +41,7 @@ class SiteLoss:
             with a scale for each channel; None if that is not known.
         replaces_relu: whether the smallest code stands for what a Relu cut off.
         moved: the loss with the same scale and another zero point; None if there is none.
+        count: the elements of an activation that were measured.
     """
 
     loss: float
@@ -52,6 +53,7 @@ class SiteLoss:
     shared: tuple[float, float] | None = None
     replaces_relu: bool = False
     moved: float | None = None
+    count: int = 0
 
     @property
     def ratio(self) -> float:
@@ -88,7 +90,9 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
     if chosen is not None:
         chosen = evolve(chosen, axis=axis)
     moved = _loss_with_other_zero(array, site) if site.read is None else None
-    return SiteLoss(loss, min(least, loss), cut, (low, high), None, chosen, moved=moved)
+    return SiteLoss(
+        loss, min(least, loss), cut, (low, high), None, chosen, moved=moved, count=array.size
+    )
 
 
 def _loss_with_other_zero(array: Array, site: Site) -> float | None:

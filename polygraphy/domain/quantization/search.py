@@ -32,6 +32,8 @@ _SHARE = 0.5
 """The share of the remaining runs that sets of one size may take."""
 _HOPELESS = 4.0
 """A set that is predicted to be so many times above the target is not tried."""
+_PREDICTIONS = 1500
+"""Sets that are predicted for each set that may be run: some seconds for 200 runs."""
 _GREEDY = 2.0
 """Other sets of a size may be predicted so many times better than one that grew node by node."""
 
@@ -123,8 +125,8 @@ class SetSearch:
         return [name for name, bit in zip(self._names, self._bits) if bit & without]
 
     def _check_time(self) -> None:
-        """Raise OutOfRunsError if the time or the runs are used up."""
-        if self._is_over():
+        """Raise OutOfRunsError if the time or the predictions are used up."""
+        if self._is_over() or len(self._predicted) > _PREDICTIONS * self._most:
             raise OutOfRunsError
 
     def predict(self, without: int) -> float:

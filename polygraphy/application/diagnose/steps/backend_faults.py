@@ -174,10 +174,14 @@ def _trace_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
 
 def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[Feed, Values]]:
     """Yield input sets with the correct outputs, those that show the fault first."""
-    is_plain = trace.party is not runs.request.arbiter
-    compute = case.loaded(trace.party, plain=is_plain)
-    for feed in (trace.feed, *(feed for feed in runs.request.feeds if feed is not trace.feed)):
-        yield feed, compute(feed)
+    feeds, is_arbiter = runs.request.feeds, trace.party is runs.request.arbiter
+    order = sorted(range(len(feeds)), key=lambda number: feeds[number] is not trace.feed)
+    known = [sets for index, sets in runs.outputs.items() if case.parties[index] is trace.party]
+    if is_arbiter and known:
+        yield from ((feeds[number], known[0][number]) for number in order)
+        return
+    compute = case.loaded(trace.party, plain=not is_arbiter)
+    yield from ((feeds[number], compute(feeds[number])) for number in order)
 
 
 def _find_places(

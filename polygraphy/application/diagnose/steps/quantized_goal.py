@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence, Sized
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -43,19 +43,19 @@ from polygraphy.ports.diagnosing import QuantizedModel, open_quantized, quantize
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
-_RUNS = 200
-_SECONDS, _LEAST = 2.0, 0.05
-"""A search takes at most this many seconds, and 200 runs of at least so many seconds each: short
-runs are measured badly on a busy machine.
+_RUNS, _LEAST_RUNS = 200, 20
+"""A search without `--budget` runs the model with switches at most this many times on all data, and
+at least so many times with sets. Runs, not seconds, so that a busy machine gives the same answer.
 """
 _RANKING = 0.4
-"""The share of the time for what each site loses by itself; the rest is for sets."""
+"""The share of the runs, or of the time, for what each site loses by itself; the rest is for sets.
+"""
 _MOST_SETS = 100_000
 """At most so many sets are run if the user gives the time."""
 _LEAST_SEARCH = 0.3
-"""The share of the time that sets get at least."""
+"""The share of `--budget` that sets get at least."""
 _REPAIRS, _REPAIRING = 24, 0.5
-"""At most so many sets of parameters are corrected, in this share of the time."""
+"""At most so many sets of parameters are corrected, in this share of `--budget`."""
 _FLOAT_BYTES = 12
 """Bytes that the search holds for each weight in floating point: three copies of the model."""
 _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
@@ -126,7 +126,7 @@ class _GoalSearch:
         self._right = Outputs(comparison.expected)
         self._rms = RmsRatio(lambda name: layout_of(case.facts, name))
         self._metric: Metric = goal.metric or self._rms
-        self._seconds, self._limit, self._allowed = 0.0, 0.0, 0.0
+        self._limit = self._allowed = inf if goal.seconds is None else goal.seconds
         self._start = time.perf_counter()
 
     def outcome(self) -> StepOutcome:
@@ -151,8 +151,6 @@ class _GoalSearch:
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        self._run(case.model.proto)
-        self._limit = self._time_limit()
         self._allowed = self._time_left()
         judge = self._judge(self._run(case.model.proto, plain=True))
         if judge <= max(goal.within, _halve(before)):
@@ -318,25 +316,17 @@ class _GoalSearch:
         return value
 
     def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
-        """Return the outputs of a model for each input set; measure how long that takes."""
+        """Return the outputs of a model for each input set."""
         compute = self._party.load(model, plain=plain)
-        start = time.perf_counter()
         values: list[Values] = [compute(feed) for feed in self._feeds]
-        self._seconds = time.perf_counter() - start
         del compute
         release_memory()
         return values
 
-    def _time_limit(self) -> float:
-        """Return the seconds for the search: those of `--budget`, or two and 200 runs of the model;
-        a run with switches may take several times as long.
-        """
-        if self._goal.seconds is not None:
-            return self._goal.seconds
-        return time.perf_counter() - self._start + _SECONDS + _RUNS * max(self._seconds, _LEAST)
-
     def _time_left(self) -> float:
-        """Return the seconds that are left for the search; negative if it took longer."""
+        """Return the seconds of `--budget` that are left, negative if it took longer; infinite
+        without it.
+        """
         return self._limit - (time.perf_counter() - self._start)
 
     def _site_powers(
@@ -354,7 +344,8 @@ class _GoalSearch:
                 rules,
                 losses,
                 lambda values: self._judge(values, self._rms),
-                _RANKING * self._time_left(),
+                _RANKING * (_RUNS if self._goal.seconds is None else self._time_left()),
+                is_in_seconds=self._goal.seconds is not None,
             )
             notes.append(words.sites_measured(measured, inputs, len(self._feeds)))
         return powers
@@ -442,7 +433,10 @@ class _GoalSearch:
 
     def _can_try(self, tried: Sized) -> bool:
         """Return whether there is time to correct other parameters."""
-        return len(tried) < _REPAIRS and self._time_left() > (1 - _REPAIRING) * self._allowed
+        is_in_time = self._goal.seconds is None or (
+            self._time_left() > (1 - _REPAIRING) * self._allowed
+        )
+        return len(tried) < _REPAIRS and is_in_time
 
     def _wrong_parameters(self, model: QuantizedModel, repair: _Repair) -> list[Culprit]:
         """Return culprits for the sites with wrong scales or zero points, or one culprit for a
@@ -503,7 +497,7 @@ class _GoalSearch:
             return value
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
-            sets_left = max(20, _RUNS - int(switches.runs))
+            sets_left = max(_LEAST_RUNS, _RUNS - int(switches.runs))
             if self._goal.seconds is not None:
                 sets_left = _MOST_SETS  # The time is the limit.
             search = SetSearch(

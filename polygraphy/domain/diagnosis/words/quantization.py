@@ -250,8 +250,8 @@ def diffuse(
     tried = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
     text = f"Many small losses: no small set of nodes brings {tried}"
     if search.is_cut_short:
-        text = f"In the time allowed, no small set of nodes was found that brings {tried}"
-        text += " --budget allows more time."
+        text = f"Within the limit of the search, no small set of nodes brings {tried}"
+        text += " --budget allows more sets."
     if points:
         text += f" Best with nodes in float: {points}."
     if wide is not None:

@@ -10,6 +10,7 @@ from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
     diagnose_half_model,
+    find_half_model,
     is_wrong_in_float32,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
@@ -21,7 +22,7 @@ from polygraphy.ports.editing import open_model
 
 def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the effect of half precision on a model that mostly computes in it."""
-    half = runs.half()
+    half = find_half_model(case, runs.request.feeds)
     if half is None or not half.is_whole:
         return Skip("most of the model does not compute in half precision")
     return _explain_half_model(case, runs, half)
@@ -29,7 +30,7 @@ def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
 
 def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the effect of half precision on a model that partly computes in it."""
-    half = runs.half()
+    half = find_half_model(case, runs.request.feeds)
     if half is None or half.is_whole:
         return Skip("the model computes in half precision nowhere, or nearly everywhere")
     return _explain_half_model(case, runs, half)

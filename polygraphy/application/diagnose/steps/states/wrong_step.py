@@ -62,10 +62,10 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
 
 def _is_quantized(comparison: StepComparison) -> bool:
     """Return whether the model is quantized and its reference is not, or the other way around."""
-    own, right = comparison.judge.own, comparison.judge.right
+    own, expected = comparison.judge.own, comparison.judge.right
     if comparison.states.request.reference is None:
         return False
-    graphs = (own.model.indexed_graph.graph, right.model.indexed_graph.graph)
+    graphs = (own.model.indexed_graph.graph, expected.model.indexed_graph.graph)
     return is_quantised(pair_graphs(*graphs))
 
 
