@@ -154,13 +154,12 @@ def _pair_crossed_outputs(pairing: Pairing) -> None:
     order: two outputs that are exchanged have the same structure, but are not the same output.
     """
     model, reference = pairing.model, pairing.reference
-    crossed = []
+    crossed: list[tuple[str, str, int, int]] = []
     for kind, tensor, twin in paired_interfaces(model.graph, reference.graph):
-        name, index = tensor.name, model.producer.get(tensor.name)
-        other_index = reference.producer.get(twin.name)
-        if kind == "output" and index in pairing.nodes and other_index is not None:
-            if pairing.tensors.get(name) != twin.name:
-                crossed.append((name, twin.name, index, other_index))
+        index, other_index = model.producer.get(tensor.name), reference.producer.get(twin.name)
+        is_computed = kind == "output" and index in pairing.nodes and other_index is not None
+        if is_computed and pairing.tensors.get(tensor.name) != twin.name:
+            crossed.append((tensor.name, twin.name, index, other_index))  # type: ignore[arg-type]
     pairs = {index: other_index for _, _, index, other_index in crossed}
     is_exchange = {pairing.nodes[index] for index in pairs} == {*pairs.values()}
     if is_exchange:
