@@ -45,7 +45,8 @@ def stored_precision(model: ModelProto) -> str | None:
     """
     import ml_dtypes
 
-    kinds = {"float16": numpy.float16, "bfloat16": ml_dtypes.bfloat16}
+    # Most weights with the digits of bfloat16 are float16 numbers, too.
+    kinds = {"bfloat16": ml_dtypes.bfloat16, "float16": numpy.float16}
     able = dict.fromkeys(kinds)
     is_stored = False
     for tensor in _weights(model):
