@@ -26,7 +26,9 @@ from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.domain.quantization.causes import cause_of, is_suspect
 from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
+from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import rules_of
+from polygraphy.ports.diagnosing import quantize_again
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
@@ -249,14 +251,21 @@ def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
     assert culprit["cause"] == "clipped range"
 
 
+def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.graph.input.append(helper.make_tensor_value_info("mask", onnx.TensorProto.FLOAT, [2]))
+    return model
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"metric": _broken}, InputError, r"_broken raises KeyError: '\w+'\. It receives"),
         ({"metric": _ending}, InputError, r"_ending raises SystemExit: 7\."),
-        ({"memory_budget": 1000}, UsageError, "search needs about 0.0 GB of memory"),
+        ({"memory_budget": 1000}, UsageError, r"needs about 0\.\d+ MB of memory"),
         ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
+        ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
+        ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
         ({"reference": quantised()}, UsageError, "--within needs a quantized model"),
     ],
@@ -423,3 +432,35 @@ def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
     ):
         made, expected = (OnnxrtParty().load(one)(feeds[0])["y"] for one in (model, same))
         assert np.allclose(made, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("both", "Quantized again: "),
+        ("missing", "Not tried in the quantizer: nncf is not installed."),
+        ("failing", "Not tried in the quantizer: nncf fails: no such option."),
+        ("other", "Not tried in the quantizer: nncf does not reproduce this model"),
+    ],
+)
+def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
+    made: str, said: str
+) -> None:
+    model = quantised()
+    model.metadata_props.add(key="maker", value="nncf")
+    before = RmsRatio()(outputs(model), outputs(plain()))
+    requests: list[Requantization] = []
+
+    def again(request: Requantization) -> list[Any] | None:
+        requests.append(request)
+        if made == "failing":
+            raise RuntimeError("no such option")
+        same = plain() if made == "other" else request.model
+        return None if made == "missing" else [same, plain()]
+
+    with bind(quantize_again, again, "nncf"):
+        [culprit] = found(model, within=0.7 * before).culprits
+    [request] = requests
+    assert [*request.excluded] == [[], list(culprit["nodes"])]
+    assert len(request.feeds) == len(FEEDS) and request.seconds > 0
+    assert said in str(culprit["remedy"]) and "IgnoredScope" in str(culprit["remedy"])
