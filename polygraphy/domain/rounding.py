@@ -327,17 +327,15 @@ def rounding_between(
     magnitude = root_mean_square(reference, threads=threads)
     origin = _origin(precision, arrays, compute_types)
     if None not in compute_types:  # What only one side makes zero, it loses.
-        sides = [
-            coarsest((array.dtype.name, known_name or ""))
-            for array, known_name in zip(arrays, compute_types)
-        ]
+        pairs = zip(arrays, compute_types)
+        sides = [coarsest((array.dtype.name, known or "")) for array, known in pairs]
         precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
     rounding = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
     if layout == WHOLE:
         return rounding
     is_quantized = all(name is not None and is_exact(name) for name in compute_types)
-    kind = {"is_bounded": is_bounded, "is_quantized": is_quantized}
-    return in_parts(rounding, name, arrays, layout, **kind)
+    flags = {"is_bounded": is_bounded, "is_quantized": is_quantized}
+    return in_parts(rounding, name, arrays, layout, **flags)
 
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: ComputedIn) -> str:
@@ -467,8 +465,7 @@ def _elementwise_deviation(
     """Return the deviation of an array, judged element by element."""
     if not is_float(reference):
         return _exact_deviation(value, reference, rounding.flips)
-    flat, expected = value.reshape(-1), reference.reshape(-1)
-    unsure = _flat(noise, value.shape)
+    flat, expected, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
     rms = root_mean_square(expected)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
     limits = Limits((rounding.rtol, rounding.atol), rounding.parts, rounding.labels, value.shape)
