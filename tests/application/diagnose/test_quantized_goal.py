@@ -43,7 +43,7 @@ FEEDS = [
 def found(model: onnx.ModelProto, reference: onnx.ModelProto | None = None, **options: Any) -> Kept:
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
-        diagnose(model, [OnnxrtParty()], FEEDS, reference=reference or build_quantized(), **options)
+        diagnose(model, [OnnxrtParty()], FEEDS, reference=reference or plain(), **options)
     return kept
 
 
@@ -73,14 +73,14 @@ def test_a_wrong_parameter_is_named_with_its_cause(
     name: str, change: Callable[[Any], Any], cause: str, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "fixed.onnx")
-    kept = found(with_weight(plain(), name, change), within=0.05, save=path)
+    kept = found(with_weight(build_quantized(), name, change), within=0.05, save=path)
     [culprit] = kept.culprits
     assert (kept.verdict, culprit["cause"]) == ("fault", cause)
-    assert RmsRatio()(outputs(onnx.load(path)), outputs(build_quantized())) <= 0.05
+    assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05
 
 
 def test_a_pair_whose_halves_differ_is_named() -> None:
-    model = plain()
+    model = build_quantized()
     node = next(node for node in model.graph.node if node.output[0] == "r1_d")
     node.input[1] = "wrong"
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.1), "wrong"))
@@ -96,10 +96,10 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(
     slow = SimpleNamespace(perf_counter=count(step=3600).__next__)
     for module in (quantized_goal, quantized_switches):
         monkeypatch.setattr(module, "time", slow)
-    model, right = plain(), outputs(build_quantized())
+    model, right = build_quantized(), outputs(plain())
     metric = RmsRatio()
     target = share * metric(outputs(model), right)
-    opened = open_quantized(model, [build_quantized()])
+    opened = open_quantized(model, [plain()])
     rules = rules_of(opened.nodes, opened.sites)
 
     def left(nodes: tuple[str, ...]) -> float:
@@ -133,7 +133,7 @@ class _Reader:
 
 @pytest.mark.parametrize("absorbs", [False, True])
 def test_only_what_is_switched_on_is_computed(absorbs: bool) -> None:
-    model = open_quantized(plain(absorbs=absorbs), [build_quantized()])
+    model = open_quantized(build_quantized(absorbs=absorbs), [plain()])
     everywhere, lazy = (model.add_switches(is_lazy=is_lazy) for is_lazy in (False, True))
     operators = {node.op_type for node in lazy.graph.node}
     assert operators.isdisjoint({"Where", "QuantizeLinear", "DequantizeLinear"})
@@ -150,8 +150,8 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
     from onnxruntime.quantization import quantize_static
 
     path = str(tmp_path / "quantized.onnx")
-    quantize_static(build_quantized(), path, _Reader())
-    before = RmsRatio()(outputs(onnx.load(path)), outputs(build_quantized()))
+    quantize_static(plain(), path, _Reader())
+    before = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
     [culprit] = found(onnx.load(path), within=0.6 * before, save=path + ".mixed").culprits
     note = str(culprit["remedy"])
     model = onnx.load(path)
@@ -160,18 +160,18 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
     listed = json.dumps(culprit["nodes"])
     assert f'"nodes_to_exclude": {listed} in the configuration' in str(by_olive["remedy"])
     assert "Quantized again: " in str(by_olive["remedy"])
-    quantize_static(build_quantized(), path, _Reader(), nodes_to_exclude=list(culprit["nodes"]))
-    after = RmsRatio()(outputs(onnx.load(path)), outputs(build_quantized()))
+    quantize_static(plain(), path, _Reader(), nodes_to_exclude=list(culprit["nodes"]))
+    after = RmsRatio()(outputs(onnx.load(path)), outputs(plain()))
     assert f"quantize_static(..., nodes_to_exclude={culprit['nodes']!r})" in note
     assert f"Quantized again: {after:.3g}." in note and "--save" not in note
 
 
 def test_a_model_that_reaches_the_goal_is_not_blamed() -> None:
-    assert (kept := found(plain(), within=0.1)).verdict == "agree" and not kept.culprits
+    assert (kept := found(build_quantized(), within=0.1)).verdict == "agree" and not kept.culprits
 
 
 def test_what_differs_without_quantization_is_searched_as_usual() -> None:
-    model = plain()
+    model = build_quantized()
     next(node for node in model.graph.node if node.name == "relu2").op_type = "Abs"
     [culprit] = found(model, within=0.05).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["relu2"], "structure")
@@ -182,7 +182,7 @@ def test_the_metric_may_be_a_function_of_all_outputs() -> None:
         assert values["y"].shape == (24, SIZE) and values[0]["y"].shape == (8, SIZE)
         return float(np.abs(values["y"] - right["y"]).max())
 
-    model = with_weight(plain(), "r1_s", lambda scale: scale * np.float32(0.1))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.1))
     [culprit] = found(model, within=0.5, metric=worst).culprits
     assert culprit["cause"] == "clipped range"
 
@@ -207,7 +207,7 @@ class _Rewriting(OnnxrtParty):
 def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
-        diagnose(plain(), [_Rewriting()], FEEDS, reference=build_quantized(), within=0.1)
+        diagnose(build_quantized(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
     assert [one for one in kept.culprits if one["party"] == "model"] == []
     assert "match with all rewrites of onnxrt disabled" in kept.summary
 
@@ -219,7 +219,7 @@ def test_a_metric_may_change_its_arrays() -> None:
             values[sample]["y"][:] = right[sample]["y"][:] = 0
         return ratio
 
-    model = with_weight(plain(), "r1_s", lambda scale: scale * np.float32(0.1))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.1))
     [careful], [other] = (
         found(model, within=0.05, metric=metric).culprits for metric in (RmsRatio(), careless)
     )
@@ -246,8 +246,8 @@ def test_the_metrics_that_are_built_in() -> None:
 
 @pytest.mark.parametrize("metric", ["top1", "kl", "sqnr"])
 def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
-    model = with_weight(plain(), "r1_s", lambda scale: scale * np.float32(0.05))
-    within = 0.5 * BUILT_IN[metric](outputs(model), outputs(build_quantized()))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.05))
+    within = 0.5 * BUILT_IN[metric](outputs(model), outputs(plain()))
     within = within if metric != "sqnr" else -15.0
     [culprit] = found(model, within=within, metric=metric).culprits
     assert culprit["cause"] == "clipped range"
@@ -267,22 +267,18 @@ def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
         ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
         ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
-        (
-            {"reference": _with_input(build_quantized())},
-            UsageError,
-            "no input that corresponds to 'mask'",
-        ),
+        ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
-        ({"reference": plain()}, UsageError, "--within needs a quantized model"),
+        ({"reference": build_quantized()}, UsageError, "--within needs a quantized model"),
     ],
 )
 def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        found(plain(), **{"within": 0.01, **options})
+        found(build_quantized(), **{"within": 0.01, **options})
 
 
 def test_a_target_that_float_misses_is_reported() -> None:
-    kept = found(plain(), within=-1.0, metric="rms")
+    kept = found(build_quantized(), within=-1.0, metric="rms")
     assert kept.verdict == "inconclusive"
 
 
@@ -470,17 +466,17 @@ def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
 def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
     made: str, said: str
 ) -> None:
-    model = plain()
+    model = build_quantized()
     model.metadata_props.add(key="maker", value="nncf")
-    before = RmsRatio()(outputs(model), outputs(build_quantized()))
+    before = RmsRatio()(outputs(model), outputs(plain()))
     requests: list[Requantization] = []
 
     def again(request: Requantization) -> list[Any] | None:
         requests.append(request)
         if made == "failing":
             raise RuntimeError("no such option")
-        same = build_quantized() if made == "other" else request.model
-        return None if made == "missing" else [same, build_quantized()]
+        same = plain() if made == "other" else request.model
+        return None if made == "missing" else [same, plain()]
 
     with bind(quantize_again, again, "nncf"):
         [culprit] = found(model, within=0.7 * before).culprits
