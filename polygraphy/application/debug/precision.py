@@ -190,7 +190,7 @@ def _check(found: HalfPrecision) -> None:
     if found.verdict == "ill-conditioned":
         raise InconclusiveError(
             "The model is sensitive to rounding (ill-conditioned): rounding only its inputs"
-            f" changes {found.before.name!r} by {found.before.excess:.3g} times the tolerance.",
+            f" changes {found.before.part!r} by {found.before.excess:.3g} times the tolerance.",
             hint="Raise --rtol and --atol, or use different data (--load-inputs).",
         )
     if found.verdict == "inconclusive" or (found.verdict == "fault" and not found.kept):
