@@ -63,8 +63,8 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
                 self.append(elem)
 
         def __setitem__(self, index: Any, elem: Any) -> None:
-            for each in elem if isinstance(index, slice) else [elem]:
-                _check_type(self, "element", each, elem_type_func())
+            for value in elem if isinstance(index, slice) else [elem]:
+                _check_type(self, "element", value, elem_type_func())
             super().__setitem__(index, elem)
 
         def __iadd__(self, elems: Iterable[Any]) -> Any:  # type: ignore[misc]

@@ -123,7 +123,9 @@ class InvokeFromScript(BaseLoader):
         """
         target = self.symbol()
         if not kwargs:
-            check_signature(target, "function", *(f"a {type(each).__name__}" for each in args))
+            check_signature(
+                target, "function", *(f"a {type(argument).__name__}" for argument in args)
+            )
         return target(*args, **kwargs)
 
     def __iter__(self) -> Iterator[Any]:

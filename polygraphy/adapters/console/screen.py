@@ -44,9 +44,9 @@ class Screen:
         if self.form == EVERYTHING:
             return lines
         if self.form == WAITING:
-            shown = [] if self._tells else [one for one in lines if one[1] >= G_LOGGER.ERROR]
-            self._held += [(one, self._tells) for one in lines if one not in shown]
-            return shown
+            call = [] if self._tells else [line for line in lines if line[1] >= G_LOGGER.ERROR]
+            self._held += [(line, self._tells) for line in lines if line not in call]
+            return call
         return [] if self._tells else self._visible_lines(lines)
 
     def _visible_lines(self, lines: Sequence[Line]) -> list[Line]:
@@ -73,12 +73,12 @@ class Screen:
     def settle(self, form: str) -> None:
         """Use a form of the log from now on, and show the kept lines that belong to it."""
         with G_LOGGER._lock:
-            kept, self._held = self._held, []
+            screen, self._held = self._held, []
             self.form = form
-            shown = [line for line, tells in kept if form == EVERYTHING or not tells]
-            shown = shown if form == EVERYTHING else self._visible_lines(shown)
-            if shown:
-                write_lines(shown)
+            lines = [line for line, tells in screen if form == EVERYTHING or not tells]
+            lines = lines if form == EVERYTHING else self._visible_lines(lines)
+            if lines:
+                write_lines(lines)
 
     def _hide_in_fork(self) -> None:
         """Hide, in a forked process, the lines that its parent shows; warnings are shown at once,
@@ -156,12 +156,12 @@ def _nothing(lines: list[Line]) -> list[Line]:
 
 def write_lines(lines: Sequence[Line]) -> None:
     """Write lines to the console, colored by severity."""
-    rest = list(lines)
+    rest_lines = list(lines)
     with G_LOGGER._lock:
-        while rest:
-            run = split_by_stream(rest)
+        while rest_lines:
+            run = split_by_stream(rest_lines)
             write_console(run, colors=G_LOGGER.colors)
-            del rest[: len(run)]
+            del rest_lines[: len(run)]
 
 
 def verdict_lines(code: int, words: str, seconds: float) -> list[Line]:

@@ -213,8 +213,8 @@ class GraphFromCkpt(BaseLoader):
             )
         prefix = folder / (self._name or self._latest(folder))
         if not prefix.with_name(f"{prefix.name}.index").is_file():
-            known = sorted(path.stem for path in folder.glob("*.index"))
-            raise UnknownNameError(f"In the folder {folder}, the checkpoint", prefix.name, known)
+            stems = sorted(path.stem for path in folder.glob("*.index"))
+            raise UnknownNameError(f"In the folder {folder}, the checkpoint", prefix.name, stems)
         if not prefix.with_name(f"{prefix.name}.meta").is_file():
             raise ModelError(
                 f"The checkpoint {prefix} contains variables only: {prefix.name}.meta, which has"
@@ -284,9 +284,9 @@ def _version_named(path: Path) -> Iterator[None]:
     try:
         yield
     except PolygraphyException as error:
-        written, here = _version_of(path), tensorflow_module().keras.__version__
-        if written is not None and written != here:
-            error.hint = f"It was saved by Keras {written}, and this is Keras {here}."
+        written, version = _version_of(path), tensorflow_module().keras.__version__
+        if written is not None and written != version:
+            error.hint = f"It was saved by Keras {written}, and this is Keras {version}."
         raise
 
 
@@ -411,7 +411,7 @@ def _attributes(op: Any) -> Iterator[Attribute]:
         if not name.startswith("_"):
             kind = value.WhichOneof("value")
             if kind == "list":
-                field = next((field for field, found in value.list.ListFields()), None)
+                field = next((field for field, found_value in value.list.ListFields()), None)
                 items = getattr(value.list, field.name) if field is not None else ()
                 parts = tuple(_attribute(field.name, item)[1] for item in items) if field else ()
                 yield Attribute(name, "strings" if _are_texts(parts) else "ints", parts)

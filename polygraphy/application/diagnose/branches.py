@@ -27,10 +27,10 @@ def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
     """
     model = case.model
     while True:
-        made = model.with_branches(_conditions(case, model, feeds))
-        if made is model:
+        result = model.with_branches(_conditions(case, model, feeds))
+        if result is model:
             return model
-        model = made
+        model = result
 
 
 def add_idle_branches(found: Found, request: Request) -> Found:
@@ -64,7 +64,7 @@ def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str
     for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
         conditions = [_condition(case, model, name, feed) for feed in feeds]
         if conditions[0] is not None and all(
-            np.array_equal(one, conditions[0]) for one in conditions
+            np.array_equal(condition, conditions[0]) for condition in conditions
         ):
             known_conditions[name] = conditions[0]
     return known_conditions

@@ -123,7 +123,7 @@ def _most_lengths(model: OpenModel | NarrowModel) -> int:
     """Return how many combinations of lengths are tried: each may load the model again."""
     graph = getattr(model, "indexed_graph", None)
     weights = () if graph is None else graph.weights.values()
-    return int(RunBudget.for_bytes(sum(one.nbytes for one in weights), *_LENGTHS).runs)
+    return int(RunBudget.for_bytes(sum(weight.nbytes for weight in weights), *_LENGTHS).runs)
 
 
 class StepData(list[dict[str, Any]]):

@@ -243,7 +243,7 @@ def _part_refusal_culprit(
 
 
 def _whole_refusal_culprit(
-    case: Case, party: SuspectedParty, known_case: Trace, message: str, others: Sequence[Feed]
+    case: Case, party: SuspectedParty, known_case: Trace, message: str, other_name: Sequence[Feed]
 ) -> Culprit | None:
     """Return the reason for refusing a model although no part is refused; None unless it is a
     rewrite that can be disabled.
@@ -253,7 +253,7 @@ def _whole_refusal_culprit(
         party.rewrites and _runs_model(case, party, known_case.feed, plain=True)
     ):
         return None
-    if not _runs_model(case, party, *others, whole=True, plain=not passes, without=passes):
+    if not _runs_model(case, party, *other_name, whole=True, plain=not passes, without=passes):
         return None
     command = case.command(party, plain=not passes, without=passes)
     facts = [

@@ -168,7 +168,7 @@ def run_isolated_nodes(
         feed = feed_part(part, held).feed
         values = compute(feed)
         yield (
-            {name: values[made] for name, made in names.items() if made in values},
+            {name: values[result] for name, result in names.items() if result in values},
             partial(_noise, compute, feed, values, names),
         )
         if part is not cut:
@@ -181,7 +181,7 @@ def _noise(
 ) -> dict[str, Any]:
     """Return the rounding noise of each tensor."""
     noise = rounding_noise(compute, feed, values)
-    return {name: noise.get(made, 0.0) for name, made in names.items() if made in values}
+    return {name: noise.get(result, 0.0) for name, result in names.items() if result in values}
 
 
 def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
@@ -220,7 +220,7 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
         yield cut
         return
     opened = open_model(cut)
-    sizes.update({made: sizes[name] for name, made in names.items()})
+    sizes.update({result: sizes[name] for name, result in names.items()})
     layers = [
         Layer(
             {name: sizes.get(name) for name in node.makes},
@@ -237,11 +237,11 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
             yield opened.part(window, known.held)
 
 
-def _tensors(made: Mapping[str, Any]) -> dict[str, Any]:
+def _tensors(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are arrays of numbers."""
     return {
         name: value
-        for name, value in made.items()
+        for name, value in result.items()
         if isinstance(value, np.ndarray) and value.dtype.kind in _KINDS
     }
 

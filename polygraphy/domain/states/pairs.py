@@ -108,7 +108,13 @@ _MOVES = frozenset(
 _SELECTS = frozenset({"Slice", "Gather", "GatherND", "GatherElements", "Split", "Compress"})
 _LOSE_AXIS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"})
 _WRITES = ("ScatterND", "ScatterElements", "Scatter", "TensorScatter")
-_RECURRENT = {"LSTM": {1: 5, 2: 6, 0: 5}, "GRU": {1: 5, 0: 5}, "RNN": {1: 5, 0: 5}}
+_LSTM = {1: 5, 2: 6, 0: 5}
+_RECURRENT = {
+    "LSTM": _LSTM,
+    "DynamicQuantizeLSTM": _LSTM,
+    "GRU": {1: 5, 0: 5},
+    "RNN": {1: 5, 0: 5},
+}
 _ATTENTION = {
     "GroupQueryAttention": ({1: 3, 2: 4}, 2),
     "SparseAttention": ({1: 3, 2: 4}, 2),

@@ -165,9 +165,9 @@ class ChangeSearch:
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
             name
-            for single_node in open_model(self.part.model).nodes
-            if not set(single_node.makes) & set(node.outputs)
-            for name in single_node.reads
+            for node_alone in open_model(self.part.model).nodes
+            if not set(node_alone.makes) & set(node.outputs)
+            for name in node_alone.reads
         }
         computed = self._computed_from(position)
         pool = [candidate for candidate in candidates if candidate.name not in computed]
@@ -229,8 +229,8 @@ class ChangeSearch:
         reads = tuple(_APART if at in places else name for at, name in enumerate(node.inputs))
         change = changes.other_input(node.op, operand, _APART)
         weights = {_APART: self.part.feed[operand]}
-        other = Variant("structure", change, evolve(node, inputs=reads), weights)
-        part = self.part.change(output_name(other), other, asks=True)
+        variant = Variant("structure", change, evolve(node, inputs=reads), weights)
+        part = self.part.change(output_name(variant), variant, asks=True)
         return self._load(part), [*part.feed][-1]
 
     def _computed_from(self, position: int) -> set[str]:
@@ -360,7 +360,7 @@ def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
     several.
     """
     for name in dict.fromkeys(node.inputs):
-        places = tuple(at for at, one in enumerate(node.inputs) if one == name)
+        places = tuple(at for at, input_name in enumerate(node.inputs) if input_name == name)
         if len(places) > 1:
             yield from ((name, (at,)) for at in places)
         yield name, places
@@ -398,11 +398,15 @@ def _alike(
     for one in nearest[:_TENSORS]:
         yield evolve(one, value=np.reshape(one.value, np.shape(value)))
     seen = {id(other_tensor) for other_tensor in nearest}
-    same = [
+    equal_candidates = [
         candidate
         for candidate in alike
         if np.shape(candidate.value) == np.shape(value) and id(candidate) not in seen
     ]
-    yield from islice((candidate for candidate in same if candidate.is_in_model), _TENSORS)
+    yield from islice(
+        (candidate for candidate in equal_candidates if candidate.is_in_model), _TENSORS
+    )
     if is_missing:
-        yield from islice((candidate for candidate in same if not candidate.is_in_model), _TENSORS)
+        yield from islice(
+            (candidate for candidate in equal_candidates if not candidate.is_in_model), _TENSORS
+        )

@@ -191,23 +191,25 @@ class _Search:
         values = self._compute_with(fewest)
         if values is None:
             return None
-        same = self._pair_equal_tensors(values, fewest)
-        return Partings(fewest, values, self._theirs, same, nearer)
+        equal_tensors = self._pair_equal_tensors(values, fewest)
+        return Partings(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
         """Return a place with the nodes between it and what is right if it is not replaced."""
-        others = [one for one in among if one is not place]
-        made = self._compute_with(others)
-        if made is None:
+        other_among = [one for one in among if one is not place]
+        search = self._compute_with(other_among)
+        if search is None:
             return place
-        same, nodes = self._pair_equal_tensors(made, others), self._case.model.nodes
-        right = self._borders.makers_of(same, {one.border.tensor for one in others})
-        region = tuple(region_before(nodes, place.border.tensor, same.keys()))
+        equal_tensors, nodes = self._pair_equal_tensors(search, other_among), self._case.model.nodes
+        makers = self._borders.makers_of(equal_tensors, {one.border.tensor for one in other_among})
+        region = tuple(region_before(nodes, place.border.tensor, equal_tensors.keys()))
         border = evolve(place.border, nodes=region)
         if border.twin:
-            return self._parting(border, made, same, right)
-        read = dict.fromkeys(name for i in region for name in nodes[i].reads if name in same)
-        unproven = tuple(index for index in region if index not in right)
+            return self._parting(border, search, equal_tensors, makers)
+        read = dict.fromkeys(
+            name for i in region for name in nodes[i].reads if name in equal_tensors
+        )
+        unproven = tuple(index for index in region if index not in makers)
         return evolve(place, border=border, unproven=unproven, given=tuple(read))
 
     def _next(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
@@ -278,10 +280,10 @@ class _Search:
     @cached_property
     def _operators(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the operator that computes each tensor, of the model and of the reference."""
-        own, others = self._case.model.nodes, self._reference.nodes
+        own_nodes, nodes = self._case.model.nodes, self._reference.nodes
         return (
-            {name: node.op for node in own for name in node.makes},
-            {name: node.op for node in others for name in node.makes},
+            {name: node.op for node in own_nodes for name in node.makes},
+            {name: node.op for node in nodes for name in node.makes},
         )
 
     def _rank(self, pair: Candidate | Border) -> tuple[bool, int]:
@@ -470,14 +472,14 @@ class _Search:
         # If more nodes of the model move the same, one of them moves something else than it should.
         return found[0] if self._count_equal(node, name, made) <= len(found) else None
 
-    def _count_equal(self, node: GraphNode, name: str, made: Values) -> int:
+    def _count_equal(self, node: GraphNode, name: str, value: Values) -> int:
         """Return how many nodes of the model compute the same as one by the same operator from the
         same inputs.
         """
         key = node.op, node.settings, _computed_reads(node, self._case.model.constants)
         place = node.makes.index(name)
         names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
-        return sum(each in made and np.array_equal(made[each], made[name]) for each in names)
+        return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
 
     @cached_property
     def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
@@ -494,10 +496,10 @@ def _group_by_reads(
     model: OpenModel,
 ) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
     """Return the nodes of a model by operator, attributes and computed inputs."""
-    found: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
+    by_reads: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
     for node in model.nodes:
-        found[node.op, node.settings, _computed_reads(node, model.constants)].append(node)
-    return found
+        by_reads[node.op, node.settings, _computed_reads(node, model.constants)].append(node)
+    return by_reads
 
 
 def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:

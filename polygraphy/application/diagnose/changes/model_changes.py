@@ -274,7 +274,7 @@ class Change:
         reference computes from that one, and only from equal ones besides.
         """
         twins = {twin: name for name, twin in self._twins.items()}
-        found: dict[str, list[str]] = {}
+        tensors_behind: dict[str, list[str]] = {}
         roots = {twin: {name} for twin, name in twins.items()}
         for index in self._instead:
             node = self._others.nodes[index]
@@ -283,8 +283,8 @@ class Change:
                 if name and name not in twins:
                     roots[name] = read
                     for root in read:
-                        found.setdefault(root, []).append(name)
-        return found
+                        tensors_behind.setdefault(root, []).append(name)
+        return tensors_behind
 
     def _nodes_behind(self, index: int) -> set[int]:
         """Return the nodes that depend on a node."""
@@ -429,13 +429,15 @@ def find_changes(
             if parting.reason is not None
             for each in parting.reason.lost
         }
-        for one in explained:
-            reason = one.reason or (one.change.find_lost(lost) if lost else None)
-            if one.is_right:
+        for single_culprits in explained:
+            reason = single_culprits.reason or (
+                single_culprits.change.find_lost(lost) if lost else None
+            )
+            if single_culprits.is_right:
                 continue
             if reason is None:
-                is_late |= one.change.budget.is_cut_short
-                unexplained, is_unknown = search.describe(one)
+                is_late |= single_culprits.change.budget.is_cut_short
+                unexplained, is_unknown = search.describe(single_culprits)
                 new_culprits += unexplained
                 is_open |= is_unknown
                 continue
@@ -510,7 +512,7 @@ class _GroupSearch:
         group = self.explain(places, number)
         if group.is_right or group.reason is not None or len(places) == 1:
             return [group]
-        single = [self.explain([one], number + 1) for one in places]
+        single = [self.explain([place], number + 1) for place in places]
         is_explained = all(one.is_right or one.reason is not None for one in single)
         return single if is_explained else [group]
 
@@ -525,7 +527,7 @@ class _GroupSearch:
         reason = reason or change.find_common() or (None if group.is_said else change.find_other())
         if reason is None and not group.is_said and len(change.unproven) == 1:
             # Something may be missing before the node.
-            wider = [_with_makers(self.case, self.found, one) for one in places]
+            wider = [_with_makers(self.case, self.found, place) for place in places]
             reason = self._change(self.found, wider).find_common()
         return evolve(group, reason=None if reason is None else change.choose_node(reason))
 
@@ -533,9 +535,10 @@ class _GroupSearch:
         """Return the culprits of a group that no change explains, and whether it is not known which
         of their nodes it is.
         """
-        is_certain = all(self._is_certain(one) for one in group.places)
+        is_certain = all(self._is_certain(place) for place in group.places)
         wider = [
-            one if is_certain else _with_makers(self.case, self.found, one) for one in group.places
+            place if is_certain else _with_makers(self.case, self.found, place)
+            for place in group.places
         ]
         unexplained = _culprit_without_change(self.case, wider, self.feed)
         inside = group.inside

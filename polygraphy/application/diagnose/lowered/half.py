@@ -491,7 +491,7 @@ class Trial:
 
     def _cost(self) -> tuple[int, int]:
         """Return the bytes and the nodes that a check computes, on all data."""
-        sizes = (one.elements for loss in self._losses for one in loss.results)
+        sizes = (result.elements for loss in self._losses for result in loss.results)
         return len(self.feeds) * _BYTES * sum(sizes), len(self.feeds) * len(self._losses)
 
     def _drop_unneeded_nodes(self, kept_nodes: list[str]) -> list[str]:

@@ -164,12 +164,12 @@ def diagnose_precision_loss(
     dtype = HALF[narrow]
     with case.attempt(titles.all_nodes_in(dtype)) as notes:
         half = open_half(reference.proto, half_type(dtype))
-        found = half.try_on(choose_feeds(half.model, [feed])).result()
-        notes.append(steps.loss(found.verdict, found.before))
+        tensor_error = half.try_on(choose_feeds(half.model, [feed])).result()
+        notes.append(steps.loss(tensor_error.verdict, tensor_error.before))
     model, theirs = pairing.model, pairing.reference
     nodes = {theirs.identity(node): model.identity(index) for index, node in pairing.nodes.items()}
-    culprits = _cast_culprits(found, path, dtype, nodes)
-    curve = loss_by_node(found, dtype)
+    culprits = _cast_culprits(tensor_error, path, dtype, nodes)
+    curve = loss_by_node(tensor_error, dtype)
     tensors = {tensor: name for name, tensor in pairing.tensors.items()}
     renamed = [
         evolve(tensor, name=tensors.get(tensor.name, tensor.name)) for tensor in curve.tensors
@@ -177,9 +177,11 @@ def diagnose_precision_loss(
     case.record_curve(evolve(curve, tensors=renamed))
     reason = reasons.inputs_alone(narrow)
     diagnosis = DiagnosisResult(
-        found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
+        tensor_error.verdict,
+        culprits,
+        reason=reason if tensor_error.verdict == ILL_CONDITIONED else "",
     )
-    return diagnosis, found.before
+    return diagnosis, tensor_error.before
 
 
 def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
@@ -402,9 +404,11 @@ def diagnose_saved_outputs(
 def is_observed(outputs: Sequence[Sequence[Values]], loss: Deviation) -> bool:
     """Return whether the expected half-precision loss is visible in the backends' difference."""
     apart = 0.0
-    for made in zip(*outputs):
+    for result in zip(*outputs):
         arrays = [
-            in_a_row(values[loss.part]).astype(np.float64) for values in made if loss.part in values
+            in_a_row(values[loss.part]).astype(np.float64)
+            for values in result
+            if loss.part in values
         ]
         if not all(np.isfinite(array).all() for array in arrays):
             return True
@@ -424,18 +428,20 @@ def _are_tolerable(
     backend's.
     """
     wide = [
-        [{output: in_float(array) for output, array in values.items()} for values in made]
-        for made in outputs
+        [{output: in_float(array) for output, array in values.items()} for values in result]
+        for result in outputs
     ]
     return all(
-        allowed.worst(expected, made).is_tolerable for made in wide for expected in (exact, wide[0])
+        allowed.worst(expected, result).is_tolerable
+        for result in wide
+        for expected in (exact, wide[0])
     )
 
 
 def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add an epsilon which half precision rounds to zero, or nearly."""
     side = case.model.indexed_graph
-    found = []
+    found_side = []
     for index, node in enumerate(side.nodes):
         epsilons = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
         finite_epsilons = [(name, value) for name, value in epsilons if value is not None]
@@ -451,8 +457,8 @@ def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
         note = remedies.raise_epsilon(name, limits.normal)
         nodes, remedy = [side.identity(index)], Remedy(note=note)
         culprit = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
-        found.append(culprit)
-    return found
+        found_side.append(culprit)
+    return found_side
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
@@ -498,16 +504,16 @@ def _headroom(found: HalfPrecision, dtype: str) -> str:
     return reasons.headroom(top.name, share, dtype, bool(_describe_overflow(found, dtype)))
 
 
-def _describe_overflow(found: HalfPrecision, dtype: str) -> str:
+def _describe_overflow(is_found: HalfPrecision, dtype: str) -> str:
     """Return a sentence that lists tensors beyond the type's range (such as masks) without effect
     on outputs.
     """
     limits = Range.of(half_type(dtype))
-    names = {result.name for loss in found.losses for result in loss.results}
+    names = {result.name for loss in is_found.losses for result in loss.results}
     faults = [
         fault
-        for loss in found.losses
-        if loss.name not in found.kept
+        for loss in is_found.losses
+        if loss.name not in is_found.kept
         and (fault := loss.fault(limits, names)) is not None
         and fault.cause == "overflow"
     ]

@@ -144,8 +144,8 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     if not indexed or found.result.verdict != AGREE or case.evidence.against:
         return found
     values = dict(case.feed)
-    asked = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
-    _add_values(case, case.parties[0], asked, values)
+    requested_indices = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
+    _add_values(case, case.parties[0], requested_indices, values)
     broken = [index for index in _find_broken(case, indexed, values) if index.is_known]
     runs = [evidence.accepts_more(case.parties[0].name)]
     culprits = [_describe(case, index, runs, request.feeds) for index in broken]
@@ -312,7 +312,11 @@ def _add_values(
     if not before:
         return
     part = case.model.part(sorted(before), values, sorted(asked))
-    feed = {one.name: values[one.name] for one in part.graph.input if one.name in values}
+    feed = {
+        value_info.name: values[value_info.name]
+        for value_info in part.graph.input
+        if value_info.name in values
+    }
     with suppress(*REFUSALS):
         values.update(CarefulParty(party).load(part, plain=True)(feed))
 
@@ -338,7 +342,11 @@ def _value_sources(
 def _runs_first(case: Case, party: SuspectedParty, count: int) -> bool:
     """Return whether a backend runs the first nodes of the model, up to a count."""
     part = case.model.part(range(count), case.feed)
-    feed = {one.name: case.feed[one.name] for one in part.graph.input if one.name in case.feed}
+    feed = {
+        value_info.name: case.feed[value_info.name]
+        for value_info in part.graph.input
+        if value_info.name in case.feed
+    }
     try:
         CarefulParty(party).load(part, plain=True)(feed)
     except REFUSALS:

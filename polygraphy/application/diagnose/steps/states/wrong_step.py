@@ -10,6 +10,7 @@ from polygraphy.application.diagnose.comparisons.step_runs import Judge, run_sid
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.steps.states.self_check import check_itself
 from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
     FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
@@ -52,9 +53,15 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
         # A fault of quantization is a loss that many nodes share, not another tensor.
         own_steps = explain_by_own_steps(case, comparison)
         return own_steps if isinstance(own_steps, Found) else outcome
+    step = candidate.feeds[comparison.wrong.at].step
+    is_shared = comparison.output in comparison.judge.right.model.outputs
+    if result.verdict == AGREE and request.reference is not None and is_shared:
+        own_steps = explain_by_own_steps(case, comparison)
+        agree = reasons.equal_states_agree(step.index, step.start)
+        agreeing = Found(DiagnosisResult(INCONCLUSIVE, reason=agree), outcome.case)
+        return own_steps if isinstance(own_steps, Found) else agreeing
     if request.reference is not None or request.program is not None:
         return Skip("no node of the step explains it")
-    step = candidate.feeds[comparison.wrong.at].step
     reason = result.reason if result.verdict == INCONCLUSIVE else ""
     reason = reason or reasons.equal_states_agree(step.index, step.start)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), outcome.case)
@@ -62,10 +69,10 @@ def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcom
 
 def _is_quantized(comparison: StepComparison) -> bool:
     """Return whether the model is quantized and its reference is not, or the other way around."""
-    own, right = comparison.judge.own, comparison.judge.right
+    own, expected = comparison.judge.own, comparison.judge.right
     if comparison.states.request.reference is None:
         return False
-    graphs = (own.model.indexed_graph.graph, right.model.indexed_graph.graph)
+    graphs = (own.model.indexed_graph.graph, expected.model.indexed_graph.graph)
     return is_quantised(pair_graphs(*graphs))
 
 
