@@ -177,6 +177,25 @@ def format_of(scheme: Scheme) -> str:
     return f"{scheme.dtype}, per {'tensor' if scheme.is_per_tensor else 'channel'}"
 
 
+def channel_axis(readers: Sequence[tuple[NodeProto, int]], rank: int) -> int | None:
+    """Return the axis of the output channels of a weight; None if no node reads it as one.
+
+    Args:
+        readers: the nodes that read it, with the position of the operand.
+        rank: its rank.
+    """
+    for node, at in readers:
+        if at != 1 or rank < 2:
+            continue
+        if node.op_type == "Gemm":
+            transposed = any(one.name == "transB" and one.i for one in node.attribute)
+            return 0 if transposed else 1
+        axis = {"Conv": 0, "ConvTranspose": 1, "MatMul": rank - 1}.get(node.op_type)
+        if axis is not None:
+            return axis
+    return None
+
+
 def typed_codes(codes: Array, dtype: str) -> Array:
     """Return codes as an array of their type."""
     stored = STORED[dtype]
