@@ -511,7 +511,9 @@ def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def test_weights_that_are_read_through_cast_sub_and_mul_are_sites(tmp_path: Path) -> None:
-    model = with_products(with_weight(quantized(), "w2_s", lambda scale: scale * np.float32(0.2)))
+    model = with_products(
+        with_weight(build_quantized(), "w2_s", lambda scale: scale * np.float32(0.2))
+    )
     assert "Sub" in {node.op_type for node in model.graph.node}
     path = str(tmp_path / "fixed.onnx")
     [culprit] = found(model, within=0.05, save=path).culprits
