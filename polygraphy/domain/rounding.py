@@ -373,7 +373,7 @@ class Deviation:
         expected: what it is in the reference.
         broken: how many elements are NaN or infinite on one side alone.
         part: the part with the worst element, such as ``scores (output[:, 4:6])``; "" if the
-            output is judged as one.
+            output is judged as one. Of several outputs, the one that is off most, or its part.
         excesses: the excess of each part; empty if it is judged as one.
         off: the absolute error of the worst element.
     """
@@ -393,6 +393,17 @@ class Deviation:
 
     def __bool__(self) -> bool:
         return self.excess > 1
+
+    @property
+    def is_tolerable(self) -> bool:
+        """Whether rounding explains all elements."""
+        return self.excess <= 1
+
+    def __str__(self) -> str:
+        if self.broken:
+            return f"{self.broken} elements of {self.part!r} become infinite or NaN"
+        share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
+        return f"{self.part!r} has an error of {self.off:.3g}, {share} the tolerance"
 
     def in_words(self) -> str:
         """Return the worst element in words."""
@@ -616,35 +627,6 @@ def in_a_row(value: Any) -> Array:
         parts = [np.ravel(in_a_row(value)) for value in value]
         return np.concatenate(parts) if parts else np.zeros(0)
     return np.asarray(value)
-
-
-@frozen
-class OutputError:
-    """How far outputs are off.
-
-    Attributes:
-        name: the output that is off most.
-        excess: the largest error, as a multiple of what is tolerated; infinity where an element
-            became infinite or NaN.
-        error: the largest absolute error of that output.
-        broken: how many of its elements became infinite or NaN.
-    """
-
-    name: str = ""
-    excess: float = 0.0
-    error: float = 0.0
-    broken: int = 0
-
-    @property
-    def is_tolerable(self) -> bool:
-        """Whether all outputs are close enough."""
-        return self.excess <= 1
-
-    def __str__(self) -> str:
-        if self.broken:
-            return f"{self.broken} elements of {self.name!r} become infinite or NaN"
-        share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
-        return f"{self.name!r} has an error of {self.error:.3g}, {share} the tolerance"
 
 
 def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:

@@ -230,7 +230,7 @@ def test_operators_of_onnx_runtime_are_computed() -> None:
     model = make("own", nodes, *ends, weights=weights, domains=["com.microsoft"])
     found = try_half_precision(model)
     assert (found.verdict, found.feeds) == ("agree", 3)
-    assert found.before.error > 0
+    assert found.before.off > 0
 
 
 def test_a_tolerance_can_be_given() -> None:

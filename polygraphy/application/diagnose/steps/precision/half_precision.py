@@ -43,10 +43,10 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         case, pair.reference, pair.pairing, feed, pair.path
     )
     is_explained = bool(half_precision.culprits) or half_precision.verdict == ILL_CONDITIONED
-    [name] = pair.rename_outputs(case, {loss.name: None})
+    [name] = pair.rename_outputs(case, {loss.part: None})
     outputs = [[comparison.goal], [comparison.outputs]]
     is_much = comparison.compared.most > _MUCH
-    if is_explained and (is_much or is_observed(outputs, evolve(loss, name=name))):
+    if is_explained and (is_much or is_observed(outputs, evolve(loss, part=name))):
         return Found(half_precision, case)
     beside = _diagnose_in_float32(case, comparison)
     if isinstance(beside, Found) and beside.result.verdict == FAULT:
