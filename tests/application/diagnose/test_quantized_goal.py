@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from attrs import evolve
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
@@ -31,7 +32,8 @@ from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.diagnosing import quantize_again
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
-from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
+from tests.support.diagnosis.quantized_chain import SIZE, build_quantized, plain
+from tests.support.models import make, value
 
 FEEDS = [
     {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)} for n in range(3)
@@ -71,14 +73,14 @@ def test_a_wrong_parameter_is_named_with_its_cause(
     name: str, change: Callable[[Any], Any], cause: str, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "fixed.onnx")
-    kept = found(with_weight(quantised(), name, change), within=0.05, save=path)
+    kept = found(with_weight(build_quantized(), name, change), within=0.05, save=path)
     [culprit] = kept.culprits
     assert (kept.verdict, culprit["cause"]) == ("fault", cause)
     assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05
 
 
 def test_a_pair_whose_halves_differ_is_named() -> None:
-    model = quantised()
+    model = build_quantized()
     node = next(node for node in model.graph.node if node.output[0] == "r1_d")
     node.input[1] = "wrong"
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.1), "wrong"))
@@ -94,7 +96,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(
     slow = SimpleNamespace(perf_counter=count(step=3600).__next__)
     for module in (quantized_goal, quantized_switches):
         monkeypatch.setattr(module, "time", slow)
-    model, right = quantised(), outputs(plain())
+    model, right = build_quantized(), outputs(plain())
     metric = RmsRatio()
     target = share * metric(outputs(model), right)
     opened = open_quantized(model, [plain()])
@@ -116,7 +118,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(
         return
     [culprit] = kept.culprits
     assert len(culprit["nodes"]) == fewest
-    is_repair = culprit["cause"] != "quantisation"
+    is_repair = culprit["cause"] != "quantization"
     assert is_repair or "Not tried in the quantizer." in str(culprit["remedy"])
     assert metric(outputs(onnx.load(path)), right) <= target
 
@@ -131,7 +133,7 @@ class _Reader:
 
 @pytest.mark.parametrize("absorbs", [False, True])
 def test_only_what_is_switched_on_is_computed(absorbs: bool) -> None:
-    model = open_quantized(quantised(absorbs=absorbs), [plain()])
+    model = open_quantized(build_quantized(absorbs=absorbs), [plain()])
     everywhere, lazy = (model.add_switches(is_lazy=is_lazy) for is_lazy in (False, True))
     operators = {node.op_type for node in lazy.graph.node}
     assert operators.isdisjoint({"Where", "QuantizeLinear", "DequantizeLinear"})
@@ -165,11 +167,11 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
 
 
 def test_a_model_that_reaches_the_goal_is_not_blamed() -> None:
-    assert (kept := found(quantised(), within=0.1)).verdict == "agree" and not kept.culprits
+    assert (kept := found(build_quantized(), within=0.1)).verdict == "agree" and not kept.culprits
 
 
 def test_what_differs_without_quantization_is_searched_as_usual() -> None:
-    model = quantised()
+    model = build_quantized()
     next(node for node in model.graph.node if node.name == "relu2").op_type = "Abs"
     [culprit] = found(model, within=0.05).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["relu2"], "structure")
@@ -180,7 +182,7 @@ def test_the_metric_may_be_a_function_of_all_outputs() -> None:
         assert values["y"].shape == (24, SIZE) and values[0]["y"].shape == (8, SIZE)
         return float(np.abs(values["y"] - right["y"]).max())
 
-    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.1))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.1))
     [culprit] = found(model, within=0.5, metric=worst).culprits
     assert culprit["cause"] == "clipped range"
 
@@ -205,7 +207,7 @@ class _Rewriting(OnnxrtParty):
 def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
-        diagnose(quantised(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
+        diagnose(build_quantized(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
     assert [one for one in kept.culprits if one["party"] == "model"] == []
     assert "match with all rewrites of onnxrt disabled" in kept.summary
 
@@ -217,7 +219,7 @@ def test_a_metric_may_change_its_arrays() -> None:
             values[sample]["y"][:] = right[sample]["y"][:] = 0
         return ratio
 
-    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.1))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.1))
     [careful], [other] = (
         found(model, within=0.05, metric=metric).culprits for metric in (RmsRatio(), careless)
     )
@@ -244,11 +246,16 @@ def test_the_metrics_that_are_built_in() -> None:
 
 @pytest.mark.parametrize("metric", ["top1", "kl", "sqnr"])
 def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
-    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.05))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.05))
     within = 0.5 * BUILT_IN[metric](outputs(model), outputs(plain()))
     within = within if metric != "sqnr" else -15.0
     [culprit] = found(model, within=within, metric=metric).culprits
     assert culprit["cause"] == "clipped range"
+
+
+def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.graph.input.append(helper.make_tensor_value_info("mask", onnx.TensorProto.FLOAT, [2]))
+    return model
 
 
 @pytest.mark.parametrize(
@@ -256,20 +263,22 @@ def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
     [
         ({"metric": _broken}, InputError, r"_broken raises KeyError: '\w+'\. It receives"),
         ({"metric": _ending}, InputError, r"_ending raises SystemExit: 7\."),
-        ({"memory_budget": 1000}, UsageError, "search needs about 0.0 GB of memory"),
+        ({"memory_budget": 1000}, UsageError, r"needs about 0\.\d+ MB of memory"),
         ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
+        ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
+        ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
-        ({"reference": quantised()}, UsageError, "--within needs a quantized model"),
+        ({"reference": build_quantized()}, UsageError, "--within needs a quantized model"),
     ],
 )
 def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        found(quantised(), **{"within": 0.01, **options})
+        found(build_quantized(), **{"within": 0.01, **options})
 
 
 def test_a_target_that_float_misses_is_reported() -> None:
-    kept = found(quantised(), within=-1.0, metric="rms")
+    kept = found(build_quantized(), within=-1.0, metric="rms")
     assert kept.verdict == "inconclusive"
 
 
@@ -286,6 +295,29 @@ def test_a_transposed_weight_of_a_gemm_is_measured() -> None:
     assert site.exact is not None and site.values is not None
     assert np.allclose(site.exact, weight.T)
     assert np.abs(site.values - site.exact).max() < 0.05
+
+
+def test_the_channels_of_a_transposed_weight_are_its_rows() -> None:
+    weight = np.ones((4, 6), np.float32) * [[1.0], [1.0], [1.0], [0.01]]
+    model = make_gemm(weight, transposed=True)
+    [site] = [one for one in open_quantized(model, []).sites if one.kind == "weight"]
+    assert site.channel_axis == 0
+    loss = weight_loss(evolve(site, exact=weight))
+    assert loss is not None and loss.shared is not None
+    assert loss.shared == pytest.approx((0.213, 0.0), abs=0.001)
+
+
+def make_gemm(weight: Any, *, transposed: bool) -> onnx.ModelProto:
+    """Return a Gemm with an int8 weight, one scale for all channels."""
+    scale = np.float32(np.abs(weight).max() / 127)
+    codes = np.rint(weight / scale).astype(np.int8)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w_q", "s"], ["w"], "weight"),
+        helper.make_node("Gemm", ["x", "w"], ["y"], "gemm", transB=int(transposed)),
+    ]
+    size, count = weight.shape[::-1] if transposed else weight.shape
+    ends = [value("x", [2, size])], [value("y", [2, count])]
+    return make("gemm", nodes, *ends, weights={"w_q": codes, "s": scale})
 
 
 def _quantize_dynamically(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -314,8 +346,6 @@ def test_blocks_whose_halves_are_exchanged_are_named() -> None:
         held = {"b": packed[:, None], "s": step}
         return make("blocks", [node], *ends, weights=held, domains=["com.microsoft"])
 
-    from tests.support.models import make, value
-
     product = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
     ends = [value("x", [8, 32])], [value("y", [8, 32])]
     right = make("plain", [product], *ends, weights={"w": weight})
@@ -326,7 +356,6 @@ def test_blocks_whose_halves_are_exchanged_are_named() -> None:
 
 @pytest.mark.parametrize("kind", ["int4", "uint4", "uint8", "uint8 without zero point", "rows"])
 def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
-    from tests.support.models import make, value
 
     weight = np.random.default_rng(2).normal(size=(12, 32)).astype(np.float32)
     ends = [value("x", [5], onnx.TensorProto.INT64)], [value("y", [5, 32])]
@@ -381,8 +410,6 @@ def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
 
 def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
-
-    from tests.support.models import make, value
 
     rng = np.random.default_rng(4)
     weights = {
@@ -439,7 +466,7 @@ def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
 def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
     made: str, said: str
 ) -> None:
-    model = quantised()
+    model = build_quantized()
     model.metadata_props.add(key="maker", value="nncf")
     before = RmsRatio()(outputs(model), outputs(plain()))
     requests: list[Requantization] = []
@@ -457,3 +484,38 @@ def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
     assert [*request.excluded] == [[], list(culprit["nodes"])]
     assert len(request.feeds) == len(FEEDS) and request.seconds > 0
     assert said in str(culprit["remedy"]) and "IgnoredScope" in str(culprit["remedy"])
+
+
+def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that stores codes of weights, and reads them through Cast, Sub and Mul."""
+    held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
+    nodes = []
+    for node in model.graph.node:
+        name = node.input[0].removesuffix("_q")
+        if not (name in held and node.op_type.endswith("Linear")):
+            nodes.append(node)
+        elif node.op_type == "DequantizeLinear":
+            codes = np.clip(np.rint(held[name] / held[f"{name}_s"]) + 3, -128, 127)
+            model.graph.initializer.append(
+                numpy_helper.from_array(codes.astype(np.int8), f"{name}_c")
+            )
+            model.graph.initializer.append(numpy_helper.from_array(np.float32(3), f"{name}_three"))
+            nodes += [
+                helper.make_node("Cast", [f"{name}_c"], [f"{name}_f"], to=onnx.TensorProto.FLOAT),
+                helper.make_node("Sub", [f"{name}_f", f"{name}_three"], [f"{name}_e"]),
+                helper.make_node("Mul", [f"{name}_s", f"{name}_e"], [node.output[0]]),
+            ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def test_weights_that_are_read_through_cast_sub_and_mul_are_sites(tmp_path: Path) -> None:
+    model = with_products(
+        with_weight(build_quantized(), "w2_s", lambda scale: scale * np.float32(0.2))
+    )
+    assert "Sub" in {node.op_type for node in model.graph.node}
+    path = str(tmp_path / "fixed.onnx")
+    [culprit] = found(model, within=0.05, save=path).culprits
+    assert culprit["cause"] == "scale"
+    assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05

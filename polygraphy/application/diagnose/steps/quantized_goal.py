@@ -244,7 +244,7 @@ class _GoalSearch:
             is_saved=goal.save is not None,
         )
         remedy = Remedy(None, True, note)
-        culprit = Culprit(kept_names, None, MODEL, "quantisation", None, facts, remedy, op)
+        culprit = Culprit(kept_names, None, MODEL, "quantization", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
@@ -309,11 +309,14 @@ class _GoalSearch:
                 _copy_outputs(outputs) for outputs in (outputs, expected_outputs)
             )
         try:
-            value = float(metric(outputs, expected_outputs))
+            returned = metric(outputs, expected_outputs)
+            value = float(returned)
         except (Exception, SystemExit) as error:
             if is_given:
                 raise errors.metric_raises(self._goal.name, error) from error
             raise
+        if isinstance(returned, (bool, np.bool_)):
+            raise errors.metric_returns_boolean(self._goal.name)
         if np.isnan(value):
             raise errors.metric_returns_nan(self._goal.name)
         return value

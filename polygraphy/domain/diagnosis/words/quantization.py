@@ -370,4 +370,5 @@ def _plain(name: str) -> str:
 
 def _percent(share: float) -> str:
     """Return a share in percent."""
-    return f"{100 * share:.2g} %"
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"
