@@ -484,3 +484,36 @@ def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
     assert [*request.excluded] == [[], list(culprit["nodes"])]
     assert len(request.feeds) == len(FEEDS) and request.seconds > 0
     assert said in str(culprit["remedy"]) and "IgnoredScope" in str(culprit["remedy"])
+
+
+def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that stores codes of weights, and reads them through Cast, Sub and Mul."""
+    held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
+    nodes = []
+    for node in model.graph.node:
+        name = node.input[0].removesuffix("_q")
+        if not (name in held and node.op_type.endswith("Linear")):
+            nodes.append(node)
+        elif node.op_type == "DequantizeLinear":
+            codes = np.clip(np.rint(held[name] / held[f"{name}_s"]) + 3, -128, 127)
+            model.graph.initializer.append(
+                numpy_helper.from_array(codes.astype(np.int8), f"{name}_c")
+            )
+            model.graph.initializer.append(numpy_helper.from_array(np.float32(3), f"{name}_three"))
+            nodes += [
+                helper.make_node("Cast", [f"{name}_c"], [f"{name}_f"], to=onnx.TensorProto.FLOAT),
+                helper.make_node("Sub", [f"{name}_f", f"{name}_three"], [f"{name}_e"]),
+                helper.make_node("Mul", [f"{name}_s", f"{name}_e"], [node.output[0]]),
+            ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def test_weights_that_are_read_through_cast_sub_and_mul_are_sites(tmp_path: Path) -> None:
+    model = with_products(with_weight(quantised(), "w2_s", lambda scale: scale * np.float32(0.2)))
+    assert "Sub" in {node.op_type for node in model.graph.node}
+    path = str(tmp_path / "fixed.onnx")
+    [culprit] = found(model, within=0.05, save=path).culprits
+    assert culprit["cause"] == "scale"
+    assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05

@@ -31,6 +31,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     typed_codes,
     weights_between,
 )
+from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
     clean,
@@ -86,7 +87,7 @@ class QuantizedModel:
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = producer_of(model)
-        self.was_rewritten = replace_by_pairs(self._model)
+        self.was_rewritten = replace_by_pairs(self._model) | replace_products(self._model)
         self._graph = self._model.graph
         self.sites: list[Site] = []
         self._pairs: list[SitePair] = []
