@@ -419,12 +419,12 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     )
 
 
-def is_quantised(pairing: Pairing) -> bool:
+def is_quantized(pairing: Pairing) -> bool:
     """Return whether the model computes in quantized types and the reference does not."""
-    return _quantises(pairing.model) and not _quantises(pairing.reference)
+    return _quantizes(pairing.model) and not _quantizes(pairing.reference)
 
 
-def _quantises(side: Side) -> bool:
+def _quantizes(side: Side) -> bool:
     """Return whether a model has quantizing nodes, or reads weights that are stored as codes."""
     return any(is_coarse(node.op) or _reads_codes(node, side) for node in side.nodes)
 

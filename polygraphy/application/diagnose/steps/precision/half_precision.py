@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.precision import epsilon_of, in_float, is_float
