@@ -329,7 +329,7 @@ def test_exchanged_outputs_before_what_was_fused_are_named(tmp_path: Path) -> No
         exchanged = {"q": "v", "v": "q"}
         node.input[:] = [exchanged.get(name, name) for name in node.input]
     feed = {"x": np.random.RandomState(1).randn(2, WIDTH, WIDTH).astype(np.float32)}
-    reference = optimised(split_attention(), tmp_path)
+    reference = optimized(split_attention(), tmp_path)
     with bind(Findings, kept):
         diagnose(model, [OnnxrtParty()], [feed], reference)
     assert [culprit["nodes"] for culprit in kept.culprits] == [["split"]]
