@@ -106,14 +106,14 @@ class PolygraphySession:
 
     def unused(self) -> list[Path]:
         """Return the goldens that no test used, of files of which every test passed."""
-        found: list[Path] = []
+        paths: list[Path] = []
         for name, nodeids in self._collected.items():
             if name in self._partial or self._passed[name] < len(nodeids):
                 continue
             file = self._root / name
-            made = (file.parent / _FOLDER / file.stem).glob("*.safetensors")
-            found += [path for path in made if str(path) not in self.used]
-        return sorted(found)
+            glob = (file.parent / _FOLDER / file.stem).glob("*.safetensors")
+            paths += [path for path in glob if str(path) not in self.used]
+        return sorted(paths)
 
     def for_controller(self) -> bytes:
         """Return what the process that started this one says at the end."""
@@ -311,10 +311,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _is_own(metafunc: pytest.Metafunc) -> bool:
     """Return whether no conftest defines the fixture, and no marker gives it values."""
-    known = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
-    given = metafunc.definition.iter_markers("parametrize")
-    names = {name.strip() for each in given for name in _argument_names(each)}
-    return bool(known) and known[-1].func.__module__ == __name__ and "onnx_model" not in names
+    paths = getattr(metafunc, "_arg2fixturedefs", {}).get("onnx_model", ())
+    iter_markers = metafunc.definition.iter_markers("parametrize")
+    names = {name.strip() for each in iter_markers for name in _argument_names(each)}
+    return bool(paths) and paths[-1].func.__module__ == __name__ and "onnx_model" not in names
 
 
 def _argument_names(marker: pytest.Mark) -> list[str]:
@@ -325,10 +325,10 @@ def _argument_names(marker: pytest.Mark) -> list[str]:
 
 def _matching_paths(base: Path, pattern: str) -> list[Path]:
     """Return the paths that match a pattern; raise if there are none."""
-    found = sorted(base.glob(pattern))
-    if not found:
+    glob = sorted(base.glob(pattern))
+    if not glob:
         raise pytest.Collector.CollectError(f"{_MARKER}: nothing matches {pattern!r} in {base}.")
-    return found
+    return glob
 
 
 @pytest.fixture

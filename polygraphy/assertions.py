@@ -122,9 +122,10 @@ def assert_outputs_match(
     with _quietly(), _at_hand(model, data) as path:
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
-        more = data.step_flags()
+        extra_flags = data.step_flags()
         runners = [
-            _runner(path, each, words and [*words, *more]) for each, words in zip(listed, flags)
+            _runner(path, each, words and [*words, *extra_flags])
+            for each, words in zip(listed, flags)
         ]
         recorder, verdicts, _ = _run_and_compare(runners, data, None, rtol, atol)
         if not verdicts:
@@ -191,12 +192,14 @@ def assert_matches_golden(
             changed = golden.model != file_facts([path])[0].sha256
             if not verdicts:
                 # A part of an output does not show where it comes from: compare with --onnx.
-                right = {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
-                own = _flags(backend) if isinstance(backend, str) else []
-                command = data.command(path, own, right) if own else ""
+                expected = (
+                    {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
+                )
+                flags = _flags(backend) if isinstance(backend, str) else []
+                command = data.command(path, flags, expected) if flags else ""
                 with_older = ""
                 if changed and command:
-                    words = shlex.split(data.command(path, own))[2:]
+                    words = shlex.split(data.command(path, flags))[2:]
                     with_older = command_line("diagnose", words, {"reference": _OLD_MODEL})
                 raise _differing(recorder, path, command, _Saved(file, golden, with_older))
             if changed and session is not None:
@@ -237,7 +240,7 @@ def assert_close(
 def _arrays(side: Any) -> dict[str, Any]:
     """Return NumPy arrays by name, for a mapping of arrays or a single array."""
     named = side if isinstance(side, Mapping) else {"array": side}
-    return {str(name): np.asarray(host_copy(str(name), each)) for name, each in named.items()}
+    return {str(name): np.asarray(host_copy(str(name), value)) for name, value in named.items()}
 
 
 # What is run.
@@ -339,9 +342,9 @@ def _flags(backend: str) -> list[str]:
     from polygraphy.mod.plugins import BACKENDS, entry_points_of
 
     name, *options = split_words(backend) or [""]
-    known = [*built_in(), *(entry.name for entry in entry_points_of(BACKENDS))]
-    if name not in known:
-        raise UnknownNameError("Backend", name, known)
+    known_names = [*built_in(), *(entry.name for entry in entry_points_of(BACKENDS))]
+    if name not in known_names:
+        raise UnknownNameError("Backend", name, known_names)
     return [flag_of(name), *options]
 
 
@@ -352,9 +355,9 @@ def _flags_of_all(backends: Sequence[str | Runner] | Mapping[str, str]) -> list[
     names: Sequence[str] = ()
     if isinstance(backends, Mapping):
         names, backends = list(backends), list(backends.values())
-    flags = [_flags(each) if isinstance(each, str) else [] for each in backends]
-    if not names and len(flags) > 1 and any(len(each) > 1 for each in flags):
-        names = [each[0].lstrip("-") if each else "" for each in flags]
+    flags = [_flags(backend) if isinstance(backend, str) else [] for backend in backends]
+    if not names and len(flags) > 1 and any(len(flag) > 1 for flag in flags):
+        names = [flag[0].lstrip("-") if flag else "" for flag in flags]
         names = [
             name if names[:at].count(name) == 0 else f"{name}-{names[:at].count(name) + 1}"
             for at, name in enumerate(names)
@@ -379,12 +382,12 @@ def _runner(path: str, backend: str | Runner, flags: Sequence[str] = ()) -> Runn
     words = [path, *(flags or _flags(backend))]
     try:
         command = load_command("run").extend(flags_in(words))
-        made = command.program(parse(command, words)).context
+        context = command.program(parse(command, words)).context
     except CommandLineError as error:
         raise UsageError(f"Backend {backend!r}: {error}") from error
     names: dict[str, Any] = {}
-    steps = [*made["constants"], *made["run"].before]
-    exec(render_list(steps, "runners", made["run"].runners), names)
+    steps = [*context["constants"], *context["run"].before]
+    exec(render_list(steps, "runners", context["run"].runners), names)
     return cast("Runner", names["runners"][0])
 
 
@@ -411,10 +414,12 @@ def _run_and_compare(
     with bind(Console, cast("Any", recorder)), bind(Findings, cast("Any", recorder)):
         results = Comparator.run(runners, loader)
     if golden is not None:
-        file, made = golden
+        file, new_golden = golden
         [(name, [outputs])] = results
-        _check_shapes(file, made, outputs)
-        results = RunResults([(name, [made.select_elements(outputs)]), *RunResults.load(str(file))])
+        _check_shapes(file, new_golden, outputs)
+        results = RunResults(
+            [(name, [new_golden.select_elements(outputs)]), *RunResults.load(str(file))]
+        )
     return *_compare_results(results, rtol, atol), list(loader)
 
 
@@ -432,7 +437,7 @@ def _compare_results(
         judge = SimpleCompareFunc(rtol=cast("Any", rtol), atol=cast("Any", atol))
         verdicts = Comparator.compare_accuracy(results, compare_func=judge)
     if session is not None and session.report:
-        session.comparisons += [(session.nodeid, each) for each in recorder.comparisons]
+        session.comparisons += [(session.nodeid, comparison) for comparison in recorder.comparisons]
     return recorder, verdicts
 
 
@@ -457,15 +462,15 @@ def _replace_characters(name: str, allowed: str, mark: str) -> str:
     """Return a name with a mark in place of each character that is neither alphanumeric nor
     allowed.
     """
-    return "".join(each if each.isalnum() or each in allowed else mark for each in name)
+    return "".join(name if name.isalnum() or name in allowed else mark for name in name)
 
 
 def _limits(
     golden: Golden | None, rtol: Tolerance | None, atol: Tolerance | None
 ) -> tuple[Tolerance, Tolerance]:
     """Return the tolerances: the requested ones, or else those of the golden file."""
-    known = (golden.rtol, golden.atol) if golden is not None else ("auto", "auto")
-    return known[0] if rtol is None else rtol, known[1] if atol is None else atol
+    known_values = (golden.rtol, golden.atol) if golden is not None else ("auto", "auto")
+    return known_values[0] if rtol is None else rtol, known_values[1] if atol is None else atol
 
 
 def _save(
@@ -563,17 +568,17 @@ def _differing(
     """Return the error that describes the differences, in about ten lines."""
     terminal = Terminal(recorder, command, path, "")
     [*rows] = (text for text, _ in terminal.tables() if text)
-    shown = rows[: _MOST_ROWS + 1]
-    if len(rows) > len(shown):
-        shown.append(f"  ... and {len(rows) - len(shown)} more lines")
+    shown_rows = rows[: _MOST_ROWS + 1]
+    if len(rows) > len(shown_rows):
+        shown_rows.append(f"  ... and {len(rows) - len(shown_rows)} more lines")
     why = takewhile(
         lambda line: not line.startswith("  next"), (t for t, _ in terminal.findings(1))
     )
     answer = terminal.verdict(1)
     if saved is not None:
         name = saved.file.name
-        answer = re.sub("( differs?)\\b", lambda found: f"{found[1]} from {name}", answer, count=1)
-    lines = [answer, *shown, *why]
+        answer = re.sub("( differs?)\\b", lambda match: f"{match[1]} from {name}", answer, count=1)
+    lines = [answer, *shown_rows, *why]
     if saved is not None and saved.with_older:
         lines.append("  note      the model file differs from the one of the golden")
     diagnosis = diagnosis_instead_of(command) if command else ""
@@ -672,10 +677,10 @@ def write_report(
     verdict = VERDICTS[code]
     problems = []
     if failed_tests:
-        said = (
+        text = (
             f"{count_text(len(failed_tests), 'test')} failed: {some_of(failed_tests, _MOST_TESTS)}."
         )
-        problems.append(Problem("TestsFailed", said))
+        problems.append(Problem("TestsFailed", text))
     elif exit_status:
         problems.append(Problem("SessionFailed", f"pytest exited with status {exit_status}."))
     elif missing:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from polygraphy.mod.deferred import deferred_names
 
 if TYPE_CHECKING:
-    from polygraphy.application.diagnose.diagnosing import diagnose, diagnose_half
+    from polygraphy.application.diagnose.diagnosing import diagnose
+    from polygraphy.application.diagnose.half_diagnosis import diagnose_half
 
 __all__ = ["diagnose", "diagnose_half"]
 
@@ -13,6 +14,6 @@ __getattr__ = deferred_names(
     globals(),
     {
         "diagnose": "polygraphy.application.diagnose.diagnosing",
-        "diagnose_half": "polygraphy.application.diagnose.diagnosing",
+        "diagnose_half": "polygraphy.application.diagnose.half_diagnosis",
     },
 )

@@ -105,9 +105,9 @@ def _answer_arguments(main: Callable[[], Any]) -> None:
     """Handle the arguments of a saved program that accepts none, and would ignore them."""
     words = sys.argv[1:]
     known = getattr(main, "__globals__", {})
-    own = {"argparse", "sys", "click", "os"}
+    own_names = {"argparse", "sys", "click", "os"}
     path = known.get("__file__")
-    if not words or path is None or own & known.keys():
+    if not words or path is None or own_names & known.keys():
         return
     if os.path.realpath(path) != os.path.realpath(sys.argv[0]):
         return

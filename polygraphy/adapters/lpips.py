@@ -142,7 +142,7 @@ class LpipsDistance:
         device = next(self._network.parameters()).device
         try:
             with torch.no_grad():
-                found = self._network(image0[None].to(device), image1[None].to(device))
+                network = self._network(image0[None].to(device), image1[None].to(device))
         except RuntimeError as error:
             size = "x".join(map(str, image0.shape[1:]))
             reason = str(error).strip().splitlines()[0].rstrip(".")
@@ -150,7 +150,7 @@ class LpipsDistance:
                 f"LPIPS cannot compare images of {size} pixels: {reason}.",
                 hint="Use images of at least 32x32 pixels.",
             ) from error
-        return float(found.max())
+        return float(network.max())
 
 
 def _trained_network() -> Any:

@@ -166,7 +166,9 @@ def _container_memory(root: Path) -> int | None:
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
-        most, taken = (_read(root / f"sys/fs/cgroup/{name}").strip() for name in (limit, used))
-        if most.isdigit() and taken.isdigit():
-            return max(int(most) - int(taken), 0)
+        most, container_memory = (
+            _read(root / f"sys/fs/cgroup/{name}").strip() for name in (limit, used)
+        )
+        if most.isdigit() and container_memory.isdigit():
+            return max(int(most) - int(container_memory), 0)
     return None

@@ -31,60 +31,73 @@ def namesakes(path: Sequence[str] | None = None, package: Path | None = None) ->
     """
     path = sys.path if path is None else path
     package = package or Path(polygraphy.__file__).parent
-    found = list(metadata.distributions(name=_NAME, path=list(path)))
-    others = [each for each in found if each.version != polygraphy.__version__]
-    for other in others:
+    distributions = list(metadata.distributions(name=_NAME, path=list(path)))
+    other_distributions = [
+        distribution
+        for distribution in distributions
+        if distribution.version != polygraphy.__version__
+    ]
+    for distribution in other_distributions:
         yield (
-            f"{_describe_owner(other)} {other.version} is also installed according to"
-            f" {_folder_of(other)}, so modules of the two may be mixed. Remedy: {_REMEDY}"
+            f"{_describe_owner(distribution)} {distribution.version} is also installed according to"
+            f" {_folder_of(distribution)}, so modules of the two may be mixed. Remedy: {_REMEDY}"
         )
     for folder in _other_folders(path, package):
         yield (
             f"{folder} is a different package with this name; the working directory decides which"
             f" one is imported. Remedy: {_REMEDY}"
         )
-    left = _leftover_files(found, package)
-    if left and not others:
-        named = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+    leftover_files = _leftover_files(distributions, package)
+    if leftover_files and not other_distributions:
+        named = ", ".join(leftover_files[:_SHOWN]) + (
+            ", ..." if len(leftover_files) > _SHOWN else ""
+        )
         yield (
-            f"{len(left)} modules in {package} belong to a different package with this name:"
-            f" {named}. Remedy: delete that folder, then install this package again."
+            f"{len(leftover_files)} modules in {package} belong to a different package with this"
+            f" name: {named}. Remedy: delete that folder, then install this package again."
         )
 
 
-def _describe_owner(found: metadata.Distribution) -> str:
+def _describe_owner(distribution: metadata.Distribution) -> str:
     """Return "NVIDIA's" or "Another" package of this name, from its authors."""
-    said = " ".join(
-        found.metadata.get_all("Author-email", []) + found.metadata.get_all("Author", [])
+    name = " ".join(
+        distribution.metadata.get_all("Author-email", [])
+        + distribution.metadata.get_all("Author", [])
     )
-    return f"NVIDIA's {_NAME}" if "nvidia" in said.lower() else f"Another {_NAME}"
+    return f"NVIDIA's {_NAME}" if "nvidia" in name.lower() else f"Another {_NAME}"
 
 
-def _folder_of(found: metadata.Distribution) -> str:
+def _folder_of(distribution: metadata.Distribution) -> str:
     """Return the folder of an installed package."""
-    return str(getattr(found, "_path", None) or found.locate_file(""))
+    return str(getattr(distribution, "_path", None) or distribution.locate_file(""))
 
 
 def _other_folders(path: Sequence[str], package: Path) -> list[Path]:
     """Return the packages of this name on the import path that are not this one."""
     folders = [Path(entry or ".") / _NAME for entry in path]
-    there = [folder for folder in folders if (folder / "__init__.py").is_file()]
-    return list(dict.fromkeys(each for each in there if each.resolve() != package.resolve()))
+    paths = [folder for folder in folders if (folder / "__init__.py").is_file()]
+    return list(dict.fromkeys(path for path in paths if path.resolve() != package.resolve()))
 
 
-def _leftover_files(found: Sequence[metadata.Distribution], package: Path) -> list[str]:
+def _leftover_files(distributions: Sequence[metadata.Distribution], package: Path) -> list[str]:
     """Return modules in the package's folder that are not in its list of installed files; empty
     without a list.
     """
     listed: set[Path] = set()
-    for each in found:
-        if each.version == polygraphy.__version__ and each.read_text("RECORD") is not None:
-            listed |= {Path(str(each.locate_file(file))).resolve() for file in each.files or ()}
+    for leftover_files in distributions:
+        if (
+            leftover_files.version == polygraphy.__version__
+            and leftover_files.read_text("RECORD") is not None
+        ):
+            listed |= {
+                Path(str(leftover_files.locate_file(file))).resolve()
+                for file in leftover_files.files or ()
+            }
     if package.resolve() / "__init__.py" not in listed:
         return []
     modules = package.resolve().rglob("*.py")
     return sorted(
-        str(each.relative_to(package.resolve())) for each in modules if each not in listed
+        str(module.relative_to(package.resolve())) for module in modules if module not in listed
     )
 
 
@@ -138,12 +151,12 @@ def _backend_section() -> Section:
     """Return the section about installed and missing backends."""
     facts, missing = [], []
     for name, backend in _BACKENDS.items():
-        versions = {each: _installed_version(each) for each in backend.packages}
-        found = [f"{each} {version}" for each, version in versions.items() if version]
-        if not found:
-            found = [text for each in backend.modules if (text := _without_metadata(each))]
-        facts.append((name, ", ".join(found) or "not installed"))
-        if not found:
+        versions = {package: _installed_version(package) for package in backend.packages}
+        texts = [f"{name} {version}" for name, version in versions.items() if version]
+        if not texts:
+            texts = [text for module in backend.modules if (text := _without_metadata(module))]
+        facts.append((name, ", ".join(texts) or "not installed"))
+        if not texts:
             missing.append(f"To install {name}: pip install {backend.install}")
     return Section("Backends", tuple(facts), tuple(missing))
 
@@ -169,8 +182,8 @@ def _without_metadata(module: str) -> str | None:
         f"{package} {version}" for package in packages if (version := _installed_version(package))
     ]
     version = getattr(sys.modules.get(module), "__version__", None)
-    shown = f"{module} {version}" if isinstance(version, str) else module
-    return ", ".join(named) or f"{shown} in {Path(spec.origin).parent}, without package metadata"
+    text = f"{module} {version}" if isinstance(version, str) else module
+    return ", ".join(named) or f"{text} in {Path(spec.origin).parent}, without package metadata"
 
 
 def _find_module(module: str) -> ModuleSpec | None:

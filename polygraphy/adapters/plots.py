@@ -173,19 +173,19 @@ def _has_exact_dtype(row: OutputRow) -> bool:
 def _finding(name: str, rows: Sequence[OutputRow]) -> str:
     """Return what the line of a pair of runs shows, in a sentence."""
     failed = [row for row in rows if not row.passed]
-    known = [row for row in rows if row.worst.excess is not None]
+    output_rows = [row for row in rows if row.worst.excess is not None]
     if not failed:
-        worst = max(known, key=_largest_excess, default=None)
+        worst = max(output_rows, key=_largest_excess, default=None)
         most = (
             f", {_largest_excess(worst):.2g} of it in {shorten_text(worst.name)!r}" if worst else ""
         )
         return f"{name}: {len(rows)} outputs within tolerance{most}"
     jump = largest_jump(rows)
     row = failed[0] if jump is None else rows[jump]
-    what = "first is" if jump is None else "first jump at"
-    found = "" if row.absolute is None else f" (max abs {row.absolute:.2g})"
+    name_alone = "first is" if jump is None else "first jump at"
+    text = "" if row.absolute is None else f" (max abs {row.absolute:.2g})"
     count = f"{len(failed)} of {len(rows)} outputs differ"
-    return f"{name}: {count}, {what} {shorten_text(row.name)!r}{found}"
+    return f"{name}: {count}, {name_alone} {shorten_text(row.name)!r}{text}"
 
 
 def _largest_excess(row: OutputRow) -> float:
@@ -198,8 +198,8 @@ def _draw_pair(
 ) -> None:
     """Draw the line of a pair of runs, with gaps at unknown and non-finite differences."""
     depth = _depths(names, rows)
-    found = [getattr(row, kind) for row in rows]
-    values = np.array([np.nan if value is None else value for value in found], np.float64)
+    found_rows = [getattr(row, kind) for row in rows]
+    values = np.array([np.nan if value is None else value for value in found_rows], np.float64)
     values = np.where(np.isfinite(values), np.clip(values, 0, _FARTHEST), np.nan)
     axis.plot(depth, values, marker=".", linewidth=1, color=color, label=name)
     above = axis.get_xaxis_transform()
@@ -298,7 +298,7 @@ def plots_of_errors(
     with np.errstate(all="ignore"):
         magnitude = np.abs(_as_float64(reference.reshape(-1)))
     points = [
-        _clip_to_axes(each) for each in (magnitude, absolute.reshape(-1), relative.reshape(-1))
+        _clip_to_axes(array) for array in (magnitude, absolute.reshape(-1), relative.reshape(-1))
     ]
     size = int(magnitude.size)
     return [(file_name("error_metrics", name, "png"), _error_figure(name, size, (0, 0), *points))]
@@ -313,12 +313,12 @@ def _error_figure(
     axes = figure.subplots(1, 2)
     is_held = any(limits)
     whats = ("Absolute difference", "Relative difference")
-    for axis, errors, what, limit in zip(axes, (absolute, relative), whats, limits):
-        known = np.isfinite(errors) & np.isfinite(magnitude)
-        within = known & ((absolute <= limits[0]) | (relative <= limits[1]))
+    for axis, errors, text, limit in zip(axes, (absolute, relative), whats, limits):
+        array = np.isfinite(errors) & np.isfinite(magnitude)
+        within = array & ((absolute <= limits[0]) | (relative <= limits[1]))
         for chosen, color, label in (
             (within, "C0", "within tolerance"),
-            (known & ~within, "#c0392b" if is_held else "C0", "outside"),
+            (array & ~within, "#c0392b" if is_held else "C0", "outside"),
         ):
             if chosen.any():
                 axis.scatter(
@@ -328,14 +328,14 @@ def _error_figure(
         if 1 / _LARGEST < limit < _LARGEST:
             axis.axhline(limit, color="0.35", linestyle="--", linewidth=1, label="tolerance")
         axis.set_xlabel("Magnitude in the second run")
-        axis.set_ylabel(what)
+        axis.set_ylabel(text)
         for scale, values in (
-            (axis.set_xscale, magnitude[known]),
-            (axis.set_yscale, errors[known]),
+            (axis.set_xscale, magnitude[array]),
+            (axis.set_yscale, errors[array]),
         ):
             if (values > 0).any():
                 scale("log", nonpositive="clip")
-        left_out = int(errors.size - np.count_nonzero(known))
+        left_out = int(errors.size - np.count_nonzero(array))
         axis.set_title(f"{left_out} not finite" if left_out else "", fontsize=8)
     figure.suptitle(
         f"{shorten_text(name)}: {_finding_of_points(size, limits, absolute, relative)}",
@@ -417,11 +417,11 @@ def heat_maps(name: str, value: Array, reference: Array) -> list[tuple[str, Figu
     count = len(pair[0])
     figures = []
     for start, stop in _pages(name, count):
-        for what, images in _map_groups(pair[0][start:stop], pair[1][start:stop]):
-            label = f"{what}, images {start} to {stop - 1}" if count > 1 else what
-            where = f"{name}_{what.replace(' ', '_')}"
+        for text, images in _map_groups(pair[0][start:stop], pair[1][start:stop]):
+            label = f"{text}, images {start} to {stop - 1}" if count > 1 else text
+            where = f"{name}_{text.replace(' ', '_')}"
             where += f"_{start}-{stop - 1}" if count > 1 else ""
-            norm, scale = _color_scale(images, is_error=what.endswith("difference"))
+            norm, scale = _color_scale(images, is_error=text.endswith("difference"))
             figure = _figure_of_maps(f"{name}: {label}{scale}", images, norm)
             figures.append((file_name("heat_map", where, "svg"), figure))
     return figures

@@ -130,16 +130,16 @@ def _inspect_sources(paths: Sequence[str]) -> list[Source]:
     return sources
 
 
-def _order(first: Source, other: Source) -> list[int]:
+def _order(first: Source, other_names: Source) -> list[int]:
     """Return for each runner of the first file the position of the same one in another."""
-    names, others = ([name for name, _ in stored.runs] for _, stored in (first, other))
-    if sorted(names) == sorted(others) and len(set(names)) == len(names):
-        return [others.index(name) for name in names]
-    if list(map(kind_of_runner, names)) == list(map(kind_of_runner, others)):
+    names, other_texts = ([name for name, _ in stored.runs] for _, stored in (first, other_names))
+    if sorted(names) == sorted(other_texts) and len(set(names)) == len(names):
+        return [other_texts.index(name) for name in names]
+    if list(map(kind_of_runner, names)) == list(map(kind_of_runner, other_texts)):
         return list(range(len(names)))
     raise UsageError(
-        f"{first[0]} contains results of {', '.join(names)}, but {other[0]} of"
-        f" {', '.join(others)}.",
+        f"{first[0]} contains results of {', '.join(names)}, but {other_names[0]} of"
+        f" {', '.join(other_texts)}.",
         hint="Concatenate results of the same runners.",
     )
 
@@ -147,7 +147,7 @@ def _order(first: Source, other: Source) -> list[int]:
 def _tensors_by_run(stored: Stored) -> Iterator[list[dict[str, Any]]]:
     """Yield, per iteration, the tensors of each run; input data have one."""
     for step in stored.iterations():
-        yield [step] if stored.kind is dict else [one for _, [one] in step]
+        yield [step] if stored.kind is dict else [value for _, [value] in step]
 
 
 class _Tensors:
@@ -159,7 +159,11 @@ class _Tensors:
 
     def compare(self, path: str, step: Any) -> None:
         """Check one iteration, a feed dictionary or results, against the earlier files."""
-        feeds = [one for _, one in step] if isinstance(step, RunResults) else [[step]]
+        feeds = (
+            [iteration_results for _, iteration_results in step]
+            if isinstance(step, RunResults)
+            else [[step]]
+        )
         names = [{name for iteration in feed for name in iteration} for feed in feeds]
         if self._names is None:
             self._names = names

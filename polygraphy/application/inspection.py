@@ -71,7 +71,9 @@ def _report(path: str, stored: Stored, detail: Detail, *, all_iterations: bool) 
             runs[0].reports.append(IterationReport.of(index, step, detail))
             continue
         for run, (_, iterations) in zip(runs, step):
-            run.reports.extend(IterationReport.of(index, one, detail) for one in iterations)
+            run.reports.extend(
+                IterationReport.of(index, iteration, detail) for iteration in iterations
+            )
     return DataReport(path, runs, detail, all_iterations)
 
 

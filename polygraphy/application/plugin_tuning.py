@@ -98,23 +98,23 @@ def autotune_plugins(
     start = time.perf_counter()
     baseline = tuning.baseline()
     if mode == "greedy":
-        found = greedy_search(len(parts), baseline, tuning.cost)
+        search = greedy_search(len(parts), baseline, tuning.cost)
     else:
-        found = exhaustive_search(
+        search = exhaustive_search(
             len(parts), baseline, tuning.cost, most=max_combinations, enough=threshold
         )
-    chosen = [parts[position] for position in found.chosen]
-    outcome = _Outcome(baseline, found, chosen, tuning.builds, time.perf_counter() - start)
+    chosen = [parts[position] for position in search.chosen]
+    outcome = _Outcome(baseline, search, chosen, tuning.builds, time.perf_counter() - start)
     for line in outcome.lines():
         G_LOGGER.info(line)
     resolve(Findings).found(
         "plugin_tuning",
         {
             "seconds": outcome.seconds,
-            "tried": found.tried,
+            "tried": search.tried,
             "builds": outcome.builds,
             "baseline": baseline,
-            "best": found.cost,
+            "best": search.cost,
             "chosen": chosen,
         },
     )
@@ -123,15 +123,17 @@ def autotune_plugins(
 
 def _single_parts(matches: Sequence[PluginMatch]) -> list[PluginMatch]:
     """Return matches with one instance each."""
-    return [evolve(match, instances=(one,)) for match in matches for one in match.instances]
+    return [
+        evolve(match, instances=(instance,)) for match in matches for instance in match.instances
+    ]
 
 
 def _join_matches(parts: Sequence[PluginMatch]) -> list[PluginMatch]:
     """Return matches in which parts of the same plugin are joined."""
     joined: dict[tuple[str, str], PluginMatch] = {}
     for part in parts:
-        known = joined.get((part.name, part.op))
-        instances = (*known.instances, *part.instances) if known else part.instances
+        plugin_match = joined.get((part.name, part.op))
+        instances = (*plugin_match.instances, *part.instances) if plugin_match else part.instances
         joined[part.name, part.op] = evolve(part, instances=instances)
     return list(joined.values())
 
@@ -251,7 +253,7 @@ class _Outcome:
 
     def lines(self) -> list[str]:
         """Return the lines of the report."""
-        made = [
+        new_names = [
             "Plugin Autotuning Report",
             "=" * 50,
             f"Optimization time: {self.seconds:.3g} s",
@@ -263,8 +265,8 @@ class _Outcome:
         ]
         for number, part in enumerate(self.chosen, 1):
             [instance] = part.instances
-            made.append(
+            new_names.append(
                 f"{number}. {part.name} ({part.op}): inputs={list(instance.inputs)},"
                 f" outputs={list(instance.outputs)}, attributes={dict(instance.attributes)}"
             )
-        return made
+        return new_names

@@ -48,38 +48,53 @@ def inspect_profile(
 
 
 def pair_profiles(
-    first: list[ExecutionProfile], second: list[ExecutionProfile], path: str, other: str
+    first: list[ExecutionProfile], second: list[ExecutionProfile], path: str, other_name: str
 ) -> list[list[ExecutionProfile]]:
     """Return profiles of both files with equal shapes, and of runners with equal names if there are
     any; unknown shapes match any.
     """
     pairs = []
-    for one in first:
+    for execution_profile in first:
         is_only = len(first) == len(second) == 1
-        matches = [two for two in second if _have_equal_shapes(one, two, is_only=is_only)]
-        twins = [two for two in matches if two.runner == one.runner]
+        matches = [
+            two for two in second if _have_equal_shapes(execution_profile, two, is_only=is_only)
+        ]
+        twins = [two for two in matches if two.runner == execution_profile.runner]
         for two in (twins or matches)[:1]:
-            names = [one.runner, two.runner] if not twins else _file_names(path, other, one.runner)
+            names = (
+                [execution_profile.runner, two.runner]
+                if not twins
+                else _file_names(path, other_name, execution_profile.runner)
+            )
             pairs.append(
-                [evolve(one, runner=names[0]), evolve(two, runner=names[1], shapes=one.shapes)]
+                [
+                    evolve(execution_profile, runner=names[0]),
+                    evolve(two, runner=names[1], shapes=execution_profile.shapes),
+                ]
             )
     if not pairs:
         raise UsageError(
-            f"{path} and {other} have no input shapes in common:"
+            f"{path} and {other_name} have no input shapes in common:"
             f" {_shapes(first[0])} and {_shapes(second[0])}.",
             hint="Profile both with the same input shapes.",
         )
     return pairs
 
 
-def _have_equal_shapes(one: ExecutionProfile, two: ExecutionProfile, *, is_only: bool) -> bool:
+def _have_equal_shapes(
+    execution_profile: ExecutionProfile, two: ExecutionProfile, *, is_only: bool
+) -> bool:
     """Return whether two profiles have equal input shapes. If their inputs have different names,
     shapes are compared without them; those of the only profiles are not.
     """
-    if not one.shapes or not two.shapes or one.shapes.keys() & two.shapes.keys():
-        names = one.shapes.keys() & two.shapes.keys()
-        return all(list(one.shapes[name]) == list(two.shapes[name]) for name in names)
-    return is_only or sorted(_shapes(one).values()) == sorted(_shapes(two).values())
+    if (
+        not execution_profile.shapes
+        or not two.shapes
+        or execution_profile.shapes.keys() & two.shapes.keys()
+    ):
+        names = execution_profile.shapes.keys() & two.shapes.keys()
+        return all(list(execution_profile.shapes[name]) == list(two.shapes[name]) for name in names)
+    return is_only or sorted(_shapes(execution_profile).values()) == sorted(_shapes(two).values())
 
 
 def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:
@@ -87,13 +102,13 @@ def _shapes(profile: ExecutionProfile) -> dict[str, list[int]]:
     return {name: list(shape) for name, shape in sorted(profile.shapes.items())}
 
 
-def _file_names(path: str, other: str, runner: str) -> list[str]:
+def _file_names(path: str, other_name: str, runner: str) -> list[str]:
     """Return names for two profiles of one runner: those of the files, as much of their paths as it
     takes to tell them apart, and A and B for one file.
     """
-    parts = [each.replace("\\", "/").split("/") for each in (path, other)]
+    parts = [name.replace("\\", "/").split("/") for name in (path, other_name)]
     for count in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(each[-count:]) for each in parts]
+        names = ["/".join(part[-count:]) for part in parts]
         if names[0] != names[1]:
             return names
     return [f"{runner} A", f"{runner} B"]

@@ -35,7 +35,7 @@ def command_words(command: str, *parts: Part) -> list[str]:
         return []
     loaded = load_command(command).extend({*_backend_flags(values), *flags_in(typed)})
     rows = {row.name: row for row in loaded.options}
-    if any(name not in rows for each in values for name in each):
+    if any(name not in rows for value in values for name in value):
         loaded = load_command(command).extend()
         rows = {row.name: row for row in loaded.options}
     arguments: list[str] = []
@@ -71,12 +71,12 @@ def _sets_exactly(
 ) -> bool:
     """Return whether a command line is valid, and sets these options and no others."""
     try:
-        given = parse(command, line).given
+        given_rows = parse(command, line).given
     except (BadValue, CommandLineError, HelpRequested):
         return False
     if has_typed and not expected:
         return True
-    values = {row.name: row.kind.unparse(value) for _, row, value in given}
+    values = {row.name: row.kind.unparse(value) for _, row, value in given_rows}
     return (has_typed or values.keys() == expected.keys()) and all(
         list(values.get(name, ())) == list(words) for name, words in expected.items()
     )
@@ -85,7 +85,7 @@ def _sets_exactly(
 def _backend_flags(values: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the flags of the selected backends."""
     entries = (
-        entry for each in values for key in ("runners", "parties") for entry in each.get(key, ())
+        entry for value in values for key in ("runners", "parties") for entry in value.get(key, ())
     )
     flags: set[str] = set()
     for name, _, text in (entry.partition(":") for entry in entries):

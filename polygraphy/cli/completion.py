@@ -72,7 +72,7 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
     options: list[tuple[list[str], list[str], str]] = [
         (["-h", "--help"], [], "Show this text and exit.")
     ]
-    known = _choices_of(command)
+    known_choices = _choices_of(command)
     for _, _, entries in description_of(command)[3]:
         for declared, text in entries:
             words = declared.split()
@@ -81,18 +81,18 @@ def _options(command: str) -> list[tuple[list[str], list[str], str]]:
             allowed = metavar.startswith("{")
             choices = metavar[1:].partition("}")[0].split(",") if allowed else []
             if flags:
-                options.append((flags, choices or known.get(flags[-1], []), text))
+                options.append((flags, choices or known_choices.get(flags[-1], []), text))
     return options
 
 
 def _choices_of(command: str) -> dict[str, list[str]]:
     """Return the words that options take, by flag, where the help names them as a list."""
-    found = {}
+    choices_of = {}
     for row in load_command(command).options:
         kind = getattr(row.kind, "value", row.kind)  # Of values per name, that of one.
         if kind.choices:
-            found.update({flag: [*kind.choices] for flag in row.flags})
-    return found
+            choices_of.update({flag: [*kind.choices] for flag in row.flags})
+    return choices_of
 
 
 def _leading() -> list[str]:
@@ -149,8 +149,8 @@ def _fish_script() -> str:
     for command in COMMANDS:
         condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.split())
         words = " ".join(topics_of(description_of(command)[3]))
-        asked = f"__fish_seen_subcommand_from help; and {condition}"
-        lines.append(f"complete -c polygraphy -f -n '{asked}' -a '{words}'")
+        requested_text = f"__fish_seen_subcommand_from help; and {condition}"
+        lines.append(f"complete -c polygraphy -f -n '{requested_text}' -a '{words}'")
         for flags, choices, text in _options(command):
             spelled = " ".join(map(_fish_flag, flags))
             allowed = f" -x -a '{' '.join(choices)}'" if choices else ""

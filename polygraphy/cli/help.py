@@ -81,8 +81,8 @@ def describe(command: Command) -> Description:
             metavar = _metavar_text(option.kind.metavar, option.kind.nargs)
             if isinstance(option.kind, Ordered):
                 for flag, explained in option.kind.helps.items():
-                    taken = option.kind.texts.get(flag, "")
-                    entries.append((f"{flag} {taken}".rstrip(), explained))
+                    used_text = option.kind.texts.get(flag, "")
+                    entries.append((f"{flag} {used_text}".rstrip(), explained))
             elif option.is_positional:
                 positional += f" {metavar}"
                 entries.append((option.kind.metavar, option.explained))
@@ -173,9 +173,9 @@ def entry_line(flags: str, text: str, width: int) -> str:
     """Return an option in a line: its shortest spelling, and as much of its text as fits."""
     words = flags.split()
     names = [word for word in words if word.startswith("-")]
-    taken = " ".join(word for word in words if not word.startswith("-"))
+    used_name = " ".join(word for word in words if not word.startswith("-"))
     chosen = max(names[:2], key=lambda name: name.startswith("--")).rstrip(",") if names else ""
-    first = " " * _INDENT + f"{chosen} {taken}".strip()
+    first = " " * _INDENT + f"{chosen} {used_name}".strip()
     if len(first) + 2 > _SHORT_COLUMN:
         first = first[: _SHORT_COLUMN - 4] + ".."
     first = first.ljust(_SHORT_COLUMN)

@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         usage = error.usage or "polygraphy"
         from polygraphy.logger.sinks import escape_controls
 
-        said = f"{usage}: error: {error}\n{usage} -h shows the options.\n"
-        sys.stderr.write(escape_controls(said))
+        text = f"{usage}: error: {error}\n{usage} -h shows the options.\n"
+        sys.stderr.write(escape_controls(text))
         if any(word.startswith(("--format", "--report")) for word in words):
             _report_error(error, words)
         return error.exit_code
@@ -104,19 +104,19 @@ def _dispatch(words: list[str]) -> int:
         leading, words = split_leading(words, top_level())
     if not words:
         raise CommandLineError("missing command. Available: " + ", ".join(top_level()) + ".")
-    first, rest = words[0], words[1:]
+    first, dispatch = words[0], words[1:]
     name = first
     if first in GROUPS:
-        between, rest = split_leading(rest, members(first))
-        if rest[:1] in ([], ["-h"], ["--help"]):
-            return _show_group(first, is_asked_for=bool(rest))
+        between, dispatch = split_leading(dispatch, members(first))
+        if dispatch[:1] in ([], ["-h"], ["--help"]):
+            return _show_group(first, is_asked_for=bool(dispatch))
         leading += between
-        name, rest = f"{first} {rest[0]}", rest[1:]
+        name, dispatch = f"{first} {dispatch[0]}", dispatch[1:]
     if name not in COMMANDS:
         raise _unknown_command(first, name)
-    if rest in (["-h"], ["--help"]):
-        return _show_help(name, is_short=rest == ["-h"])
-    return _run_command(name, rest, leading)
+    if dispatch in (["-h"], ["--help"]):
+        return _show_help(name, is_short=dispatch == ["-h"])
+    return _run_command(name, dispatch, leading)
 
 
 def _run_command(name: str, rest: list[str], leading: list[str]) -> int:
@@ -137,7 +137,7 @@ def _run_command(name: str, rest: list[str], leading: list[str]) -> int:
         values = parse(command, rest)
         line = quote_command(["polygraphy", *name.split(), *_without_save_option(rest)])
         source = command.render(values, line)
-        _warn_about_unused(values, source, lambda others: command.render(others, line))
+        _warn_about_unused(values, source, lambda values: command.render(values, line))
         path = command.destination(values)
     except HelpRequested:
         return _show_help(name, is_short="--help" not in rest)
@@ -202,11 +202,11 @@ def _refuse_to_overwrite_edits(path: str, text: str) -> None:
 
     from polygraphy.domain.errors import UsageError
 
-    there = Path(path)
+    remote_path = Path(path)
     try:
-        if not there.is_file() or there.stat().st_size == 0:
+        if not remote_path.is_file() or remote_path.stat().st_size == 0:
             return
-        before = there.read_text(encoding="utf-8")
+        before = remote_path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         before = ""
     except (OSError, ValueError):  # Then it cannot be written either, which is reported there.
@@ -237,12 +237,14 @@ def _regenerated_program(program: str) -> str | None:
     try:
         lines = (ast.get_docstring(ast.parse(program)) or "").splitlines()
         words = shlex.split(lines[-1] if lines else "")
-        name, rest = split_command(words[1:])
+        name, regenerated_program = split_command(words[1:])
         if words[0] != "polygraphy" or name not in COMMANDS:
             return None
-        command = load_command(name).extend(flags_in(rest))
+        command = load_command(name).extend(flags_in(regenerated_program))
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
-            return format_source(command.render(parse(command, rest), quote_command(words)))
+            return format_source(
+                command.render(parse(command, regenerated_program), quote_command(words))
+            )
     except Exception:  # Whatever a person wrote there, it is nothing that we can make again.
         return None
 
@@ -292,14 +294,14 @@ def _without_commands(program: str) -> str:
 
 def _without_save_option(words: list[str]) -> list[str]:
     """Return the words without the option that saves the program."""
-    kept = list(words)
+    save_option = list(words)
     for position, word in enumerate(words):
         if word == "--check":
             break
         if word.startswith("--gen"):
-            del kept[position : position + (1 if "=" in word else 2)]
+            del save_option[position : position + (1 if "=" in word else 2)]
             break
-    return kept
+    return save_option
 
 
 def _print_text(text: str) -> int:
@@ -410,18 +412,18 @@ def _unknown_command(first: str, name: str) -> CommandLineError:
         if flag:
             return CommandLineError(f"unknown command {first!r}. Did you mean polygraphy {flag}?")
     if first in GROUPS:
-        known = {member: f"{first} {member}" for member in members(first)}
-        word, usage, there_is = name[len(first) + 1 :], f"polygraphy {first}", list(known)
+        texts = {member: f"{first} {member}" for member in members(first)}
+        word, usage, there_is = name[len(first) + 1 :], f"polygraphy {first}", list(texts)
     else:
-        known = {full.rpartition(" ")[2]: full for full in COMMANDS}
-        known.update({full: full for full in top_level()})
+        texts = {full.rpartition(" ")[2]: full for full in COMMANDS}
+        texts.update({full: full for full in top_level()})
         word, usage, there_is = name, "polygraphy", list(top_level())
-    if "model" in known and format_named(word) is not None:
+    if "model" in texts and format_named(word) is not None:
         return CommandLineError(
             f"unknown command {name!r}. Did you mean {first} model {word}?", usage
         )
-    matches = [known[match] for match in get_close_matches(word, known, n=2)]
-    meant = (
+    matches = [texts[match] for match in get_close_matches(word, texts, n=2)]
+    text = (
         f"Did you mean {' or '.join(matches)}?" if matches else f"Available: {', '.join(there_is)}."
     )
-    return CommandLineError(f"unknown command {name!r}. {meant}", usage)
+    return CommandLineError(f"unknown command {name!r}. {text}", usage)

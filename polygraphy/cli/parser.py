@@ -58,28 +58,28 @@ def parse(command: Command, words: Sequence[str]) -> Values:
         HelpRequested: one of the words is -h or --help.
     """
     declared = {group: command.declared(group) for group in command.groups}
-    everything = [each for options in declared.values() for each in options]
-    has_rest = any(isinstance(each.kind, Rest) for each in everything)
-    known, rest = split_rest(words, everything) if has_rest else (words, {})
+    all_options = [option for options in declared.values() for option in options]
+    has_rest = any(isinstance(option.kind, Rest) for option in all_options)
+    known_names, remaining_values = split_rest(words, all_options) if has_rest else (words, {})
     parser, advice_on = _build_parser(command.name, declared)
     # Before argparse, which may take one for the beginning of an option that there is.
-    refused = [flag for word in known if (flag := word.partition("=")[0]) in advice_on]
+    refused = [flag for word in known_names if (flag := word.partition("=")[0]) in advice_on]
     if refused:
         raise CommandLineError(" ".join(f"{flag} {advice_on[flag]}" for flag in refused))
-    namespace, unknown = parser.parse_known_args(_arguments_first(known, everything))
+    namespace, unknown = parser.parse_known_args(_arguments_first(known_names, all_options))
     if unknown:
-        raise CommandLineError(_unknown_words_message(unknown, everything, command.missing()))
+        raise CommandLineError(_unknown_words_message(unknown, all_options, command.missing()))
     values = Values(
         {
-            group: group(**_parsed_values(namespace, group, options, rest))
+            group: group(**_parsed_values(namespace, group, options, remaining_values))
             for group, options in declared.items()
         }
     )
-    given = {row.flags[0]: row for _, row, _ in values.given if row.flags}
-    for flag, row in given.items():
-        for other in row.excludes:
-            if other in given:
-                raise CommandLineError(f"{flag} and {other} cannot be combined. Choose one.")
+    rows = {row.flags[0]: row for _, row, _ in values.given if row.flags}
+    for flag, row in rows.items():
+        for exclude in row.excludes:
+            if exclude in rows:
+                raise CommandLineError(f"{flag} and {exclude} cannot be combined. Choose one.")
     values = Values({type(group): group for group in values}, command.nested(values))
     check_log_and_program(values)
     check_files(values)
@@ -116,25 +116,25 @@ def _arguments_first(words: Sequence[str], declared: Sequence[Option]) -> Sequen
         return words
     kinds = {flag: option.kind for option in declared for flag in option.flags}
     moved: list[str] = []
-    kept: list[str] = []
+    kept_names: list[str] = []
     room: float = 0  # How many more words the last option takes.
     kind: Kind | None = None
-    taken: list[str] = []
+    used_names: list[str] = []
     for word in words:
         if word.startswith("-") and word != "-":
             flag, equals, _ = word.partition("=")
-            kind, taken = kinds.get(flag), []
+            kind, used_names = kinds.get(flag), []
             room = 0 if equals or kind is None else _room(kind)
-        elif kind is not None and room and kind.ends_before(word, taken):
+        elif kind is not None and room and kind.ends_before(word, used_names):
             moved.append(word)
             continue
         elif not room:  # The argument is there already.
             return words
         else:
-            taken.append(word)
+            used_names.append(word)
             room -= 1
-        kept.append(word)
-    return [*moved, *kept]
+        kept_names.append(word)
+    return [*moved, *kept_names]
 
 
 def _room(kind: Kind) -> float:
@@ -163,12 +163,14 @@ def _words(kind: Kind, given: Sequence[Any]) -> list[Any]:
     """
     if isinstance(kind, (Flag, Ordered)):
         return list(given)
-    listed = [each if isinstance(each, list) else [] if each is None else [each] for each in given]
+    listed = [
+        value if isinstance(value, list) else [] if value is None else [value] for value in given
+    ]
     if isinstance(kind, Repeated):
         return listed
     words: list[str] = []
-    for each, now in zip(given, listed):
-        is_dashed = isinstance(each, list) and len(now) == 1 and now[0].startswith("-")
+    for value, now in zip(given, listed):
+        is_dashed = isinstance(value, list) and len(now) == 1 and now[0].startswith("-")
         words = [*words, *now] if is_dashed else now
     return words
 
@@ -179,8 +181,8 @@ def _parsed_values(
     """Return the values of the options of a group that the command line sets, by name."""
     values = {}
     for option in options:
-        given = getattr(namespace, f"{group.__name__}.{option.name}")
-        words = rest.get(option.name) if isinstance(option.kind, Rest) else given
+        given_value = getattr(namespace, f"{group.__name__}.{option.name}")
+        words = rest.get(option.name) if isinstance(option.kind, Rest) else given_value
         if words is None:
             continue
         if not isinstance(option.kind, Rest):
@@ -237,8 +239,8 @@ def _unknown_words_message(
     chosen = [flag for option in ordered for flag in option.flags]
     wrong = [word for word in words if word.startswith("-")]
     if not wrong:
-        taken = [option.kind.metavar for option in declared if option.is_positional]
-        if taken == ["MODEL"] and any(format_named(word) for word in words):
+        metavars = [option.kind.metavar for option in declared if option.is_positional]
+        if metavars == ["MODEL"] and any(format_named(word) for word in words):
             return (
                 f"only one MODEL is allowed; also found: {' '.join(words)}. To compare two"
                 " models, use polygraphy diagnose MODEL --reference OTHER (outputs) or"
@@ -246,7 +248,7 @@ def _unknown_words_message(
             )
         return (
             f"unrecognized arguments: {' '.join(words)}. Allowed without a flag:"
-            f" {', '.join(taken) or 'nothing'}. Flags begin with dashes."
+            f" {', '.join(metavars) or 'nothing'}. Flags begin with dashes."
         )
     advice: list[str] = []
     for word in dict.fromkeys(wrong):
@@ -257,7 +259,7 @@ def _unknown_words_message(
         if owners := _commands_with(flag):
             advice.append(f"{flag} is not an option of this command, but of {join_words(owners)}.")
             continue
-        named = [each for each in chosen if _is_short_for(flag, each)]
+        named = [name for name in chosen if _is_short_for(flag, name)]
         matches = named or get_close_matches(flag, flags, n=2, cutoff=0.6)
         advice.append(
             f"{word} does not exist"

@@ -46,12 +46,15 @@ def _shared_groups(descriptions: Sequence[Description]) -> dict[Group, tuple[str
         for group in groups:
             users.setdefault(group, []).append(name)
     shared: dict[Group, tuple[str, list[str]]] = {}
-    taken: dict[str, int] = {}
+    used_values: dict[str, int] = {}
     for group, names in users.items():
         if len(names) > 1:
             title = group[0].replace("`", "")
-            taken[title] = taken.get(title, 0) + 1
-            shared[group] = (title if taken[title] == 1 else f"{title} {taken[title]}", names)
+            used_values[title] = used_values.get(title, 0) + 1
+            shared[group] = (
+                title if used_values[title] == 1 else f"{title} {used_values[title]}",
+                names,
+            )
     return shared
 
 
@@ -72,16 +75,16 @@ def markdown(descriptions: Sequence[Description]) -> str:
         lines += ["", f"## polygraphy {name}", "", _escape_text(text), "", "```", usage]
         lines += ["", *EXAMPLES[name]] if name in EXAMPLES else []
         lines.append("```")
-        own = [group for group in groups if group not in shared]
-        others = [shared[group][0] for group in groups if group in shared]
-        for group in own:
+        own_groups = [group for group in groups if group not in shared]
+        other_groups = [shared[group][0] for group in groups if group in shared]
+        for group in own_groups:
             lines += [
                 "",
                 _escape_text(f"{group[0]}{_title_suffix(group)}"),
                 "",
                 *_bullets(group[2]),
             ]
-        links = ", ".join(f"[{title}](#{anchor(title)})" for title in others)
+        links = ", ".join(f"[{title}](#{anchor(title)})" for title in other_groups)
         lines += ["", f"Shared options: {links}."] if links else []
     lines += ["", "## Shared options"]
     for group, (title, names) in shared.items():
@@ -99,7 +102,7 @@ def markdown(descriptions: Sequence[Description]) -> str:
 
 def pages_of(descriptions: Sequence[Description]) -> dict[str, str]:
     """Return a page with all options for each command, by file name."""
-    return {each[0].replace(" ", "-"): _page_of(each) for each in descriptions}
+    return {description[0].replace(" ", "-"): _page_of(description) for description in descriptions}
 
 
 def list_of_pages(descriptions: Sequence[Description], folder: str) -> str:
@@ -156,16 +159,20 @@ def man(descriptions: Sequence[Description], version: str) -> str:
         lines += [f'.SS "{_escape_roff(usage)}"', _escape_roff(text)]
         for example in EXAMPLES.get(name, ()):
             lines += [".PP", ".RS 4", rf"\fB{_escape_roff(example)}\fR", ".RE"]
-        own = [group for group in groups if group not in shared]
-        others = [shared[group][0] for group in groups if group in shared]
-        for each in own:
-            lines += [".PP", _escape_roff(each[0] + _title_suffix(each)), *_roff_items(each[2])]
-        lines += [".PP", _escape_roff(f"Shared options: {', '.join(others)}.")] if others else []
+        own_groups = [group for group in groups if group not in shared]
+        other_groups = [shared[group][0] for group in groups if group in shared]
+        for texts in own_groups:
+            lines += [".PP", _escape_roff(texts[0] + _title_suffix(texts)), *_roff_items(texts[2])]
+        lines += (
+            [".PP", _escape_roff(f"Shared options: {', '.join(other_groups)}.")]
+            if other_groups
+            else []
+        )
     lines.append(".SH SHARED OPTIONS")
-    for each, (title, names) in shared.items():
+    for texts, (title, names) in shared.items():
         lines += [f'.SS "{_escape_roff(title)}"']
-        lines += [_escape_roff(f"Of {', '.join(names)}{_title_suffix(each) or '.'}")]
-        lines += _roff_items(each[2])
+        lines += [_escape_roff(f"Of {', '.join(names)}{_title_suffix(texts) or '.'}")]
+        lines += _roff_items(texts[2])
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES:
         lines += [".TP", rf"\fB{code}\fR", _escape_roff(meaning)]

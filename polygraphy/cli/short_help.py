@@ -117,9 +117,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 def short_help(description: Description) -> str:
     """Return the help of a command that fits a screen: all of it, if that does."""
     width = terminal_width()
-    whole = command_help(description, width)
-    if whole.count("\n") <= MOST_LINES:
-        return whole
+    whole_name = command_help(description, width)
+    if whole_name.count("\n") <= MOST_LINES:
+        return whole_name
     name, usage, text, groups = description
     examples = EXAMPLES.get(name, ())
     ending = [line for words in examples for line in wrap_text(words, width, 2)]
@@ -149,12 +149,12 @@ def topic_help(description: Description, topic: str) -> str:
     name, usage, text, groups = description
     word = topic.lower().lstrip("-")
     words = {word, _backend_title(word)}
-    chosen = [group for group in groups if any(each in group[0].lower() for each in words)]
+    chosen = [group for group in groups if any(word in group[0].lower() for word in words)]
     if not chosen:
         chosen = [
-            (title, explanation, found)
+            (title, explanation, found_entries)
             for title, explanation, entries in groups
-            if (found := tuple(each for each in entries if word in each[0].lower()))
+            if (found_entries := tuple(entry for entry in entries if word in entry[0].lower()))
         ]
     return command_help((name, usage, text, tuple(chosen))) if chosen else ""
 

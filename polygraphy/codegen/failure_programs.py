@@ -40,7 +40,7 @@ def failure_program(failure: Failure) -> str:
 
 def _summary(failure: Failure, backend: str) -> str:
     """Return the sentence about the exit code of a program that reproduces a failure."""
-    what = _SUMMARIES.get(failure.culprit.cause, "{backend} computes model.onnx incorrectly")
+    summary = _SUMMARIES.get(failure.culprit.cause, "{backend} computes model.onnx incorrectly")
     if failure.culprit.party == MODEL and failure.culprit.cause not in _SUMMARIES:
-        what = "the outputs of model.onnx are incorrect"
-    return f"Exits with 1 if {what.format(backend=backend)}, else with 0."
+        summary = "the outputs of model.onnx are incorrect"
+    return f"Exits with 1 if {summary.format(backend=backend)}, else with 0."

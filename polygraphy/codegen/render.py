@@ -104,9 +104,9 @@ def _lines(module: str, names: set[str]) -> list[str]:
     """Return the statements that import names from a module."""
     plain = sorted((name for name in names if name and " as " not in name), key=_import_order)
     renamed = sorted(names.difference(plain, [""]))
-    whole = [f"import {module}"] if "" in names else []
+    whole_names = [f"import {module}"] if "" in names else []
     listed = [*renamed, ", ".join(plain)]
-    return whole + [f"from {module} import {each}" for each in listed if each]
+    return whole_names + [f"from {module} import {name}" for name in listed if name]
 
 
 def _import_order(name: str) -> tuple[int, str]:
@@ -160,7 +160,7 @@ def environment(
     is_compiled = (COMPILED / "__init__.py").exists()
     shipped = ModuleLoader(COMPILED) if is_compiled else FileSystemLoader(TEMPLATES)
     made_of = [_FOLDER / name for name in ("render.py", "source.py")]
-    made = Environment(
+    new_environment = Environment(
         loader=loader or (ChoiceLoader([shipped, DictLoader(partials)]) if partials else shipped),
         bytecode_cache=None if is_compiled else BytecodeBeside(_FOLDER, made_of),
         finalize=finalize_in,
@@ -170,9 +170,9 @@ def environment(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["literal"] = literal
-    made.globals.update(arguments=_arguments_source, level=_level, source=_source)
-    return made
+    new_environment.filters["literal"] = literal
+    new_environment.globals.update(arguments=_arguments_source, level=_level, source=_source)
+    return new_environment
 
 
 _shared = lru_cache(maxsize=1)(environment)

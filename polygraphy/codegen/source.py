@@ -88,8 +88,8 @@ def _mapping_literal(values: Mapping[Any, Any]) -> str:
 def _bytes(value: int) -> str:
     """Return a number of bytes as source, such as ``2 << 30`` for whole gibibytes."""
     for shift in (30, 20):
-        count, rest = divmod(value, 1 << shift)
-        if count and not rest:
+        count, remaining_index = divmod(value, 1 << shift)
+        if count and not remaining_index:
             return f"{count} << {shift}"
     return repr(int(value))
 
@@ -187,13 +187,13 @@ class Metadata(Expression):
 
     def written(self, use: Use) -> Source:
         """Return the expression that adds one tensor after the other."""
-        made = use("polygraphy.common", "TensorMetadata") + Source("()")
+        source = use("polygraphy.common", "TensorMetadata") + Source("()")
         for name, shape, dtype in self.tensors:
             type_ = None if dtype is None else use("polygraphy.datatype", "DataType")
             written = "None" if type_ is None else f"{type_}[{literal(dtype)}]"
             axes = None if shape is None else list(shape)
-            made += Source(f".add({literal(name)}, dtype={written}, shape={literal(axes)})")
-        return made
+            source += Source(f".add({literal(name)}, dtype={written}, shape={literal(axes)})")
+        return source
 
 
 def _without_none(kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,8 +231,8 @@ class Call(Expression):
         """Return the same call with additional arguments in front; a named one replaces the call's
         own, and None removes it.
         """
-        others = {name: value for name, value in self.kwargs.items() if name not in kwargs}
-        return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **others})
+        values = {name: value for name, value in self.kwargs.items() if name not in kwargs}
+        return evolve(self, args=(*args, *self.args), kwargs={**kwargs, **values})
 
     def written(self, use: Use) -> Source:
         signature = SIGNATURES[self.name]
@@ -327,9 +327,9 @@ def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Markup):
         return Source(names.get(str(value), value))
     if isinstance(value, (list, tuple)):
-        return type(value)(rename_steps(each, names) for each in value)
+        return type(value)(rename_steps(value, names) for value in value)
     if isinstance(value, Mapping):
-        return {key: rename_steps(each, names) for key, each in value.items()}
+        return {key: rename_steps(value, names) for key, value in value.items()}
     if isinstance(value, Step):
         name = names.get(value.name, value.name)
         return evolve(value, name=name, value=rename_steps(value.value, names))

@@ -6,4 +6,6 @@ from polygraphy.mod.deferred import deferred_names
 
 __all__ = []
 __all__ += statistics.__all__
-__getattr__ = deferred_names(globals(), gone={"use_higher_precision": "comparator.util.cast_up"})
+__getattr__ = deferred_names(
+    globals(), removed_names={"use_higher_precision": "comparator.util.cast_up"}
+)

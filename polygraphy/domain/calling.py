@@ -28,28 +28,29 @@ def name_of(function: object) -> str:
 def rename_argument(function: Callable[..., Any], argument: str, name: str) -> Callable[..., Any]:
     """Return the same function, in which an argument is called `name`."""
     code = function.__code__
-    names = tuple(name if each == argument else each for each in code.co_varnames)
-    made = FunctionType(
+    names = tuple(name if co_varname == argument else co_varname for co_varname in code.co_varnames)
+    function_type = FunctionType(
         code.replace(co_varnames=names),
         function.__globals__,
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__doc__ = function.__doc__
-    made.__annotations__ = {
-        name if each == argument else each: kind for each, kind in function.__annotations__.items()
+    function_type.__kwdefaults__ = function.__kwdefaults__
+    function_type.__doc__ = function.__doc__
+    function_type.__annotations__ = {
+        name if parameter == argument else parameter: kind
+        for parameter, kind in function.__annotations__.items()
     }
-    return made
+    return function_type
 
 
-def check_signature(function: Callable[..., Any], what: str, *arguments: str) -> None:
+def check_signature(function: Callable[..., Any], text: str, *arguments: str) -> None:
     """Make sure that a function can be called with so many positional arguments.
 
     Args:
         function: the function; one whose signature cannot be known is taken as it is.
-        what: what the function is for, for the message, such as "comparison function".
+        text: what the function is for, for the message, such as "comparison function".
         arguments: what it is called with, in words; nothing for no argument.
 
     Raises:
@@ -66,9 +67,9 @@ def check_signature(function: Callable[..., Any], what: str, *arguments: str) ->
         called = function if hasattr(function, "__code__") else type(function).__call__
         code = getattr(called, "__code__", None)
         where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
-        given = " and ".join(arguments) or "no argument"
+        given_name = " and ".join(arguments) or "no argument"
         raise UsageError(
-            f"The {what} {name}{where} is called with {given}: {error}.",
+            f"The {text} {name}{where} is called with {given_name}: {error}.",
             hint=f"It must accept {len(arguments) or 'no'} argument{'s' * (len(arguments) > 1)}.",
         ) from None
 
@@ -98,11 +99,11 @@ def verdict_of(answer: Any, function: str, output: str) -> Any:
     raise _no_verdict(f"a {known.__name__}", function, output)
 
 
-def _no_verdict(what: str, function: str, output: str, how: str = "") -> UsageError:
+def _no_verdict(name: str, function: str, output: str, how: str = "") -> UsageError:
     """Return the UsageError for a comparison function that returned no verdict."""
     example = f", as in {{{output!r}: found{how}}}" if how else ""
     return UsageError(
-        f"The comparison function {function} returned {what} for output {output!r}, which is"
+        f"The comparison function {function} returned {name} for output {output!r}, which is"
         " not a verdict.",
         hint=f"Return True or False{example}, or an object whose class has __bool__.",
     )

@@ -25,8 +25,8 @@ class Environment:
     @property
     def summary(self) -> str:
         """The sentence that lists the installed backends."""
-        backends = [each for each in self.sections if each.title == "Backends"]
-        return describe_installed(fact for each in backends for fact in each.facts)
+        backends = [section for section in self.sections if section.title == "Backends"]
+        return describe_installed(fact for backend in backends for fact in backend.facts)
 
 
 def describe_installed(backends: Iterable[tuple[str, str]]) -> str:

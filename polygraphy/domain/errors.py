@@ -76,16 +76,16 @@ class UnknownNameError(UsageError):
     was meant.
     """
 
-    def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+    def __init__(self, noun: str, name: str, known_names: Iterable[str], *, hint: str = "") -> None:
         self.name = name
-        self.known = tuple(known)
+        self.known = tuple(known_names)
         self.matches = close_matches(name, self.known)
         listed = ", ".join(map(repr, self.known[:_LISTED])) or "none"
         if len(self.known) > _LISTED:
             listed += f", and {len(self.known) - _LISTED} more"
         if self.matches and not hint:
             hint = "Did you mean " + " or ".join(repr(match) for match in self.matches) + "?"
-        super().__init__(f"{what} {name!r} does not exist. Available: {listed}.", hint=hint)
+        super().__init__(f"{noun} {name!r} does not exist. Available: {listed}.", hint=hint)
 
 
 class UnknownKeyError(UnknownNameError, KeyError):
@@ -179,14 +179,14 @@ class PolygraphyInternalException(Exception):
 
 
 def close_matches(
-    name: str, known: Iterable[str], limit: int = 3, cutoff: float = 0.6
+    name: str, known_names: Iterable[str], limit: int = 3, cutoff: float = 0.6
 ) -> tuple[str, ...]:
-    """Return at most `limit` of the `known` names that `name` may be a misspelling of, best
+    """Return at most `limit` of the `known_names` names that `name` may be a misspelling of, best
     first.
     """
     from difflib import get_close_matches
 
-    lowered = {candidate.lower(): candidate for candidate in known}
+    lowered = {candidate.lower(): candidate for candidate in known_names}
     return tuple(
         lowered[match] for match in get_close_matches(name.lower(), lowered, limit, cutoff)
     )

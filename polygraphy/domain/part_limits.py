@@ -45,11 +45,11 @@ def limits_of(
         is_quantized: whether both sides are quantized: a step may be decided differently.
     """
     parts = []
-    for one in sizes.parts:
-        size = max(one.size, 1.0) if is_bounded or one.is_bounded else one.size
+    for part in sizes.parts:
+        size = max(part.size, 1.0) if is_bounded or part.is_bounded else part.size
         size = size or smallest
-        atol = max(rtol * size, one.floor, _STEP * one.step if is_quantized else 0.0)
-        parts.append(PartRounding(in_words(one), size, rtol, brief(atol)))
+        atol = max(rtol * size, part.floor, _STEP * part.step if is_quantized else 0.0)
+        parts.append(PartRounding(in_words(part), size, rtol, brief(atol)))
     return tuple(parts)
 
 
@@ -72,17 +72,19 @@ def are_near(value: Array, reference: Array, parts: Sequence[PartRounding], labe
 def _largest(value: Array, reference: Array) -> float:
     """Return the largest error; NaN if one is."""
     wide = np.float64 if np.float64 in (value.dtype, reference.dtype) else np.float32
-    found = 0.0
+    found_largest = 0.0
     with np.errstate(invalid="ignore", over="ignore"):
         for pieces in pieces_of(value, reference):
-            own, right = (np.asarray(one, wide) for one in pieces)
-            largest = float(np.abs(own - right).max())
+            array, expected_array = (np.asarray(piece, wide) for piece in pieces)
+            largest = float(np.abs(array - expected_array).max())
             if np.isnan(largest):  # Infinities that are equal are no error.
-                largest = float(np.where(own == right, 0, np.abs(own - right)).max())
-            found = max(found, largest) if not np.isnan(largest) else largest
-            if np.isnan(found):
+                largest = float(
+                    np.where(array == expected_array, 0, np.abs(array - expected_array)).max()
+                )
+            found_largest = max(found_largest, largest) if not np.isnan(largest) else largest
+            if np.isnan(found_largest):
                 break
-    return found
+    return found_largest
 
 
 class Limits:
@@ -108,8 +110,8 @@ class Limits:
         """Return the relative and the absolute limit of the elements of a block."""
         if self._labels is None:
             return self._whole
-        own = self._labels[block]
-        return self._rtol[own], self._atol[own]
+        label = self._labels[block]
+        return self._rtol[label], self._atol[label]
 
     def note(self, block: slice, ratio: Array, error: Array) -> None:
         """Note how far the elements of a block are off."""
@@ -143,13 +145,13 @@ def errors_of(
     one side alone is no number.
     """
     with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
-        one, other = np.asarray(value, np.float64), np.asarray(reference, np.float64)
-    finite = np.isfinite(other)
-    held = np.where(finite, other, 0.0)
+        value_array, other_array = np.asarray(value, np.float64), np.asarray(reference, np.float64)
+    finite = np.isfinite(other_array)
+    array = np.where(finite, other_array, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        tolerance = np.maximum(limits[0] * np.abs(held), limits[1]) + noise
-        error = np.abs(np.where(finite & np.isfinite(one), one - held, 0.0))
-        same = (one == other) | (np.isnan(one) & np.isnan(other))
-        broken = ~same & ~(finite & np.isfinite(one)) & np.isfinite(tolerance)
+        tolerance = np.maximum(limits[0] * np.abs(array), limits[1]) + noise
+        error = np.abs(np.where(finite & np.isfinite(value_array), value_array - array, 0.0))
+        is_equal = (value_array == other_array) | (np.isnan(value_array) & np.isnan(other_array))
+        broken = ~is_equal & ~(finite & np.isfinite(value_array)) & np.isfinite(tolerance)
         ratio = np.where(error > 0, error / np.maximum(tolerance, np.finfo(np.float64).tiny), 0.0)
     return np.where(broken, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf)), error, broken

@@ -129,35 +129,35 @@ class Rounding:
         """Return what rounding explains of integers, flags and text: nothing."""
         return Rounding(dtype, 0.0, 0.0, "whose values are exact")
 
-    def adding_up(self, seen: float) -> Rounding:
+    def adding_up(self, share: float) -> Rounding:
         """Return what is explained where rounding every tensor of the model was seen to take the
         output so many times as far as this.
         """
-        return self.allowing([seen] * max(1, len(self.parts)))
+        return self.allowing([share] * max(1, len(self.parts)))
 
-    def allowing(self, seen: Sequence[float]) -> Rounding:
+    def allowing(self, seen_values: Sequence[float]) -> Rounding:
         """Return the same as `adding_up`, for what was seen of each part."""
-        shares = [allowance(each, self.rtol) for each in seen]
+        shares = [allowance(share, self.rtol) for share in seen_values]
         if max(shares) <= 1:
             return self
         why = f"{self.origin}, accumulated along the model"
-        made = [_times(part, share) for part, share in zip(self.parts, shares)]
-        whole = _times(self, max(shares))
-        return evolve(_with_parts(whole, made, self.labels), origin=why)
+        items = [_times(part, share) for part, share in zip(self.parts, shares)]
+        scaled = _times(self, max(shares))
+        return evolve(_with_parts(scaled, items, self.labels), origin=why)
 
     def times(self, share: float) -> Rounding:
         """Return so many times as much."""
         parts = tuple(_scale_limits(part, share) for part in self.parts)
-        made: Rounding = evolve(_scale_limits(self, share), parts=parts)
-        return made
+        rounding: Rounding = evolve(_scale_limits(self, share), parts=parts)
+        return rounding
 
     def only(self, part: int) -> Rounding:
         """Return what is explained of a part, and anything of the others."""
         if not self.parts:
             return self
         parts = [
-            one if number == part else evolve(one, atol=np.inf)
-            for number, one in enumerate(self.parts)
+            part_rounding if number == part else evolve(part_rounding, atol=np.inf)
+            for number, part_rounding in enumerate(self.parts)
         ]
         return evolve(self, parts=tuple(parts))
 
@@ -169,8 +169,8 @@ class Rounding:
     @property
     def flips(self) -> float:
         """The share of whole numbers that may differ."""
-        known = precision_of(self.dtype)
-        return FLIPS if known is not None and known.epsilon >= _COARSE else 0.0
+        precision = precision_of(self.dtype)
+        return FLIPS if precision is not None and precision.epsilon >= _COARSE else 0.0
 
     def __str__(self) -> str:
         return f"{self.dtype}, {self.origin}"
@@ -215,12 +215,12 @@ def in_parts(
         is_bounded: whether all elements lie between -1 and 1 by nature.
         is_quantized: whether both sides are quantized: a step may be decided differently.
     """
-    known = precision_of(rounding.dtype)
+    precision = precision_of(rounding.dtype)
     is_one = layout is not None and layout.is_plain and layout.is_pure
-    if is_one or known is None or not all(map(is_float, arrays)):
+    if is_one or precision is None or not all(map(is_float, arrays)):
         return rounding
-    has_steps = is_exact(known.name)
-    sizes = sizes_of(name, arrays, layout, rounding.rtol, known.epsilon, has_steps=has_steps)
+    has_steps = is_exact(precision.name)
+    sizes = sizes_of(name, arrays, layout, rounding.rtol, precision.epsilon, has_steps=has_steps)
     if sizes is None:
         return rounding
     smallest = rounding.atol / rounding.rtol if rounding.rtol else 0.0
@@ -238,51 +238,56 @@ def _error_scale(magnitude: float, precision: Precision, is_bounded: bool) -> fl
 
 
 def rounding_between_runs(
-    made: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None, excess: float = 0.0
+    run_outputs: Sequence[Mapping[str, Any]],
+    name: str,
+    rounding: Rounding | None,
+    excess: float = 0.0,
 ) -> float:
     """Return how many times what is explained lies between values of an output that were computed
     as rounding along the model may move them, or one of them without it: between two of them, or
     the most between more where these fall little short of how far an output is off.
 
     Args:
-        made: what was computed; more than two are only asked for if they may matter.
+        run_outputs: what was computed; more than two are only asked for if they may matter.
         name: the output.
         rounding: what is explained of it.
         excess: how many times that it is off.
     """
     if rounding is None or rounding.dtype not in (*WIDE, *HALF):
         return 0.0
-    seen = 0.0
-    for index in range(1, len(made)):
-        first, other = made[0], made[index]
-        if name in first and name in other:
-            seen = max(seen, deviation(first[name], other[name], rounding=rounding).excess)
-        if not BESIDE * seen < excess <= _NEAR * BESIDE * seen:
+    between_runs = 0.0
+    for index in range(1, len(run_outputs)):
+        first, other_values = run_outputs[0], run_outputs[index]
+        if name in first and name in other_values:
+            between_runs = max(
+                between_runs, deviation(first[name], other_values[name], rounding=rounding).excess
+            )
+        if not BESIDE * between_runs < excess <= _NEAR * BESIDE * between_runs:
             break
-    return seen
+    return between_runs
 
 
-def by_part(found: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
+def by_part(found_deviation: Deviation, rounding: Rounding) -> list[tuple[int, Rounding, float]]:
     """Return the parts of an output that are off by more than rounding explains: each number,
     what is explained of it alone, and how many times that it is off.
     """
-    if not rounding.parts or len(found.excesses) != len(rounding.parts):
-        return [(0, rounding, found.excess)]
+    if not rounding.parts or len(found_deviation.excesses) != len(rounding.parts):
+        return [(0, rounding, found_deviation.excess)]
     return [
         (number, rounding.only(number), excess)
-        for number, excess in enumerate(found.excesses)
+        for number, excess in enumerate(found_deviation.excesses)
         if excess > 1
     ]
 
 
-def allowance(seen: float, rtol: float) -> float:
+def allowance(share: float, rtol: float) -> float:
     """Return how many times what is usual is explained, at least once.
 
     Args:
-        seen: how many times what is usual rounding was seen to do, in every tensor of the model.
+        share: how many times what is usual rounding was seen to do, in every tensor of the model.
         rtol: what is usual, as a fraction.
     """
-    return max(1.0, min(BESIDE * seen, _largest_share(rtol))) if np.isfinite(seen) else 1.0
+    return max(1.0, min(BESIDE * share, _largest_share(rtol))) if np.isfinite(share) else 1.0
 
 
 def _largest_share(rtol: float) -> float:
@@ -290,17 +295,17 @@ def _largest_share(rtol: float) -> float:
     return max(MOST, LARGE / rtol if rtol else 0.0)
 
 
-def coarsest_between(arrays: tuple[Array, Array], computed_in: ComputedIn) -> Precision | None:
+def coarsest_between(arrays: tuple[Array, Array], compute_types: ComputedIn) -> Precision | None:
     """Return the coarsest data type that two outputs went through: those in which they were
     computed, where that is known, and their own. None where it is of no known precision.
     """
-    own = (array.dtype.name for array in arrays)
-    return coarsest([*(name for name in computed_in if name), *own])
+    names = (array.dtype.name for array in arrays)
+    return coarsest([*(name for name in compute_types if name), *names])
 
 
 def rounding_between(
     arrays: tuple[Array, Array],
-    computed_in: ComputedIn = (None, None),
+    compute_types: ComputedIn = (None, None),
     *,
     is_bounded: bool = False,
     threads: int = 1,
@@ -311,7 +316,7 @@ def rounding_between(
 
     Args:
         arrays: an output and its reference, of one shape.
-        computed_in: the data types in which they were computed; None where not known.
+        compute_types: the data types in which they were computed; None where not known.
         is_bounded: whether the elements lie between -1 and 1 by nature.
         threads: most threads to use.
         name: the output.
@@ -320,29 +325,32 @@ def rounding_between(
     value, reference = arrays
     if is_exact(value.dtype.name) and is_exact(reference.dtype.name):
         return Rounding.none(reference.dtype.name)
-    precision = coarsest_between(arrays, computed_in)
+    precision = coarsest_between(arrays, compute_types)
     if precision is None:
         return None
     magnitude = root_mean_square(reference, threads=threads)
-    origin = _origin(precision, arrays, computed_in)
-    if None not in computed_in:  # What only one side makes zero, it loses.
+    origin = _origin(precision, arrays, compute_types)
+    if None not in compute_types:  # What only one side makes zero, it loses.
         sides = [
-            coarsest((array.dtype.name, known or "")) for array, known in zip(arrays, computed_in)
+            coarsest((array.dtype.name, known_name or ""))
+            for array, known_name in zip(arrays, compute_types)
         ]
-        precision = evolve(precision, smallest=min(one.smallest for one in sides if one))
-    made = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
+        precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
+    rounding = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
     if layout == WHOLE:
-        return made
-    is_quantized = all(one is not None and is_exact(one) for one in computed_in)
-    return in_parts(made, name, arrays, layout, is_bounded=is_bounded, is_quantized=is_quantized)
+        return rounding
+    is_quantized = all(name is not None and is_exact(name) for name in compute_types)
+    return in_parts(
+        rounding, name, arrays, layout, is_bounded=is_bounded, is_quantized=is_quantized
+    )
 
 
-def _origin(precision: Precision, arrays: tuple[Array, Array], computed_in: ComputedIn) -> str:
+def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: ComputedIn) -> str:
     """Describe how the data type is known."""
-    reported = coarsest(name for name in computed_in if name)
-    own = coarsest(array.dtype.name for array in arrays)
-    is_own = own is not None and own.epsilon >= precision.epsilon
-    if is_own and None in computed_in:
+    reported = coarsest(name for name in compute_types if name)
+    coarsest_type = coarsest(array.dtype.name for array in arrays)
+    is_own = coarsest_type is not None and coarsest_type.epsilon >= precision.epsilon
+    if is_own and None in compute_types:
         return "the type of the output, because the type of the computation is unknown"
     if reported is not None and reported.epsilon >= precision.epsilon:
         return "in which it was computed"
@@ -430,8 +438,8 @@ def deviation(
         kind = {"rounding": rounding, "rtol": rtol, "is_bounded": is_bounded}
         return _collection_deviation(value, reference, kind)
     if not isinstance(value, np.ndarray) or not isinstance(reference, np.ndarray):
-        same = type(value) is type(reference) and bool(value == reference)
-        return Deviation() if same else _OTHER
+        is_same = type(value) is type(reference) and bool(value == reference)
+        return Deviation() if is_same else _OTHER
     if value.shape != reference.shape or _comparison_kind(value) != _comparison_kind(reference):
         return evolve(_OTHER, count=max(value.size, 1))
     if not value.size:
@@ -440,22 +448,22 @@ def deviation(
         rounding = rounding_between((value, reference), is_bounded=is_bounded)
     if rtol is not None or rounding is None:
         rounding = _share_of(rtol or 0.0, reference, is_bounded)
-    found = _elementwise_deviation(value, reference, noise, rounding)
-    if found and is_sorted:
+    plain = _elementwise_deviation(value, reference, noise, rounding)
+    if plain and is_sorted:
         again = _elementwise_deviation(
             in_order(value, reference, rounding), reference, noise, rounding
         )
-        return again if again.excess < found.excess else found
-    return found
+        return again if again.excess < plain.excess else plain
+    return plain
 
 
 def _share_of(rtol: float, reference: Array, is_bounded: bool) -> Rounding:
     """Return a tolerance of so much of each element, and of the size of all."""
-    known = precision_of(reference.dtype.name)
-    if known is None or not is_float(reference):
+    precision = precision_of(reference.dtype.name)
+    if precision is None or not is_float(reference):
         return Rounding(reference.dtype.name, rtol, 0.0, "")
-    scale = _error_scale(root_mean_square(reference), known, is_bounded)
-    return Rounding(known.name, rtol, rtol * scale, "")
+    scale = _error_scale(root_mean_square(reference), precision, is_bounded)
+    return Rounding(precision.name, rtol, rtol * scale, "")
 
 
 def _elementwise_deviation(
@@ -464,15 +472,16 @@ def _elementwise_deviation(
     """Return the deviation of an array, judged element by element."""
     if not is_float(reference):
         return _exact_deviation(value, reference, rounding.flips)
-    one, other, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
-    rms = root_mean_square(other)
+    flat, expected = value.reshape(-1), reference.reshape(-1)
+    unsure = _flat(noise, value.shape)
+    rms = root_mean_square(expected)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
     limits = Limits((rounding.rtol, rounding.atol), rounding.parts, rounding.labels, value.shape)
-    for part in _blocks(one.size):
-        if np.array_equal(one[part], other[part]):
+    for part in _blocks(flat.size):
+        if np.array_equal(flat[part], expected[part]):
             continue
-        held = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
-        ratio, error, is_broken = errors_of(one[part], other[part], held, limits.of(part))
+        array = NOISE * np.asarray(unsure if np.isscalar(unsure) else unsure[part], np.float64)
+        ratio, error, is_broken = errors_of(flat[part], expected[part], array, limits.of(part))
         limits.note(part, ratio, error)
         at = int(np.argmax(ratio))
         if ratio[at] > worst:
@@ -492,7 +501,7 @@ def _elementwise_deviation(
         reference[where],
         broken,
         limits.part_at(place),
-        tuple(float(each) for each in limits.excesses),
+        tuple(float(excess) for excess in limits.excesses),
         limits.off if limits.excesses.size else np.inf if broken else largest,
     )
 
@@ -501,11 +510,11 @@ def few_others(value: Array, reference: Array, rounding: Rounding) -> Rounding |
     """Return what is explained of whole numbers, of which so few are others that a coarse type may
     have decided otherwise; None where it does not explain that.
     """
-    found = _exact_deviation(value, reference, rounding.flips)
-    if found or not found.count:
+    exact_deviation = _exact_deviation(value, reference, rounding.flips)
+    if exact_deviation or not exact_deviation.count:
         return None
-    others = f"{found.count} of {reference.size}"
-    why = f"which can break ties differently: {others} elements differ"
+    text = f"{exact_deviation.count} of {reference.size}"
+    why = f"which can break ties differently: {text} elements differ"
     return Rounding(rounding.dtype, 0.0, 0.0, why)
 
 
@@ -550,33 +559,33 @@ def in_order(value: Array, reference: Array, rounding: Rounding) -> Array:
     """
     if value.shape != reference.shape or not np.issubdtype(value.dtype, np.number):
         return value
-    found = value
+    array = value
     for rows in (2, 1):  # Such as boxes, and such as scores.
         if value.ndim >= rows and value.size:
             shape = (-1, value.shape[-rows], value.shape[-1] if rows == 2 else 1)
-            pairs = zip(found.reshape(shape), reference.reshape(shape))
-            made = [_order_rows(one, other, rounding) for one, other in pairs]
-            found = np.stack(made).reshape(value.shape)
-    return found
+            pairs = zip(array.reshape(shape), reference.reshape(shape))
+            arrays = [_order_rows(value, other_value, rounding) for value, other_value in pairs]
+            array = np.stack(arrays).reshape(value.shape)
+    return array
 
 
-def _order_rows(rows: Array, right: Array, rounding: Rounding) -> Array:
+def _order_rows(rows: Array, expected_array: Array, rounding: Rounding) -> Array:
     """Return some rows in the order of others."""
     if len(rows) > _MOST_ROWS:
         return rows
-    wide, other = rows.astype(np.float64), right.astype(np.float64)
-    sizes = np.abs(other).max(axis=1, initial=0)
-    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(right) else 0.0
-    apart = np.abs(wide - other).max(axis=1, initial=0)
+    wide, array = rows.astype(np.float64), expected_array.astype(np.float64)
+    sizes = np.abs(array).max(axis=1, initial=0)
+    limit = np.maximum(rounding.atol, rounding.rtol * sizes) if is_float(expected_array) else 0.0
+    apart = np.abs(wide - array).max(axis=1, initial=0)
     free = [int(at) for at in np.flatnonzero(~(apart <= limit))]
     if not rounding.flips and len(free) > max(_SWAPPED, FLIPS * len(rows)):
         return rows
     order = np.arange(len(rows))
     for place in list(free):
-        gaps = np.nan_to_num(np.abs(wide[free] - other[place]).max(axis=1, initial=0), nan=np.inf)
+        gaps = np.nan_to_num(np.abs(wide[free] - array[place]).max(axis=1, initial=0), nan=np.inf)
         order[place] = free.pop(int(np.argmin(gaps)))
-    made: Array = rows[order]
-    return made
+    row: Array = rows[order]
+    return row
 
 
 def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -> Deviation:
@@ -591,12 +600,12 @@ def _collection_deviation(value: Any, reference: Any, kind: Mapping[str, Any]) -
         pairs = list(zip(value, reference))
     else:
         return _OTHER
-    if pairs and all(isinstance(each, float) for pair in pairs for each in pair):
+    if pairs and all(isinstance(value, float) for pair in pairs for value in pair):
         # Numbers of a map; in ONNX those are float32.
-        one, other = (np.array(each, np.float32) for each in zip(*pairs))
-        return deviation(one, other, **kind)
-    found = [deviation(one, other, **kind) for one, other in pairs]
-    return max(found, key=lambda each: each.excess, default=Deviation())
+        values, expected = (np.array(pair, np.float32) for pair in zip(*pairs))
+        return deviation(values, expected, **kind)
+    deviations = [deviation(value, other_value, **kind) for value, other_value in pairs]
+    return max(deviations, key=lambda difference: difference.excess, default=Deviation())
 
 
 def in_a_row(value: Any) -> Array:
@@ -604,7 +613,7 @@ def in_a_row(value: Any) -> Array:
     if isinstance(value, dict):
         return in_a_row(list(value.values()))
     if isinstance(value, (list, tuple)):
-        parts = [np.ravel(in_a_row(each)) for each in value]
+        parts = [np.ravel(in_a_row(value)) for value in value]
         return np.concatenate(parts) if parts else np.zeros(0)
     return np.asarray(value)
 
@@ -646,7 +655,7 @@ def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
         return array
     rng = np.random.default_rng(seed)
     flat = array.reshape(-1)
-    made = np.empty_like(flat)
+    result = np.empty_like(flat)
     kind = np.float64 if array.dtype == np.float64 else np.float32  # In which narrow types fit.
     step = kind(epsilons * epsilon_of(array.dtype))
     bits = np.frombuffer(rng.bytes(flat.size // 8 + 1), np.uint8)
@@ -657,10 +666,10 @@ def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:
             factors = signs[part.start % 8 :][: before.size].astype(kind)
             factors *= 2 * step
             factors += 1 - step
-            other = (np.asarray(before, kind) * factors).astype(array.dtype, copy=False)
-            finite = np.isfinite(other)
-            made[part] = other if finite.all() else np.where(finite, other, before)
-    return made.reshape(array.shape)
+            moved = (np.asarray(before, kind) * factors).astype(array.dtype, copy=False)
+            finite = np.isfinite(moved)
+            result[part] = moved if finite.all() else np.where(finite, moved, before)
+    return result.reshape(array.shape)
 
 
 def spread(values: Sequence[Array], reference: Array) -> Array | float:
@@ -681,19 +690,19 @@ def spread(values: Sequence[Array], reference: Array) -> Array | float:
         for value in alike:
             with np.errstate(invalid="ignore", over="ignore"):
                 gap = np.abs(np.asarray(value[part], np.float64) - center)
-            same = (value[part] == flat[part]) | (np.isnan(value[part]) & np.isnan(center))
-            far = np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
+            is_equal = (value[part] == flat[part]) | (np.isnan(value[part]) & np.isnan(center))
+            far = np.where(is_equal, 0.0, np.where(np.isnan(gap), np.inf, gap))
             widest[part] = np.maximum(widest[part], far)
-    made: Array = widest.reshape(reference.shape)
-    return made
+    array: Array = widest.reshape(reference.shape)
+    return array
 
 
 def deviation_sentence(
-    found: Mapping[str, Deviation], outputs: int, reference: str = "the reference"
+    deviations: Mapping[str, Deviation], outputs: int, reference: str = "the reference"
 ) -> str:
     """Say how many of so many outputs differ from a reference, and how."""
-    if not found:
+    if not deviations:
         return f"All outputs match those of {reference}."
-    name, worst = max(found.items(), key=lambda item: item[1].relative)
-    said = differing(len(found), outputs)
-    return f"{said} from {reference}; largest error {worst.largest:.3g}, in {name!r}."
+    name, worst = max(deviations.items(), key=lambda item: item[1].relative)
+    sentence = differing(len(deviations), outputs)
+    return f"{sentence} from {reference}; largest error {worst.largest:.3g}, in {name!r}."

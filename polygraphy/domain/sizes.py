@@ -104,28 +104,34 @@ def sizes_of(
     if reference.size < 2:
         return None
     is_known = layout is not None
-    whole = Layout(is_mixed=True) if layout is None else layout
+    whole_layout = Layout(is_mixed=True) if layout is None else layout
     try:
-        labels, leaves = label_parts(whole, reference.shape)
+        labels, leaves = label_parts(whole_layout, reference.shape)
     except UnresolvedError:
-        whole = Layout(is_mixed=True)
-        labels, leaves = label_parts(whole, reference.shape)
+        whole_layout = Layout(is_mixed=True)
+        labels, leaves = label_parts(whole_layout, reference.shape)
     if len(leaves) == 1:
-        made = _single_sizes(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
-        return _with_steps(made, arrays[1], epsilon) if has_steps and not is_known else made
+        single_sizes = _single_sizes(name, arrays, leaves[0], (rtol, epsilon), is_known=is_known)
+        return (
+            _with_steps(single_sizes, arrays[1], epsilon)
+            if has_steps and not is_known
+            else single_sizes
+        )
     rms = root_mean_square(reference)
     parts = []
     for number, leaf in enumerate(leaves):
-        own, other = (elements_of(array, labels, number) for array in (value, reference))
-        rest, fill = _without_fills(own, other, leaf, rtol)
-        counted = other if rest is None else rest
+        own_array, other_array = (
+            elements_of(array, labels, number) for array in (value, reference)
+        )
+        residual, fill = _without_fills(own_array, other_array, leaf, rtol)
+        counted = other_array if residual is None else residual
         size = _typical(counted, rms)
         parts.append(
             PartSize(
                 leaf.name,
                 place_of(name, labels, number, reference.shape),
                 size,
-                _floor(_where_finite(own, counted), counted, fill, epsilon),
+                _floor(_where_finite(own_array, counted), counted, fill, epsilon),
                 leaf.is_bounded,
                 leaf.step,
             )
@@ -152,10 +158,10 @@ def _single_sizes(
     """
     value, reference = arrays
     rtol, epsilon = limits
-    rest, fill = _without_fills(value, reference, leaf, rtol)
-    counted = reference if rest is None else rest
+    residual, fill = _without_fills(value, reference, leaf, rtol)
+    counted = reference if residual is None else residual
     labels = _levels(counted, rtol) if leaf.is_mixed else None
-    if labels is None and rest is None:
+    if labels is None and residual is None:
         return None
     if labels is None:
         size = _typical(counted, root_mean_square(reference))
@@ -165,25 +171,25 @@ def _single_sizes(
     parts: list[PartSize] = []
     larger = fill  # The levels are numbered from the largest.
     for number in range(int(labels.max()) + 1):
-        own = elements_of(counted, labels, number)
-        size = _typical(own, larger)
-        if number and _peak(own) <= 1:  # They may be probabilities.
+        array = elements_of(counted, labels, number)
+        size = _typical(array, larger)
+        if number and _peak(array) <= 1:  # They may be probabilities.
             size = max(size, 1.0)
         # What a graph joins is not left of terms that are joined to it.
         terms = fill if is_known else larger
-        other = elements_of(_where_finite(value, counted), labels, number) if terms else own
-        floor = _floor(other, own, terms, epsilon)
+        elements = elements_of(_where_finite(value, counted), labels, number) if terms else array
+        floor = _floor(elements, array, terms, epsilon)
         parts.append(PartSize("", place_of(name, labels, number, counted.shape), size, floor))
         larger = max(larger, size)
     return Sizes(parts, labels)
 
 
-def _with_steps(made: Sizes | None, reference: Array, epsilon: float) -> Sizes | None:
+def _with_steps(sizes: Sizes | None, reference: Array, epsilon: float) -> Sizes | None:
     """Return sizes of parts that may have the steps of the largest element."""
-    if made is None:
+    if sizes is None:
         return None
     step = epsilon * _peak(reference)
-    return Sizes([evolve(part, floor=max(part.floor, step)) for part in made.parts], made.labels)
+    return Sizes([evolve(part, floor=max(part.floor, step)) for part in sizes.parts], sizes.labels)
 
 
 def _floor(value: Array, reference: Array, terms: float, epsilon: float) -> float:
@@ -223,13 +229,13 @@ def elements_of(array: Array, labels: Array, number: int) -> Array:
         if labels.shape[axis] == 1:
             index.append(slice(None))
             continue
-        others = tuple(one for one in range(mask.ndim) if one != axis)
-        at = np.flatnonzero(mask.any(axis=others))
+        other_indices = tuple(index for index in range(mask.ndim) if index != axis)
+        at = np.flatnonzero(mask.any(axis=other_indices))
         index.append(slice(int(at[0]), int(at[-1]) + 1))
     if mask[tuple(s if mask.shape[a] > 1 else slice(None) for a, s in enumerate(index))].all():
         return array[tuple(index)]
-    made: Array = array[np.broadcast_to(mask, array.shape)]
-    return made
+    computed_array: Array = array[np.broadcast_to(mask, array.shape)]
+    return computed_array
 
 
 def pieces_of(*arrays: Array) -> Iterator[tuple[Array, ...]]:
@@ -242,7 +248,7 @@ def pieces_of(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     if first.ndim < 2 or all(array.flags.c_contiguous for array in arrays):
         flat = [array.reshape(-1) for array in arrays]
         for start in range(0, first.size, _BLOCK):
-            yield tuple(one[start : start + _BLOCK] for one in flat)
+            yield tuple(array[start : start + _BLOCK] for array in flat)
         return
     width = _BLOCK // first[0].size
     if not width:
@@ -257,23 +263,23 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """Yield arrays in blocks, in float64."""
     for pieces in pieces_of(*arrays):
         with np.errstate(invalid="ignore"):  # Memory that was never written may hold any NaN.
-            wide = tuple(np.asarray(one, np.float64) for one in pieces)
+            wide = tuple(np.asarray(piece, np.float64) for piece in pieces)
         yield wide
 
 
-def _typical(array: Array, whole: float) -> float:
+def _typical(array: Array, whole_value: float) -> float:
     """Return the size of elements of which few may be small by chance, though not larger for that
     than the whole output.
     """
     count = squares = 0.0
     for (block,) in _blocks(array):
-        own = block if math.isfinite(block.sum()) else block[np.isfinite(block)]
-        count += np.count_nonzero(own)
-        squares += float(np.square(own).sum())
+        own_block = block if math.isfinite(block.sum()) else block[np.isfinite(block)]
+        count += np.count_nonzero(own_block)
+        squares += float(np.square(own_block).sum())
     if not count:
         return 0.0
     size = math.sqrt(squares / count)
-    return max(size, min(size / _least_by_chance(int(count)), whole))
+    return max(size, min(size / _least_by_chance(int(count)), whole_value))
 
 
 def _least_by_chance(count: int) -> float:
@@ -288,11 +294,11 @@ def _least_by_chance(count: int) -> float:
 
 def _peak(array: Array) -> float:
     """Return the largest absolute value of an array."""
-    found = 0.0
+    peak = 0.0
     for (block,) in _blocks(array):
         high, low = _extremes(block)
-        found = max(found, high, -low)
-    return found
+        peak = max(peak, high, -low)
+    return peak
 
 
 def _without_fills(
@@ -301,23 +307,23 @@ def _without_fills(
     """Return the reference with NaN in place of the constants that fill it, and the largest of them
     that may have been computed; None if there are none that matter.
     """
-    left: Array | None = None
+    residual: Array | None = None
     computed = 0.0
     for _ in range(0 if leaf.is_pure and not leaf.fills else _MOST_FILLS):
-        array = reference if left is None else left
+        array = reference if residual is None else residual
         fill = _fill_of(value, array, leaf.fills, rtol)
         if fill is None:
             break
         if not _is_usual(fill) and not _is_among(fill, leaf.fills):
             computed = max(computed, abs(fill))
         wide = np.asarray(array, np.float64)
-        left = np.where(np.abs(wide - fill) <= abs(fill) * _NEAR_FILL, np.nan, wide)
-    return left, computed
+        residual = np.where(np.abs(wide - fill) <= abs(fill) * _NEAR_FILL, np.nan, wide)
+    return residual, computed
 
 
-def _is_among(fill: float, known: Sequence[float]) -> bool:
+def _is_among(fill: float, known_values: Sequence[float]) -> bool:
     """Return whether a fill value is nearly equal to a known one."""
-    return any(abs(fill - one) <= abs(fill) * _NEAR_FILL for one in known)
+    return any(abs(fill - value) <= abs(fill) * _NEAR_FILL for value in known_values)
 
 
 def _is_usual(fill: float) -> bool:
@@ -327,7 +333,9 @@ def _is_usual(fill: float) -> bool:
     return size >= _USUAL_FILL / 2 and _is_among(size, (power, power / 2, *_LARGEST))
 
 
-def _fill_of(value: Array, reference: Array, known: Sequence[float], rtol: float) -> float | None:
+def _fill_of(
+    value: Array, reference: Array, known_values: Sequence[float], rtol: float
+) -> float | None:
     """Return the constant that fills most far outside the rest; None if there is none."""
     extreme = 0.0
     for (block,) in _blocks(reference):
@@ -335,24 +343,24 @@ def _fill_of(value: Array, reference: Array, known: Sequence[float], rtol: float
     if not extreme:
         return None
     near, limit = abs(extreme) * _NEAR_FILL, abs(extreme) / FAR
-    filled = rest = 0
+    filled = remaining_size = 0
     squares = 0.0
-    for own, other in _blocks(value, reference):
+    for own_array, array in _blocks(value, reference):
         with np.errstate(invalid="ignore"):
-            far = np.abs(other - extreme) <= near
-            others = other[~far & np.isfinite(other)]
-            if np.abs(others).max(initial=0.0) > limit:  # In most outputs, in the first block.
+            far = np.abs(array - extreme) <= near
+            other_array = array[~far & np.isfinite(array)]
+            if np.abs(other_array).max(initial=0.0) > limit:  # In most outputs, in the first block.
                 return None
-            if not (np.abs(own[far] - extreme) <= near).all():
+            if not (np.abs(own_array[far] - extreme) <= near).all():
                 return None
         filled += int(np.count_nonzero(far))
-        counted = others[others != 0]
-        rest += counted.size
+        counted = other_array[other_array != 0]
+        remaining_size += counted.size
         squares += float(np.square(counted).sum())
-    if not rest or filled < (1 if _is_among(extreme, known) else 2):
+    if not remaining_size or filled < (1 if _is_among(extreme, known_values) else 2):
         return None
-    size = math.sqrt(squares / rest)
-    all_size = abs(extreme) * math.sqrt(filled / (filled + rest))
+    size = math.sqrt(squares / remaining_size)
+    all_size = abs(extreme) * math.sqrt(filled / (filled + remaining_size))
     return extreme if rtol * all_size > _MATTERS * size else None
 
 
@@ -365,10 +373,10 @@ def _levels(reference: Array, rtol: float) -> Array | None:
     labels = np.zeros((1,) * reference.ndim, np.uint8)
     array, last = reference, 0
     for _ in range(_DEEPEST):
-        found = _covered_slices(array, rtol)
-        if found is None:
+        covered_slices = _covered_slices(array, rtol)
+        if covered_slices is None:
             break
-        axis, small = found
+        axis, small = covered_slices
         last += 1
         shape = [1] * reference.ndim
         shape[axis] = reference.shape[axis]

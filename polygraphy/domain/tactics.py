@@ -103,16 +103,16 @@ class TacticReplay(PublishedDict[Algorithm], Storable):
         return self
 
     def difference(
-        self, other: TacticReplay
+        self, tactic_replay: TacticReplay
     ) -> dict[str, tuple[Algorithm | None, Algorithm | None]]:
         """Return the layers whose choice differs, with this replay's choice and the other's (None:
         not there).
         """
-        names = [*self, *(name for name in other if name not in self)]
+        names = [*self, *(name for name in tactic_replay if name not in self)]
         return {
-            name: (self.get(name), other.get(name))
+            name: (self.get(name), tactic_replay.get(name))
             for name in names
-            if self.get(name) != other.get(name)
+            if self.get(name) != tactic_replay.get(name)
         }
 
     def __str__(self) -> str:
@@ -133,9 +133,9 @@ def suspicious_tactics(
     for replay in good:
         for name, algorithm in replay.items():
             harmless.setdefault(name, set()).add(algorithm)
-    found: dict[str, dict[Algorithm, None]] = {}
+    found_values: dict[str, dict[Algorithm, None]] = {}
     for replay in bad:
         for name, algorithm in replay.items():
             if algorithm not in harmless.get(name, ()):
-                found.setdefault(name, {})[algorithm] = None
-    return {name: tuple(algorithms) for name, algorithms in found.items()}
+                found_values.setdefault(name, {})[algorithm] = None
+    return {name: tuple(algorithms) for name, algorithms in found_values.items()}

@@ -128,8 +128,8 @@ def _merge_arguments(
     """
     free = [parameter.name for parameter in parameters[len(args) :]]
     by_name = {name: value for name, value in kwargs.items() if name in free}
-    others = [value for name, value in kwargs.items() if name not in by_name]
-    in_order = iter([*args, *others, *values])
+    other_values = [value for name, value in kwargs.items() if name not in by_name]
+    in_order = iter([*args, *other_values, *values])
     merged: list[object] = []
     for parameter in parameters:
         if parameter.name in by_name:

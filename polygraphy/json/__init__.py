@@ -119,5 +119,5 @@ def add_json_methods(description: str | None = None) -> Callable[[Class], Class]
 def _load(src: PathOrFile, kind: type, description: str | None) -> Any:
     """Return an object of a type from a JSON file."""
     if description is not None:
-        G_LOGGER.info(f"Loading {description} from {json_io.name_of(src)}")
+        G_LOGGER.progress(f"Loading {description} from {json_io.name_of(src)}")
     return json_io.load(src, kind)

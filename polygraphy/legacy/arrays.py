@@ -135,8 +135,8 @@ def to_torch(obj: Any) -> Any:
 
 def dtype(obj: Any) -> DataTypeEntry:
     """Return the data type as one of `polygraphy.datatype.DataType`."""
-    found: DataTypeEntry = DataType.from_dtype(_describe(obj).dtype)
-    return found
+    type_entry: DataTypeEntry = DataType.from_dtype(_describe(obj).dtype)
+    return type_entry
 
 
 def shape(obj: Any) -> tuple[int, ...]:
@@ -264,7 +264,7 @@ def histogram(obj: Any, range: tuple[float, float] | None = None) -> tuple[Any, 
 
 def unravel_index(index: int, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the index, in an array of a shape, of the element at a position in C order."""
-    return tuple(int(each) for each in np.unravel_index(index, tuple(shape)))
+    return tuple(int(signedinteger) for signedinteger in np.unravel_index(index, tuple(shape)))
 
 
 def _like(obj: Any, found: Any) -> Any:
@@ -313,11 +313,12 @@ def _make_function(
 
     def apply(obj: Any, *others: Any, **settings: Any) -> Any:
         """Return the result of the function in the array type of its first argument."""
-        rest = [
-            to_numpy(each) if is_torch(each) or is_device_view(each) else each for each in others
+        numpies = [
+            to_numpy(value) if is_torch(value) or is_device_view(value) else value
+            for value in others
         ]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return answer(obj, function(prepared(to_numpy(obj)), *rest, **settings))
+            return answer(obj, function(prepared(to_numpy(obj)), *numpies, **settings))
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"Return {doc}."

@@ -18,8 +18,8 @@ def _of(title: str, library: str, name: str | None = None) -> SimpleNamespace:
 
     def from_library(native: Any) -> DataTypeEntry:
         """Return the data type for a type of a library."""
-        found: DataTypeEntry = DataType.from_dtype(native, library)
-        return found
+        dtype: DataTypeEntry = DataType.from_dtype(native, library)
+        return dtype
 
     from_datatype.__doc__ = (
         f"Return what {title} calls a data type; DataTypeConversionException if it has none."

@@ -103,8 +103,8 @@ def unpack_args(args: Any, num: int) -> tuple[Any, ...]:
     """Return the first `num` values, padded with None. A value that is not a tuple counts as the
     first.
     """
-    given = args if isinstance(args, tuple) else (args,)
-    return (*given[:num], *[None] * (num - len(given)))
+    given_args = args if isinstance(args, tuple) else (args,)
+    return (*given_args[:num], *[None] * (num - len(given_args)))
 
 
 def invoke_if_callable(func: Any, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
@@ -143,15 +143,15 @@ def match_keys(keys: Iterable[str], targets: Sequence[str]) -> tuple[dict[str, s
     """Return the key (a name or pattern) of each target that one matches, and the keys without a
     match. An equal key has priority over patterns.
     """
-    found: dict[str, str] = {}
+    found_names: dict[str, str] = {}
     idle = []
     for key in sorted(keys, key=contains_wildcard):
         matched = [target for target in targets if target == key or fnmatchcase(target, key)]
         if not matched:
             idle.append(key)
         for target in matched:
-            found.setdefault(target, key)
-    return found, idle
+            found_names.setdefault(target, key)
+    return found_names, idle
 
 
 def check_sequence_contains(
@@ -177,14 +177,16 @@ def check_sequence_contains(
     Raises:
         UsageError: there is a complaint, and no `log_func`.
     """
-    held, wanted = unique_list(sequence), unique_list(items)
-    what, where = items_name or "items", name or "the sequence"
-    missing = [item for item in wanted if item not in held] if check_missing is not False else []
-    extra = [item for item in held if item not in wanted] if check_extra is not False else []
+    held_items, wanted = unique_list(sequence), unique_list(items)
+    name_alone, where = items_name or "items", name or "the sequence"
+    missing = (
+        [item for item in wanted if item not in held_items] if check_missing is not False else []
+    )
+    extra = [item for item in held_items if item not in wanted] if check_extra is not False else []
     for text, wrong in (("not found", missing), ("not expected", extra)):
         if not wrong:
             continue
-        message = f"These {what} were {text} in {where}: {wrong}. It contains: {held}."
+        message = f"These {name_alone} were {text} in {where}: {wrong}. It contains: {held_items}."
         if log_func is None:
             raise UsageError(message)
         log_func(message)
@@ -278,10 +280,10 @@ def make_repr(type_str: str, *args: Any, **kwargs: Any) -> tuple[str, bool, bool
     Returns:
         The text, whether all of `args` are None, and whether all of `kwargs` are.
     """
-    given = {name: value for name, value in kwargs.items() if value is not None}
+    values = {name: value for name, value in kwargs.items() if value is not None}
     texts = [_as_source(value) for value in args]
-    texts += [f"{name}={_as_source(value)}" for name, value in given.items()]
-    return f"{type_str}({', '.join(texts)})", all(each is None for each in args), not given
+    texts += [f"{name}={_as_source(value)}" for name, value in values.items()]
+    return f"{type_str}({', '.join(texts)})", all(argument is None for argument in args), not values
 
 
 def _as_source(value: Any) -> str:
@@ -292,7 +294,7 @@ def _as_source(value: Any) -> str:
         inner = ", ".join(map(_as_source, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
     if type(value) is dict:
-        pairs = (f"{_as_source(key)}: {_as_source(each)}" for key, each in value.items())
+        pairs = (f"{_as_source(key)}: {_as_source(value)}" for key, value in value.items())
         return f"{{{', '.join(pairs)}}}"
     return repr(value)
 
@@ -457,7 +459,7 @@ def load_file(src: str | Path | IO[Any], mode: str = "rb", description: str | No
             src.seek(0)
         return src.read()
     if description is not None:
-        G_LOGGER.info(f"Loading {description} from {src}")
+        G_LOGGER.progress(f"Loading {description} from {src}")
     path = readable_file(src, may_be_empty=True)
     with translate_os_errors(path, "read"):
         return path.read_bytes() if "b" in mode else path.read_text(encoding="utf-8")

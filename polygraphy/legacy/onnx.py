@@ -152,7 +152,10 @@ def unmark_outputs(model: ModelProto, outputs: Iterable[str]) -> ModelProto:
         UnknownNameError: a name or a pattern matches nothing in the model.
     """
     unmarked = GraphTensors(model.graph).match_names(outputs)
-    set_outputs(model, [each.name for each in model.graph.output if each.name not in unmarked])
+    set_outputs(
+        model,
+        [value_info.name for value_info in model.graph.output if value_info.name not in unmarked],
+    )
     return model
 
 
@@ -178,16 +181,16 @@ def mark_by_op_type(model: ModelProto, op_types: Iterable[str]) -> ModelProto:
     for op_type in sorted(absent):
         G_LOGGER.error(str(UnknownNameError("Operator type", op_type, present)))
     tensors = GraphTensors(model.graph)
-    found = tensors.outputs_by_type(set(wanted) - absent)
-    if found:
-        set_outputs(model, [name for name in tensors.order if name in found])
+    outputs = tensors.outputs_by_type(set(wanted) - absent)
+    if outputs:
+        set_outputs(model, [name for name in tensors.order if name in outputs])
     return model
 
 
 def _in_order(tensors: GraphTensors, words: Sequence[str]) -> list[str]:
     """Return the names of the tensors that words match, in graph order."""
-    found = tensors.match_names(words)
-    return [name for name in tensors.order if name in found]
+    names = tensors.match_names(words)
+    return [name for name in tensors.order if name in names]
 
 
 def meta_from_gs_tensors(tensors: Iterable[Any]) -> TensorMetadata:
@@ -277,13 +280,13 @@ def str_from_onnx(
     from polygraphy.adapters.console.models.onnx_text import onnx_lines
     from polygraphy.adapters.onnx.storage.elements import WeightArrays
 
-    shown = {"layers": show_layers, "attrs": show_attrs, "weights": show_weights}
+    shown_values = {"layers": show_layers, "attrs": show_attrs, "weights": show_weights}
     if mode is not None:
         mod.warn_deprecated("mode of str_from_onnx", "show_layers, show_attrs, show_weights", "2.0")
         if mode not in _MODES:
             raise UnknownNameError("Mode", mode, _MODES)
-        shown = dict.fromkeys(_MODES[mode], True)
-    detail = Detail(**{name: bool(wanted) for name, wanted in shown.items()})
+        shown_values = dict.fromkeys(_MODES[mode], True)
+    detail = Detail(**{name: bool(wanted) for name, wanted in shown_values.items()})
     arrays = WeightArrays("") if detail.weights else None
     # The first line is a title, for the log.
     return "\n".join([*onnx_lines(describe_model(model, "", detail, arrays), detail)][1:])

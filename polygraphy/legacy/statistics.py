@@ -86,7 +86,10 @@ def _index(buffer: Any, position: Callable[[Any], int]) -> Any:
     """
     if not array.size(buffer):
         return 0
-    return tuple(int(each) for each in np.unravel_index(position(buffer), array.shape(buffer)))
+    return tuple(
+        int(signedinteger)
+        for signedinteger in np.unravel_index(position(buffer), array.shape(buffer))
+    )
 
 
 def compute_average_magnitude(buffer: Any) -> float:
@@ -98,8 +101,8 @@ def compute_quantile(buffer: Any, q: float | Sequence[float]) -> Any:
     """Return one quantile, or an array of them, in float64; `q` is from 0 to 1."""
     if not array.size(buffer):
         return float("inf") if np.ndim(q) == 0 else np.full(np.shape(q), np.inf)
-    found = array.quantile(buffer, q)
-    return found if np.ndim(q) == 0 else np.asarray(found)
+    quantile = array.quantile(buffer, q)
+    return quantile if np.ndim(q) == 0 else np.asarray(quantile)
 
 
 def cast_up(buffer: Any) -> Any:
@@ -267,5 +270,5 @@ def scatter_plot_error_magnitude(  # noqa: PLR0917
 
     require_matplotlib()
     name = f"{runner0_name} {out0_name} vs. {runner1_name} {out1_name}"
-    arrays = [array.to_numpy(each) for each in (absdiff, reldiff, reference_output)]
+    arrays = [array.to_numpy(value) for value in (absdiff, reldiff, reference_output)]
     hand_over(plots_of_errors(name, *arrays), folder=save_dir, show=bool(show))

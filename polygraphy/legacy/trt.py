@@ -65,8 +65,8 @@ def mark_outputs(network: Any, outputs: Iterable[str]) -> None:
     tensors = tensors_of(network)
     chosen: list[str] = []
     for word in outputs:
-        found = matching([word], tensors)
-        chosen += [name for name in tensors if name in found]
+        found_matching = matching([word], tensors)
+        chosen += [name for name in tensors if name in found_matching]
     _mark(network, [tensors[name] for name in dict.fromkeys(chosen)])
 
 
@@ -99,9 +99,9 @@ def mark_by_layer_type(network: Any, layer_types: Iterable[str]) -> None:
     Raises:
         UnknownNameError: TensorRT has no such type of layers.
     """
-    found = tensors_of_types(network, layer_types)
-    if found:
-        _mark_named(network, found)
+    tensors = tensors_of_types(network, layer_types)
+    if tensors:
+        _mark_named(network, tensors)
 
 
 def _mark_named(network: Any, names: set[str]) -> None:
@@ -156,10 +156,12 @@ def _range_of(profile: Any, tensor: Any) -> Any:
     """Return the minimum, the optimum and the maximum shape, or value, of an input."""
     if hasattr(profile, "get_shape"):
         ask = profile.get_shape_input if tensor.is_shape_tensor else profile.get_shape
-        found: Any = [tuple(one) for one in ask(tensor.name)]
+        found_value: Any = [tuple(value) for value in ask(tensor.name)]
     else:
-        found = tuple((profile or {}).get(tensor.name, ()))
-    return found if len(found) == 3 and any(map(len, found)) else (None, None, None)
+        found_value = tuple((profile or {}).get(tensor.name, ()))
+    return (
+        found_value if len(found_value) == 3 and any(map(len, found_value)) else (None, None, None)
+    )
 
 
 def get_metadata_from_engine(engine: Any, context: Any, mode: Any) -> TensorMetadata:

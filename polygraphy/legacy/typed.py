@@ -30,9 +30,9 @@ def TypedDict(key_type_func: Callable[[], Any], value_type_func: Callable[[], An
             _check_type(self, "value", value, value_type_func())
             super().__setitem__(key, value)
 
-        def update(self, other: Any = (), **more: Any) -> None:  # type: ignore[override]
+        def update(self, entries: Any = (), **more: Any) -> None:  # type: ignore[override]
             """Add the entries of another dictionary, or of an iterable of pairs."""
-            for key, value in dict(other, **more).items():
+            for key, value in dict(entries, **more).items():
                 self[key] = value
 
     return Interface
@@ -63,8 +63,8 @@ def TypedList(elem_type_func: Callable[[], Any]) -> type:
                 self.append(elem)
 
         def __setitem__(self, index: Any, elem: Any) -> None:
-            for each in elem if isinstance(index, slice) else [elem]:
-                _check_type(self, "element", each, elem_type_func())
+            for value in elem if isinstance(index, slice) else [elem]:
+                _check_type(self, "element", value, elem_type_func())
             super().__setitem__(index, elem)
 
         def __iadd__(self, elems: Iterable[Any]) -> Any:  # type: ignore[misc]

@@ -383,8 +383,8 @@ class Logger:
         with self._lock:
             if self.use_python_logging_system:
                 self._pending.flush()
-                said = text if self.json else laid_out
-                forward_to_logging(said, severity, caller_frame(stack_depth))
+                name = text if self.json else laid_out
+                forward_to_logging(name, severity, caller_frame(stack_depth))
                 self._write_file([(laid_out, severity)])
                 return
             self._pending.add((laid_out, severity))
@@ -400,13 +400,13 @@ class Logger:
     def _write_lines(self, lines: list[Line]) -> None:
         """Write lines to the console and to the log file, if their severity is high enough."""
         least = self.console_severity
-        shown = lines
+        console_gate = lines
         if least > levels.ULTRA_VERBOSE:
-            shown = [line for line in lines if line[1] >= least]
-        if shown and self.console_gate is not None:
-            shown = self.console_gate(shown)
-        if shown:
-            write_console(shown, colors=self.colors and not self.json)
+            console_gate = [line for line in lines if line[1] >= least]
+        if console_gate and self.console_gate is not None:
+            console_gate = self.console_gate(console_gate)
+        if console_gate:
+            write_console(console_gate, colors=self.colors and not self.json)
         self._write_file(lines)
 
     def _write_file(self, lines: list[Line]) -> None:
@@ -451,6 +451,13 @@ class Logger:
         """Log a message of severity INFO."""
         if self._floor <= levels.INFO:
             self.log(message, levels.INFO, mode, 3)
+
+    def progress(self, message: Message, mode: int = LogMode.EACH) -> None:
+        """Log what the command is doing, such as loading a file, as INFO; a console that shows
+        answers leaves it out.
+        """
+        if self._floor <= levels.PROGRESS:
+            self.log(message, levels.PROGRESS, mode, 3)
 
     def start(self, message: Message, mode: int = LogMode.EACH) -> None:
         """Log that something starts, with severity START."""

@@ -17,6 +17,7 @@ __all__ = [
     "EXTRA_VERBOSE",
     "FINISH",
     "INFO",
+    "PROGRESS",
     "SEVERITIES",
     "START",
     "SUPER_VERBOSE",
@@ -36,6 +37,7 @@ SUPER_VERBOSE = -10
 EXTRA_VERBOSE = 0
 VERBOSE = 10
 INFO = 20
+PROGRESS = 21
 START = 22
 FINISH = 28
 WARNING = 30
@@ -56,6 +58,8 @@ SEVERITIES: dict[str, int] = {
 }
 """Every named severity, the least severe first."""
 
+# PROGRESS has no name of its own: it is INFO about what a command is doing, which a console that
+# shows answers leaves out.
 _NAMES = {value: name for name, value in SEVERITIES.items()}
 
 # Letter of the prefix, and the SGR parameters (ECMA-48, 8.3.117) of the line on a terminal.
@@ -95,8 +99,10 @@ def letter_of(severity: int) -> str:
 
 def level_of(severity: int) -> int:
     """Return the level of `logging` for a severity: the same number, but one above 0 for severities
-    below VERBOSE, because `logging` uses no levels from 0 down.
+    below VERBOSE, because `logging` uses no levels from 0 down; that of INFO for PROGRESS.
     """
+    if severity == PROGRESS:
+        return INFO
     return severity if severity >= VERBOSE else _LOWEST_LEVELS[_nearest_named(severity)]
 
 

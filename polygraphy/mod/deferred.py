@@ -17,7 +17,7 @@ def deferred_names(
     namespace: dict[str, Any],
     names: Mapping[str, str] | None = None,
     submodules: Collection[str] = (),
-    gone: Mapping[str, str] | None = None,
+    removed_names: Mapping[str, str] | None = None,
 ) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module with names that are imported at the first use; `dir`
     lists them too.
@@ -26,7 +26,7 @@ def deferred_names(
         namespace: the module's `globals()`, in which a name is kept once it was asked for.
         names: which module has each of the names; ``module:Name`` where it has another one there.
         submodules: modules of a package that are attributes of it without an import of their own.
-        gone: what there is no more, and what to write instead.
+        removed_names: what there is no more, and what to write instead.
     """
 
     homes = names or {}
@@ -35,14 +35,14 @@ def deferred_names(
         from importlib import import_module
 
         if name in homes:
-            home, _, there = homes[name].partition(":")
-            value = namespace[name] = getattr(import_module(home), there or name)
+            home, _, remote_name = homes[name].partition(":")
+            value = namespace[name] = getattr(import_module(home), remote_name or name)
             return value
         if name in submodules:
             return import_module(f"{namespace['__name__']}.{name}")
         missing = f"module {namespace['__name__']!r} has no attribute {name!r}"
-        if gone and name in gone:
-            raise AttributeError(f"{missing} any more. Instead: {gone[name]}")
+        if removed_names and name in removed_names:
+            raise AttributeError(f"{missing} any more. Instead: {removed_names[name]}")
         raise AttributeError(missing)
 
     namespace["__dir__"] = lambda: sorted({*namespace, *homes, *submodules})

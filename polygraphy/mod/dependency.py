@@ -179,11 +179,11 @@ class Dependency:
 
     def install_command(self) -> str:
         """Return the command that installs the module, as a person would type it."""
-        own = self._own_package()
-        is_lower_bound = "," not in own and ">=" in own
+        package = self._own_package()
+        is_lower_bound = "," not in package and ">=" in package
         if is_lower_bound and self._top in _PACKAGES and not self.is_installed():
-            own = self._package  # The newest is installed.
-        return install_command([*self._requires, own, *self._companions], self._flags)
+            package = self._package  # The newest is installed.
+        return install_command([*self._requires, package, *self._companions], self._flags)
 
     def _import(self) -> ModuleType:
         """Return the imported module; raise ImportError if it is missing or only a folder."""
@@ -238,16 +238,16 @@ class Dependency:
         """Return whether the version is accepted; an unknown one is."""
         if not self._requirement.has_conditions:
             return True
-        found = self._version()
-        return found is None or self._requirement.accepts(found)
+        version = self._version()
+        return version is None or self._requirement.accepts(version)
 
     def _version(self) -> str | None:
         """Return the version of the module if it is loaded, else of its package."""
         name = self.name
         while name:
-            found = getattr(sys.modules.get(name), "__version__", None)
-            if isinstance(found, str):
-                return found
+            version = getattr(sys.modules.get(name), "__version__", None)
+            if isinstance(version, str):
+                return version
             name = name.rpartition(".")[0]
         from importlib import metadata
 
@@ -298,11 +298,11 @@ def _is_mere_folder(location: str | None, path: object) -> bool:
 
 def _was_interrupted(error: BaseException | None) -> bool:
     """Return whether a KeyboardInterrupt caused an error."""
-    seen = set()
-    while error is not None and id(error) not in seen:
+    seen_indices = set()
+    while error is not None and id(error) not in seen_indices:
         if isinstance(error, KeyboardInterrupt):
             return True
-        seen.add(id(error))
+        seen_indices.add(id(error))
         error = error.__cause__ or error.__context__
     return False
 

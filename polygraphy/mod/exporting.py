@@ -83,64 +83,70 @@ def immediate_function(loader: Any, name: str, namespace: dict[str, Any]) -> Cal
     from inspect import cleandoc, signature
 
     work = getattr(loader, "call_impl", loader.__call__)
-    own = loader.__init__ is not object.__init__
-    init = [*signature(loader.__init__).parameters.values()][1:] if own else []
+    is_own = loader.__init__ is not object.__init__
+    init = [*signature(loader.__init__).parameters.values()][1:] if is_own else []
     called = signature(work)
-    rest = {each.kind for each in init if _accepts_rest(each)}
-    call = [each for each in [*called.parameters.values()][1:] if each.kind not in rest]
-    taken = sorted([*init, *call], key=_parameter_key)
-    for each in taken:
-        if [other.name for other in taken].count(each.name) > 1:
+    kinds = {parameter.kind for parameter in init if _accepts_rest(parameter)}
+    call = [
+        parameter for parameter in [*called.parameters.values()][1:] if parameter.kind not in kinds
+    ]
+    parameters = sorted([*init, *call], key=_parameter_key)
+    for parameter in parameters:
+        if [parameter.name for parameter in parameters].count(parameter.name) > 1:
             raise TypeError(
                 f"{loader.__name__} cannot have an immediate function: "
-                f"its constructor and its call both have a parameter {each.name!r}"
+                f"its constructor and its call both have a parameter {parameter.name!r}"
             )
     source = (
         f"def _make_(_loader_, _defaults_):\n"
-        f"    def {name}({', '.join(map(_declare_parameter, taken))}):\n"
+        f"    def {name}({', '.join(map(_declare_parameter, parameters))}):\n"
         f"        return _loader_({_forward_arguments(init)})({_forward_arguments(call)})\n"
         f"    return {name}\n"
     )
-    made: dict[str, Any] = {}
-    exec(compile(source, f"<immediate function {name}>", "exec"), namespace, made)
-    function: Any = made["_make_"](loader, {each.name: each.default for each in taken})
+    values: dict[str, Any] = {}
+    exec(compile(source, f"<immediate function {name}>", "exec"), namespace, values)
+    function: Any = values["_make_"](
+        loader, {parameter.name: parameter.default for parameter in parameters}
+    )
     function.__module__ = loader.__module__
     function.__qualname__ = name
     docs = [loader.__doc__, vars(loader).get("__init__", loader).__doc__, work.__doc__]
     headline = f"Immediately evaluated functional variant of :class:`{loader.__name__}`."
     unique = dict.fromkeys(cleandoc(doc) for doc in docs if doc)
     function.__doc__ = "\n\n".join([headline, *unique])
-    annotations = {each.name: each.annotation for each in taken}
+    annotations = {parameter.name: parameter.annotation for parameter in parameters}
     annotations["return"] = called.return_annotation
     function.__annotations__ = {
-        each: kind for each, kind in annotations.items() if kind is not called.empty
+        name: kind for name, kind in annotations.items() if kind is not called.empty
     }
     immediate: Callable[..., Any] = function
     return immediate
 
 
-def _accepts_rest(each: Parameter) -> bool:
+def _accepts_rest(parameter: Parameter) -> bool:
     """Return whether a parameter accepts all other arguments."""
-    return each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
-def _parameter_key(each: Parameter) -> tuple[int, bool]:
+def _parameter_key(parameter: Parameter) -> tuple[int, bool]:
     """Return the sort key of a parameter: required ones first, those for other arguments last."""
-    return each.kind if _accepts_rest(each) else 0, each.default is not each.empty
+    return (
+        parameter.kind if _accepts_rest(parameter) else 0
+    ), parameter.default is not parameter.empty
 
 
-def _declare_parameter(each: Parameter) -> str:
+def _declare_parameter(parameter: Parameter) -> str:
     """Return a parameter with its default as source text."""
-    if _accepts_rest(each):
-        return str(each.replace(annotation=each.empty))
-    required = each.default is each.empty
-    return each.name if required else f"{each.name}=_defaults_[{each.name!r}]"
+    if _accepts_rest(parameter):
+        return str(parameter.replace(annotation=parameter.empty))
+    required = parameter.default is parameter.empty
+    return parameter.name if required else f"{parameter.name}=_defaults_[{parameter.name!r}]"
 
 
-def _forward_arguments(taken: Iterable[Parameter]) -> str:
+def _forward_arguments(parameters: Iterable[Parameter]) -> str:
     """Return the arguments of a call that passes variables of the same names on."""
     return ", ".join(
-        f"{each.name}={each.name}" if each.kind is each.KEYWORD_ONLY
-        else str(each.replace(annotation=each.empty, default=each.empty))
-        for each in taken
+        f"{parameter.name}={parameter.name}" if parameter.kind is parameter.KEYWORD_ONLY
+        else str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
+        for parameter in parameters
     )  # fmt: skip

@@ -51,10 +51,10 @@ def entry_points_of(group: str) -> list[EntryPoint]:
         return []
     from importlib.metadata import entry_points
 
-    found: dict[str, EntryPoint] = {}
+    found_values: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
-        found.setdefault(entry.name, entry)
-    return [found[name] for name in sorted(found)]
+        found_values.setdefault(entry.name, entry)
+    return [found_values[name] for name in sorted(found_values)]
 
 
 def package_of(entry: EntryPoint) -> str:

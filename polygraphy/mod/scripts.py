@@ -65,12 +65,12 @@ def import_from_script(path: str | os.PathLike[str], name: str) -> Any:
         return getattr(module, name)
     except AttributeError:
         unknown_name: Any = errors.named_class(UNKNOWN_NAME_ERROR)
-        known = [
-            known
-            for known, value in vars(module).items()
-            if not known.startswith("_") and not isinstance(value, type(sys))
+        known_names = [
+            known_name
+            for known_name, value in vars(module).items()
+            if not known_name.startswith("_") and not isinstance(value, type(sys))
         ]
-        raise unknown_name(f"In the script {script}, the name", name, known) from None
+        raise unknown_name(f"In the script {script}, the name", name, known_names) from None
 
 
 def run_script(path: str | os.PathLike[str]) -> ModuleType:

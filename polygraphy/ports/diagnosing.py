@@ -304,13 +304,13 @@ class OpenedProgram(Protocol):
             BackendError: it cannot be run.
         """
 
-    def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+    def alone(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the float64 result of the operation that computes a tensor, run by itself on given
         values; None if it cannot be computed.
 
         Args:
             name: the tensor.
-            held: what `run` kept.
+            values: what `run` kept.
             feed: the data, by the names of the model.
         """
 
@@ -488,7 +488,7 @@ class DiagnosisReports(Protocol):
     def concluded(self, result: DiagnosisResult) -> None:
         """Report the result after all steps."""
 
-    def handed_over(self, folder: str, said: str) -> None:
+    def handed_over(self, folder: str, name: str) -> None:
         """Report that a part of the model that shows the fault was saved."""
 
     def written_up(self, text: str) -> None:

@@ -160,7 +160,7 @@ class OpenModel(Protocol):
     def part(
         self,
         nodes: Collection[int],
-        given: Mapping[str, Any] | None = None,
+        given_values: Mapping[str, Any] | None = None,
         outputs: Collection[str] | None = None,
         *,
         keeps_types: bool = False,
@@ -170,7 +170,7 @@ class OpenModel(Protocol):
 
         Args:
             nodes: their positions.
-            given: by tensor an array of its type and shape (default: those that are known).
+            given_values: by tensor an array of its type and shape (default: those that are known).
             outputs: what becomes an output (default: what `needed_of` says, as far as backends can
                 hand it out).
             keeps_types: whether what the model says about tensors in between is kept.

@@ -90,20 +90,20 @@ class Console(Protocol):
     def comparison_finished(self, result: AccuracyResult) -> None:
         """Report that all iterations of all pairs of runs were compared."""
 
-    def samples_compared(self, found: SamplesCompared) -> None:
+    def samples_compared(self, compared: SamplesCompared) -> None:
         """Report which samples of a pair of runs changed their answer, and how often both are
         correct.
         """
 
-    def steps_compared(self, found: StepsCompared) -> None:
+    def steps_compared(self, compared: StepsCompared) -> None:
         """Report that all steps of a model with states were compared."""
 
-    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+    def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Report the profiles of runners with the same input shapes.
 
         Args:
             table: the times of their nodes.
-            sort: by what rows are sorted: ``time``, ``difference`` or ``error``.
+            order: by what rows are sorted: ``time``, ``difference`` or ``error``.
             rows: how many rows are shown; 0 for all.
         """
 

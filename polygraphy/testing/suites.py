@@ -28,9 +28,9 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
     Raises:
         AssertionError: the runner breaks a promise; the message says which.
     """
-    runner, other = make_runner(), make_runner()
+    runner, other_runner = make_runner(), make_runner()
     _check(bool(runner.name), "A runner has a name.")
-    _check(runner.name != other.name, "Runners of one kind have unique names.")
+    _check(runner.name != other_runner.name, "Runners of one kind have unique names.")
     _check(not runner.is_active, "A new runner is not active: loading is left to `activate`.")
     _check(_fails(lambda: runner.infer(feed_dict)), "`infer` fails before `activate`.")
     before = {name: np.array(array) for name, array in feed_dict.items()}
@@ -50,8 +50,8 @@ def check_runner(make_runner: Callable[[], Runner], feed_dict: Mapping[str, Any]
     _check(all(answers), "An inference has outputs.")
     for answer in answers[1:]:
         _check(list(answer) == list(answers[0]), "Outputs have one order.")
-        same = all(_is_same_array(array, answers[0][name]) for name, array in answer.items())
-        _check(same, "The same data have the same outputs.")
+        is_same = all(_is_same_array(array, answers[0][name]) for name, array in answer.items())
+        _check(is_same, "The same data have the same outputs.")
     _check(_raises_in_block(make_runner()), "An error inside the block deactivates the runner.")
 
 
@@ -87,13 +87,15 @@ def check_data_types(converter: DataTypeConverter) -> None:
     Raises:
         AssertionError: the converter breaks a promise; the message says which.
     """
-    known = [(entry, converter.to_native(entry)) for entry in DataType]
-    known = [(entry, native) for entry, native in known if native is not None]
-    _check(bool(known), "A library has at least one of the data types.")
-    for entry, native in known:
+    known_pairs = [(entry, converter.to_native(entry)) for entry in DataType]
+    known_pairs = [(entry, native) for entry, native in known_pairs if native is not None]
+    _check(bool(known_pairs), "A library has at least one of the data types.")
+    for entry, native in known_pairs:
         _check(converter.from_native(native) is entry, f"{entry} is translated there and back.")
-    others = [native for _, native in known]
-    is_unique = all(native != other for i, native in enumerate(others) for other in others[:i])
+    natives = [native for _, native in known_pairs]
+    is_unique = all(
+        native != other_value for i, native in enumerate(natives) for other_value in natives[:i]
+    )
     _check(is_unique, "No two data types have one name.")
     _check(converter.from_native(object()) is None, "What is no data type is None.")
 
@@ -131,7 +133,9 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
         _check(
             len(read) == len(feeds)
             and all(
-                _is_same_array(feed[k], got[k]) for feed, got in zip(feeds, read) for k in feed
+                _is_same_array(feed[k], values[k])
+                for feed, values in zip(feeds, read)
+                for k in feed
             ),
             f"The iterations of {place!r} are read one by one, in order.",
         )
@@ -149,12 +153,12 @@ def check_result_store(make_store: Callable[[], ResultStore], folder: str | Path
 def _are_same_results(one: RunResults, other: RunResults) -> bool:
     """Return whether two results have the same runners and outputs, bit for bit."""
     return [name for name, _ in one] == [name for name, _ in other] and all(
-        len(mine) == len(its)
+        len(iteration_results) == len(its)
         and all(
             list(left) == list(right) and all(_is_same_array(left[k], right[k]) for k in left)
-            for left, right in zip(mine, its)
+            for left, right in zip(iteration_results, its)
         )
-        for (_, mine), (_, its) in zip(one, other)
+        for (_, iteration_results), (_, its) in zip(one, other)
     )
 
 

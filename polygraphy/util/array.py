@@ -7,5 +7,6 @@ from polygraphy.mod.deferred import deferred_names
 __all__ = []
 __all__ += arrays.__all__
 __getattr__ = deferred_names(
-    globals(), gone={"dispatch": "functools.singledispatch, or util.array.is_torch and its like"}
+    globals(),
+    removed_names={"dispatch": "functools.singledispatch, or util.array.is_torch and its like"},
 )

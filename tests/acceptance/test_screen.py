@@ -473,6 +473,19 @@ def test_lines_are_kept_until_it_is_known_whether_they_are_shown(
         shown.clear()
 
 
+def test_the_severity_and_not_the_first_word_shows_what_a_command_is_doing() -> None:
+    from polygraphy.adapters.console import screen
+    from polygraphy.logger import Logger
+
+    gate, lines = screen.Screen(screen.ANSWERS, 20), list[tuple[str, int]]()
+    logger = Logger()
+    logger.console_gate = lambda shown: lines.extend(shown) or []  # type: ignore[func-returns-value]
+    logger.info("Loading takes 2 s.")
+    logger.progress("The model is being read.")
+    assert [text for text, _ in lines] == ["[I] Loading takes 2 s.", "[I] The model is being read."]
+    assert [text for text, _ in gate(lines)] == ["Loading takes 2 s."]
+
+
 def test_what_happens_in_processes_of_runners_reaches_the_screen_and_the_document(
     tmp_path: Path, polygraphy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

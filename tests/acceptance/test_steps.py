@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -13,12 +14,18 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from polygraphy.application.diagnose.case import Case
+from polygraphy.application.diagnose.oracle import Request
+from polygraphy.application.diagnose.outcome import Found
+from polygraphy.application.diagnose.steps.states.wrong_step import explain_by_single_step
 from polygraphy.assertions import assert_outputs_match
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.comparator import Comparator, StepLoader
+from polygraphy.domain.diagnosis.culprit import AGREE, INCONCLUSIVE, DiagnosisResult
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.states.comparing import step_table
 from polygraphy.json import save_json
+from polygraphy.ports.editing import stored_precision
 from tests.support.decoders import decoder, stream, without_past
 
 
@@ -186,6 +193,37 @@ def test_weights_rounded_to_float16_are_no_fault(
         ).code
         == 1
     )
+
+
+def test_weights_with_the_digits_of_bfloat16_are_rounded_to_bfloat16() -> None:
+    model = decoder()
+    assert stored_precision(model) is None
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype == np.float32:
+            bits = array.view(np.uint32) & np.uint32(0xFFFF0000)
+            tensor.CopyFrom(numpy_helper.from_array(bits.view(np.float32), tensor.name))
+    assert stored_precision(model) == "bfloat16"
+
+
+def test_a_step_that_matches_by_itself_has_no_wrong_output() -> None:
+    step, output = SimpleNamespace(index=3, start=6), "logits"
+    right = SimpleNamespace(model=SimpleNamespace(outputs=[output]))
+    plan = SimpleNamespace(roles=SimpleNamespace(judged=None))
+    own = SimpleNamespace(feeds=[SimpleNamespace(step=step)] * 4, plan=plan)
+    request: Any = Request(None, lambda case, request: Found(DiagnosisResult(AGREE), case), "r")
+    comparison: Any = SimpleNamespace(
+        states=SimpleNamespace(request=request),
+        judge=SimpleNamespace(own=own, right=right),
+        wrong=SimpleNamespace(at=3),
+        output=output,
+        facts=[],
+        data=[{}],
+    )
+    case: Any = Case(None, "m.onnx", [], None)  # type: ignore[arg-type]
+    answer = explain_by_single_step(case, comparison)
+    assert isinstance(answer, Found) and answer.result.verdict == INCONCLUSIVE
+    assert "on equal states every step agrees" in str(answer.result.reason)
 
 
 def test_what_quantization_loses_is_no_wrong_state(

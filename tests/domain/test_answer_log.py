@@ -44,7 +44,9 @@ def described(answer: Any) -> Any:
     """Return all that there is to know about an answer, as text: NaN equals NaN."""
     if isinstance(answer, bool):
         return answer
-    return type(answer).__name__, str(vars(copy.copy(answer)))  # A copy has every metric.
+    facts = {**vars(copy.copy(answer))}  # A copy has every metric.
+    facts |= facts.pop("_metrics", {})
+    return type(answer).__name__, str(sorted(item for item in facts.items() if item[1] is not None))
 
 
 NUMBERS = st.sampled_from([0.0, 1.0, 1.5, -2.0, math.nan, math.inf])

@@ -42,7 +42,7 @@ def test_patterns_pass_over_what_only_counts_in_full() -> None:
 
 def test_case_counts() -> None:
     with pytest.raises(UnknownNameError) as error:
-        matching(["Conv"], ["conv"], what="Layer")
+        matching(["Conv"], ["conv"], text="Layer")
     assert "Layer 'Conv' does not exist" in str(error.value)
     assert error.value.matches == ("conv",)
 

@@ -49,6 +49,18 @@ def test_the_cause_at_an_activation(array: Any, stored: Scheme, cause: str) -> N
     assert is_suspect(site, loss) == (cause != CLIPPED)  # Calibration may cut off on purpose.
 
 
+def test_a_range_of_few_calibration_samples_is_not_wrong() -> None:
+    array = np.append(RNG.normal(size=510), [-2.7, 3.66])  # hey_jarvis: the range is -3.25 to 2.88.
+    site = Site("t", "activation", scheme("uint8", 0.02406, 135))
+    loss = activation_loss(site, array)
+    assert loss.ratio > 5 and loss.loss > 0.03 and not is_suspect(site, loss)
+    scores = np.array([-0.575, 0.378, 0.2, 0.3])  # One score of each input; calibrated without < 0.
+    site = Site("t", "activation", scheme("uint8", 0.003475, 0))
+    assert cause_of(site, activation_loss(site, scores)) == SIGN
+    assert not is_suspect(site, activation_loss(site, scores))
+    assert is_suspect(site, activation_loss(site, np.repeat(scores, 8)))
+
+
 @pytest.mark.parametrize(
     ("exact", "stored", "is_stored_here", "cause"),
     [

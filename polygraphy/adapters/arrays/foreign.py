@@ -68,11 +68,11 @@ def device_buffer(array: Any, stream: Order) -> DeviceBuffer | None:
 def is_torch(array: Any) -> bool:
     """Return whether an object is a tensor of PyTorch."""
     kind = type(array)
-    found = _torch_kinds.get(kind)
-    if found is None:
-        found = kind.__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr")
-        _torch_kinds[kind] = found
-    return found
+    torch_kind = _torch_kinds.get(kind)
+    if torch_kind is None:
+        torch_kind = kind.__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr")
+        _torch_kinds[kind] = torch_kind
+    return torch_kind
 
 
 def host_array(array: Any) -> np.ndarray[Any, Any]:
@@ -303,11 +303,11 @@ def pack_bits(array: Array, bits: int) -> Array:
     """Return the bytes (uint8) of elements of so many bits (1, 2 or 4), in C order."""
     codes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     per_byte = 8 // bits
-    made = np.zeros(ceil(codes.size / per_byte), np.uint8)
+    computed_array = np.zeros(ceil(codes.size / per_byte), np.uint8)
     for place in range(per_byte):
         part = codes[place::per_byte]
-        made[: part.size] |= (part & (2**bits - 1)) << (bits * place)
-    return made
+        computed_array[: part.size] |= (part & (2**bits - 1)) << (bits * place)
+    return computed_array
 
 
 def unpack_bits(raw: Array, bits: int, dtype: np.dtype[Any], count: int) -> Array:

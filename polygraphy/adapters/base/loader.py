@@ -66,7 +66,7 @@ class BytesFromPath(BaseLoader):
 
     def call_impl(self) -> bytes:
         """Return the content of the file; FileError when it cannot be read."""
-        G_LOGGER.info(f"Loading bytes from {Path(self._path).absolute()}")
+        G_LOGGER.progress(f"Loading bytes from {Path(self._path).absolute()}")
         path = readable_file(self._path)
         with translate_os_errors(path, "read"):
             return path.read_bytes()
@@ -123,7 +123,9 @@ class InvokeFromScript(BaseLoader):
         """
         target = self.symbol()
         if not kwargs:
-            check_signature(target, "function", *(f"a {type(each).__name__}" for each in args))
+            check_signature(
+                target, "function", *(f"a {type(argument).__name__}" for argument in args)
+            )
         return target(*args, **kwargs)
 
     def __iter__(self) -> Iterator[Any]:

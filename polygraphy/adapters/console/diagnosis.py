@@ -47,14 +47,14 @@ class LogDiagnosisReports:
         """Show the culprits."""
         _draw("")
         if not result.culprits and result.verdict != INCONCLUSIVE:  # That is an error.
-            said = NO_FAULT if result.verdict == AGREE else ""
-            text = f"{said} {result.reason}".strip()
+            no_fault = NO_FAULT if result.verdict == AGREE else ""
+            text = f"{no_fault} {result.reason}".strip()
             if text:
                 say(text, indent=0)
-        shown = result.culprits[:_SHOWN]
+        culprits = result.culprits[:_SHOWN]
         word = "COULD BE" if result.verdict == INCONCLUSIVE else "CULPRIT "
-        for number, culprit in enumerate(shown):
-            _show_culprit(word, culprit, shown[number + 1 :])
+        for number, culprit in enumerate(culprits):
+            _show_culprit(word, culprit, culprits[number + 1 :])
         if len(result.culprits) > _SHOWN:
             say(f"... and {len(result.culprits) - _SHOWN} more, see --format json.")
         steps = [line for step in self._steps for line in wrap_text(f"  {step}", 31)]
@@ -62,9 +62,9 @@ class LogDiagnosisReports:
         has_answer = bool(result.culprits) or result.verdict != INCONCLUSIVE
         show([*([""] if has_answer else []), *steps, ""])
 
-    def handed_over(self, folder: str, said: str) -> None:
+    def handed_over(self, folder: str, name: str) -> None:
         """Show where the culprit is saved."""
-        say(f"SAVED    {_short(folder)}: {_short(said)}", G_LOGGER.FINISH)
+        say(f"SAVED    {_short(folder)}: {_short(name)}", G_LOGGER.FINISH)
 
     def written_up(self, text: str) -> None:
         """Write the text of a bug report to standard output."""
@@ -73,11 +73,11 @@ class LogDiagnosisReports:
 
 def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None:
     """Show a culprit; text that it shares with the next ones is shown with the last of them."""
-    said = {sentence for other in later for sentence in other.evidence}
+    names = {sentence for culprit in later for sentence in culprit.evidence}
     by = f" by {culprit.rewrite}" if culprit.rewrite else ""
-    what = f"{culprit.op} {some_of(culprit.nodes, _NODES)}".strip() or "Data"
-    heading = f"{what}: {culprit.cause}{by}"
-    sentences = [one for one in culprit.evidence if one not in said]
+    subject = f"{culprit.op} {some_of(culprit.nodes, _NODES)}".strip() or "Data"
+    heading = f"{subject}: {culprit.cause}{by}"
+    sentences = [name for name in culprit.evidence if name not in names]
     if culprit.facts and culprit.facts[0].kind == "weights_differ":  # Counted, they are the answer.
         heading, sentences = culprit.evidence[0].rstrip("."), culprit.evidence[1:]
     say(
@@ -89,7 +89,7 @@ def _show_culprit(word: str, culprit: Culprit, later: Sequence[Culprit]) -> None
         say(f"    From {_short(culprit.origin)}.", indent=4)
     for sentence in sentences:
         say(f"    {_short(sentence, _SENTENCE)}", indent=4)
-    if any(culprit.remedy == other.remedy for other in later):
+    if any(culprit.remedy == other_culprit.remedy for other_culprit in later):
         return
     if culprit.remedy.command:
         word = "FIX" if culprit.remedy.proven else "TRY"

@@ -135,25 +135,25 @@ class LogConsole:
 
         verdicts.log_summary(result, is_explained=self.explains)
 
-    def samples_compared(self, found: SamplesCompared) -> None:
+    def samples_compared(self, compared: SamplesCompared) -> None:
         """Log the table of samples."""
         from polygraphy.adapters.console.tables import sample_lines
         from polygraphy.domain.report.document import plain
 
-        G_LOGGER.info("\n".join(sample_lines(plain(found))))
+        G_LOGGER.info("\n".join(sample_lines(plain(compared))))
 
-    def steps_compared(self, found: StepsCompared) -> None:
+    def steps_compared(self, compared: StepsCompared) -> None:
         """Log the table of steps."""
         from polygraphy.adapters.console.tables import step_lines
         from polygraphy.domain.report.document import plain
 
-        G_LOGGER.info("\n".join(step_lines(plain(found))))
+        G_LOGGER.info("\n".join(step_lines(plain(compared))))
 
-    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+    def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Log the table of nodes with their times."""
         from polygraphy.adapters.console.profiles import profile_lines
 
-        G_LOGGER.info("\n".join(profile_lines(table, sort, rows, None)))
+        G_LOGGER.info("\n".join(profile_lines(table, order, rows, None)))
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Log the runners whose outputs are validated."""
@@ -165,13 +165,13 @@ class LogConsole:
             name = one_line(validity.name)
             G_LOGGER.verbose(f"{label_of_runner(runner):35} | Validating output: {name}")
             with G_LOGGER.indent():
-                for what, count, first in (
+                for problem, count, first in (
                     ("NaN", validity.nan, validity.first_nan),
                     ("Inf", validity.inf, validity.first_inf),
                 ):
                     if count:
                         G_LOGGER.error(
-                            f"{what} Detected | Output: {name} of"
+                            f"{problem} Detected | Output: {name} of"
                             f" {label_of_runner(runner)}: {count} of {validity.size} elements, the"
                             f" first at {first}"
                         )
@@ -202,8 +202,8 @@ def _spread(runtimes: Sequence[float]) -> str:
     """Return the spread of inference times as text; the first call is separate, because it includes
     one-time costs.
     """
-    others = _percentiles(runtimes[1:])
-    return f"Inference time: first={runtimes[0] * 1000:.4g} ms; of the others {others} ms."
+    percentiles = _percentiles(runtimes[1:])
+    return f"Inference time: first={runtimes[0] * 1000:.4g} ms; of the others {percentiles} ms."
 
 
 def _device_spread(times: Sequence[DeviceTimes]) -> str:
@@ -212,14 +212,14 @@ def _device_spread(times: Sequence[DeviceTimes]) -> str:
     """
     later = times[1:] or times
     parts = {
-        "H2D": [each.to_device for each in later],
-        "compute": [each.compute for each in later],
-        "D2H": [each.to_host for each in later],
-        "total": [each.total for each in later],
+        "H2D": [device_times.to_device for device_times in later],
+        "compute": [device_times.compute for device_times in later],
+        "D2H": [device_times.to_host for device_times in later],
+        "total": [device_times.total for device_times in later],
     }
     lines = [f"{part:7} | {_percentiles(seconds)}" for part, seconds in parts.items()]
-    others = " after the first" if len(times) > 1 else ""
-    return "\n".join([f"Times on the device{others}, in ms, over {len(later)}:", *lines])
+    device_spread = " after the first" if len(times) > 1 else ""
+    return "\n".join([f"Times on the device{device_spread}, in ms, over {len(later)}:", *lines])
 
 
 def _percentiles(seconds: Sequence[float]) -> str:

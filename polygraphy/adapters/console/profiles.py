@@ -42,12 +42,12 @@ def profile_lines(table: ProfileTable, sort: str, rows: int, width: int | None) 
         yield from (f"  {one_line(note)}" for note in side.notes)
     yield ""
     ordered = table.sorted(sort)
-    shown = ordered if rows <= 0 else ordered[:rows]
-    yield from _table_lines(table, shown, width)
-    if len(shown) < len(ordered):
-        left = sum(row.time for row in ordered[len(shown) :])
-        yield f"  and {count_text(len(ordered) - len(shown), 'more row')}, {time_text(left)}"
-    if any(cell.is_below_cost for row in shown for cell in row.cells):
+    time_rows = ordered if rows <= 0 else ordered[:rows]
+    yield from _table_lines(table, time_rows, width)
+    if len(time_rows) < len(ordered):
+        rest = sum(row.time for row in ordered[len(time_rows) :])
+        yield f"  and {count_text(len(ordered) - len(time_rows), 'more row')}, {time_text(rest)}"
+    if any(cell.is_below_cost for row in time_rows for cell in row.cells):
         yield "  ~ less than the time that it takes to measure"
     if table.sentence:
         yield ""
@@ -92,7 +92,11 @@ def _with_inner(row: TimeRow) -> list[tuple[str, int, list[Cell]]]:
     for name, op in names:
         cells = []
         for cell in row.cells:
-            match = [one for one in cell.inner if (one.name, one.op) == (name, op)]
+            match = [
+                inner_time
+                for inner_time in cell.inner
+                if (inner_time.name, inner_time.op) == (name, op)
+            ]
             cells.append(Cell(match[0].microseconds, executed=[op]) if match else Cell())
         lines.append((name, 1, cells))
     return lines

@@ -208,12 +208,12 @@ def _log_progress(what: str) -> Iterator[Callable[[str], None]]:
         pause, pauses = _REPORTS
         while not ended.wait(pause):
             seconds = f"{time.monotonic() - start:.0f} s"
-            said = (
+            text = (
                 f"{what}: {current} (after {seconds})" if current else f"{what}: {seconds} so far"
             )
-            G_LOGGER.info(said)
+            G_LOGGER.info(text)
             if keeps_lines() and sys.stderr is not None and G_LOGGER.is_enabled_for(G_LOGGER.INFO):
-                print(escape_controls(said), file=sys.stderr, flush=True)
+                print(escape_controls(text), file=sys.stderr, flush=True)
             pause = pauses
 
     reporter = Thread(target=report, daemon=True)
@@ -231,8 +231,11 @@ def _bar_text(what: str, steps: int, total: int | None, seconds: float) -> str:
     if not total:
         return f"{what}  {steps}/?  {elapsed}"
     full = _BAR * min(steps, total) // total
-    left = _elapsed_text(seconds * (total - steps) / steps) if 0 < steps <= total else "-:--:--"
-    return f"{what} [{'#' * full}{'-' * (_BAR - full)}] {steps}/{total}  {elapsed}, {left} left"
+    elapsed_text = (
+        _elapsed_text(seconds * (total - steps) / steps) if 0 < steps <= total else "-:--:--"
+    )
+    bar = "#" * full + "-" * (_BAR - full)
+    return f"{what} [{bar}] {steps}/{total}  {elapsed}, {elapsed_text} left"
 
 
 def _elapsed_text(seconds: float) -> str:

@@ -123,8 +123,8 @@ class LogReports:
         self, good: int, bad: int, suspicious: Mapping[str, Sequence[Algorithm]]
     ) -> None:
         """Log the layers with potentially bad tactics."""
-        G_LOGGER.info(f"Loaded {good} good tactic replays.")
-        G_LOGGER.info(f"Loaded {bad} bad tactic replays.")
+        G_LOGGER.progress(f"Loaded {good} good tactic replays.")
+        G_LOGGER.progress(f"Loaded {bad} bad tactic replays.")
         if not suspicious:
             G_LOGGER.info(
                 "Could not determine potentially bad tactics. Try generating more tactic replay"
@@ -133,7 +133,9 @@ class LogReports:
             return
         G_LOGGER.info("Found potentially bad tactics:")
         for name, algorithms in suspicious.items():
-            G_LOGGER.info(f"Layer: {name}\n{_INDENT}Algorithms: {[str(one) for one in algorithms]}")
+            G_LOGGER.info(
+                f"Layer: {name}\n{_INDENT}Algorithms: {[str(tactic) for tactic in algorithms]}"
+            )
 
     def support(self, report: SupportReport) -> None:
         """Log which parts of a model TensorRT supports."""
@@ -151,12 +153,12 @@ def _table_lines(report: DataReport) -> Iterator[str]:
         odd = [tensor for tensor in tensors if tensor.peculiarities]
         first = [tensor for tensor in tensors if not tensor.peculiarities]
         chosen = [*odd[:_MOST], *first[: max(0, _MOST - len(odd))]]
-        kept = {tensor.name for tensor in chosen}
+        names = {tensor.name for tensor in chosen}
         yield ""
-        yield from _tensor_table(title, [tensor for tensor in tensors if tensor.name in kept])
-        if len(kept) < len(tensors):
-            shown = f"{len(kept)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"
-            yield from wrap_text(f"  {shown}", 2)
+        yield from _tensor_table(title, [tensor for tensor in tensors if tensor.name in names])
+        if len(names) < len(tensors):
+            text = f"{len(names)} of {len(tensors)} tensors shown; all with -v or --log-file PATH"
+            yield from wrap_text(f"  {text}", 2)
 
 
 def _data_answer(report: DataReport) -> str:
@@ -169,37 +171,37 @@ def _data_answer(report: DataReport) -> str:
         counts.insert(0, count_text(len(runs), "runner"))
     if runs[0].iterations > 1:
         counts.append("the first is shown (-a shows all)")
-    found = f"NaN or infinity in {odd} of {len(tensors)} tensors" if odd else "No NaN or infinity"
-    return f"{found}{' here' * (runs[0].iterations > 1)}; {', '.join(counts)}."
+    text = f"NaN or infinity in {odd} of {len(tensors)} tensors" if odd else "No NaN or infinity"
+    return f"{text}{' here' * (runs[0].iterations > 1)}; {', '.join(counts)}."
 
 
 def _tensor_table(title: str, tensors: Sequence[TensorReport]) -> Iterator[str]:
     """Yield the lines of a table of tensors with their statistics."""
-    measured = [None if one.unmeasured is not None else one.summary for one in tensors]
+    measured = [None if tensor.unmeasured is not None else tensor.summary for tensor in tensors]
 
     def numbers(name: str, rank: int = 0) -> Column:
         """Return a column with one statistic of each tensor."""
-        cells = ["" if one is None else f"{getattr(one, name):.3g}" for one in measured]
+        cells = ["" if summary is None else f"{getattr(summary, name):.3g}" for summary in measured]
         return Column(name, cells, is_number=True, rank=rank)
 
-    odd = [", ".join(map(_peculiarity, one.peculiarities)) for one in tensors]
-    others = [
-        Column("dtype", [one.dtype for one in tensors], rank=2),
-        Column("shape", [str(list(one.shape)).replace(" ", "") for one in tensors], rank=1),
+    odd = [", ".join(map(_peculiarity, tensor.peculiarities)) for tensor in tensors]
+    other_columns = [
+        Column("dtype", [tensor.dtype for tensor in tensors], rank=2),
+        Column("shape", [str(list(tensor.shape)).replace(" ", "") for tensor in tensors], rank=1),
         *(numbers("min"), numbers("max"), numbers("mean", 3), numbers("std", 4)),
         Column("", odd),
     ]
     names = Column("", [one_line(tensor.name) for tensor in tensors])
     width = columns()
     failed = [bool(text) for text in odd]
-    for text, _ in draw_table(title, names, others, failed, width):
+    for text, _ in draw_table(title, names, other_columns, failed, width):
         yield text
 
 
-def _peculiarity(found: Peculiarity) -> str:
+def _peculiarity(peculiarity: Peculiarity) -> str:
     """Return the number of NaN or infinities, and the index of the first one."""
-    place = "" if found.first is None else f" at {list(found.first)}".replace(", ", ",")
-    return f"{found.what} {found.count}{', first' * (found.count > 1)}{place}"
+    place = "" if peculiarity.first is None else f" at {list(peculiarity.first)}".replace(", ", ",")
+    return f"{peculiarity.what} {peculiarity.count}{', first' * (peculiarity.count > 1)}{place}"
 
 
 Texts = Callable[[Any], str]
@@ -256,11 +258,12 @@ def _tensor_texts(tensor: TensorReport, report: DataReport, values: Texts) -> It
 def _number_texts(tensor: TensorReport, report: DataReport) -> Iterator[str]:
     """Yield the texts about the percentiles and the histogram of a tensor."""
     if tensor.peculiarities:
-        found = ", ".join(
-            f"{one.what}: {one.count}" + (f" (first at {one.first})" if one.count else "")
-            for one in tensor.peculiarities
+        found_name = ", ".join(
+            f"{peculiarity.what}: {peculiarity.count}"
+            + (f" (first at {peculiarity.first})" if peculiarity.count else "")
+            for peculiarity in tensor.peculiarities
         )
-        yield _INDENT + f"{one_line(tensor.name)} | {found} of {tensor.summary.size} elements"
+        yield _INDENT + f"{one_line(tensor.name)} | {found_name} of {tensor.summary.size} elements"
     if report.detail.statistics:
         yield _INDENT + f"{one_line(tensor.name)} | Percentiles: {percentiles(tensor.summary)}"
     if tensor.histogram is not None:
@@ -371,8 +374,8 @@ def sweep_lines(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
         yield from _group_lines(group)
     if len(outcome.groups) > _MOST_GROUPS:
         yield ""
-        more = count_text(len(outcome.groups) - _MOST_GROUPS, "more cause")
-        yield f"... and {more}, see --report."
+        hidden = count_text(len(outcome.groups) - _MOST_GROUPS, "more cause")
+        yield f"... and {hidden}, see --report."
     changed = [row for row in outcome.rows if row.changes]
     if changed:
         yield ""
@@ -394,27 +397,27 @@ def _matrix(outcome: SweepOutcome, width: int | None) -> Iterator[str]:
         if any(row.state != PASSED or row.changes for row in cells.values())
     }
     ordered = sorted(notable, key=lambda model: not _has_new_failure(notable[model]))
-    shown = {model: notable[model] for model in ordered[:_MOST_MODELS]}
+    rows = {model: notable[model] for model in ordered[:_MOST_MODELS]}
     if len(matrix) <= _MOST_WHOLE:
-        shown.update((model, cells) for model, cells in matrix.items() if model not in notable)
-    labels = [label for label in outcome.labels if any(label in cells for cells in shown.values())]
+        rows.update((model, cells) for model, cells in matrix.items() if model not in notable)
+    labels = [label for label in outcome.labels if any(label in cells for cells in rows.values())]
     columns = [
-        Column(label, [_state_word(cells.get(label)) for cells in shown.values()])
+        Column(label, [_state_word(cells.get(label)) for cells in rows.values()])
         for label in labels
     ]
-    if shown and (width is None or _fits(columns, width)):
-        names = Column("", [one_line(model) for model in shown])
-        failed = [_has_new_failure(cells) for cells in shown.values()]
+    if rows and (width is None or _fits(columns, width)):
+        names = Column("", [one_line(model) for model in rows])
+        failed = [_has_new_failure(cells) for cells in rows.values()]
         for line, _ in draw_table("model", names, columns, failed, width):
             yield line
     else:
-        shown = {model: cells for model, cells in shown.items() if model in notable}
-        yield from _cell_lines(shown)
-    rest = len(notable) - len(shown)
-    if rest > 0:
-        yield f"  {count_text(rest, 'more model')} with failures or changes"
+        rows = {model: cells for model, cells in rows.items() if model in notable}
+        yield from _cell_lines(rows)
+    hidden = len(notable) - len(rows)
+    if hidden > 0:
+        yield f"  {count_text(hidden, 'more model')} with failures or changes"
     passed = len(matrix) - len(notable)
-    if passed and not all(model in shown for model in matrix):
+    if passed and not all(model in rows for model in matrix):
         yield f"  {count_text(passed, 'model')} passed everywhere"
 
 

@@ -212,7 +212,7 @@ class RunView:
         self._compared += len(pair.results)
         expected = len(pair.results) * (self._iterations or 1) if pair.iteration == 0 else 0
         self._settle_if_many(max(self._compared, expected))
-        self._failed = self._failed or any(not each for each in pair.results.values())
+        self._failed = self._failed or any(not result for result in pair.results.values())
         self._log_event("iteration_compared", pair)
 
     def comparison_finished(self, result: AccuracyResult) -> None:
@@ -284,8 +284,8 @@ class RunView:
         from polygraphy.adapters.console.terminal import Terminal
 
         path = next((path for path in self._reports if not path.endswith(".md")), None)
-        whole = path or G_LOGGER.log_file or "add --report PATH.html, --log-file PATH, or -v"
-        return Terminal(self.recorder, self._command, self._model, whole)
+        location = path or G_LOGGER.log_file or "add --report PATH.html, --log-file PATH, or -v"
+        return Terminal(self.recorder, self._command, self._model, location)
 
 
 def _level() -> int:

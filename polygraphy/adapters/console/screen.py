@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from polygraphy.logger import G_LOGGER
+from polygraphy.logger.severity import PROGRESS
 from polygraphy.logger.sinks import split_by_stream, write_console
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 EVERYTHING, WAITING, ANSWERS, WARNINGS = "everything", "waiting", "answers", "warnings"
 _INCONCLUSIVE = 4
 _INFO = "[I] "
-_MACHINERY = (
-    "Loading ", "Loaded ", "Reading ", "Creating ", "Activating ", "Configuring ",
-    "Folding Constants | Original",
-)  # fmt: skip
-"""How lines begin that say what a command is at, which is no answer."""
 
 
 class Screen:
@@ -29,9 +25,9 @@ class Screen:
     used with the lock of the logger held.
 
     Attributes:
-        form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, what is said
-            about more than what is being done; or `WARNINGS`. Except of the first, lines that are
-            logged within `hiding` are not shown, because the console tells the same in its way.
+        form: `EVERYTHING`; `WAITING`, which keeps all lines but errors; `ANSWERS`, all but what a
+            command is doing (`G_LOGGER.progress`); or `WARNINGS`. In all but the first, lines that
+            are logged within `hiding` are not shown, because the console tells the same in its way.
     """
 
     def __init__(self, form: str, least: int) -> None:
@@ -48,20 +44,19 @@ class Screen:
         if self.form == EVERYTHING:
             return lines
         if self.form == WAITING:
-            shown = [] if self._tells else [one for one in lines if one[1] >= G_LOGGER.ERROR]
-            self._held += [(one, self._tells) for one in lines if one not in shown]
-            return shown
+            call = [] if self._tells else [line for line in lines if line[1] >= G_LOGGER.ERROR]
+            self._held += [(line, self._tells) for line in lines if line not in call]
+            return call
         return [] if self._tells else self._visible_lines(lines)
 
     def _visible_lines(self, lines: Sequence[Line]) -> list[Line]:
         """Return the lines that are severe enough to be shown."""
         if self.form == WARNINGS:
             return [line for line in lines if line[1] >= self._least]
-        plain = [(text.removeprefix(_INFO), severity) for text, severity in lines]
         return [
-            (text, severity)
-            for text, severity in plain
-            if severity >= self._least and not text.lstrip().startswith(_MACHINERY)
+            (text.removeprefix(_INFO), severity)
+            for text, severity in lines
+            if severity >= self._least and severity != PROGRESS
         ]
 
     @contextmanager
@@ -78,12 +73,12 @@ class Screen:
     def settle(self, form: str) -> None:
         """Use a form of the log from now on, and show the kept lines that belong to it."""
         with G_LOGGER._lock:
-            kept, self._held = self._held, []
+            screen, self._held = self._held, []
             self.form = form
-            shown = [line for line, tells in kept if form == EVERYTHING or not tells]
-            shown = shown if form == EVERYTHING else self._visible_lines(shown)
-            if shown:
-                write_lines(shown)
+            lines = [line for line, tells in screen if form == EVERYTHING or not tells]
+            lines = lines if form == EVERYTHING else self._visible_lines(lines)
+            if lines:
+                write_lines(lines)
 
     def _hide_in_fork(self) -> None:
         """Hide, in a forked process, the lines that its parent shows; warnings are shown at once,
@@ -161,12 +156,12 @@ def _nothing(lines: list[Line]) -> list[Line]:
 
 def write_lines(lines: Sequence[Line]) -> None:
     """Write lines to the console, colored by severity."""
-    rest = list(lines)
+    rest_lines = list(lines)
     with G_LOGGER._lock:
-        while rest:
-            run = split_by_stream(rest)
+        while rest_lines:
+            run = split_by_stream(rest_lines)
             write_console(run, colors=G_LOGGER.colors)
-            del rest[: len(run)]
+            del rest_lines[: len(run)]
 
 
 def verdict_lines(code: int, words: str, seconds: float) -> list[Line]:

@@ -63,7 +63,7 @@ class Column:
 def draw_table(
     title: str,
     names: Column,
-    others: Sequence[Column],
+    columns: Sequence[Column],
     failed: Sequence[bool],
     width: int | None,
 ) -> list[Line]:
@@ -72,28 +72,28 @@ def draw_table(
     Args:
         title: stands above the names.
         names: the first column, which is cut where a terminal is too narrow.
-        others: the other ones.
+        columns: the other ones.
         failed: of each row, whether it is marked.
         width: the columns of the terminal; None for as many as it takes.
     """
-    others = [column for column in others if any(column.cells)]
-    while width is not None and (rank := max((column.rank for column in others), default=0)):
-        if min(names.width, _USUAL_NAME) + _columns_width(others) <= width:
+    columns = [column for column in columns if any(column.cells)]
+    while width is not None and (rank := max((column.rank for column in columns), default=0)):
+        if min(names.width, _USUAL_NAME) + _columns_width(columns) <= width:
             break
-        others = [column for column in others if column.rank < rank]
+        columns = [column for column in columns if column.rank < rank]
     room = max(names.width, len(title))
     if width is not None:
-        room = max(width - _columns_width(others), min(names.width, _LEAST_NAME))
+        room = max(width - _columns_width(columns), min(names.width, _LEAST_NAME))
     first = min(max(names.width, columns_of(title) - len(_GAP)), room)
     is_long = columns_of(title) > first + len(_GAP)
     lines = [(title, INFO)] if is_long else []
     head = Column("", []).pad_cell("" if is_long else title, first + len(_GAP))
-    widths = [column.width for column in others]
-    titles = [column.pad_cell(column.title, size) for column, size in zip(others, widths)]
+    widths = [column.width for column in columns]
+    titles = [column.pad_cell(column.title, size) for column, size in zip(columns, widths)]
     lines.append((_GAP.join([head, *titles]).rstrip(), INFO))
     for at, is_bad in enumerate(failed):
         mark, severity = ("x ", ERROR) if is_bad else ("  ", INFO)
-        cells = [column.pad_cell(column.cells[at], size) for column, size in zip(others, widths)]
+        cells = [column.pad_cell(column.cells[at], size) for column, size in zip(columns, widths)]
         name = names.pad_cell(names.cells[at], first)
         lines.append((_GAP.join([mark + name, *cells]).rstrip(), severity))
     return lines
@@ -108,21 +108,21 @@ def columns_of(text: str) -> int:
     """Return the number of terminal columns of a text; many Asian characters take two."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(each) else 1 + (east_asian_width(each) in "WF") for each in text)
+    return sum(0 if combining(name) else 1 + (east_asian_width(name) in "WF") for name in text)
 
 
 def _cut(text: str, width: int) -> str:
     """Return the two ends of a long name: layers mostly differ at the end."""
     head, tail = "", ""
     room = width - len(_CUT)
-    for each in text:
-        if columns_of(head + each) > room // 3:
+    for character in text:
+        if columns_of(head + character) > room // 3:
             break
-        head += each
-    for each in reversed(text):
-        if columns_of(head + each + tail) > room:
+        head += character
+    for character in reversed(text):
+        if columns_of(head + character + tail) > room:
             break
-        tail = each + tail
+        tail = character + tail
     return f"{head}{_CUT}{tail}"
 
 
@@ -137,19 +137,19 @@ _DIFFERENCES = frozenset({"simple", ""})
 _TOLERANCE = "tolerance"
 
 
-def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line]:
+def table_lines(comparison: Comparison, *, width: int | None, full_location: str) -> list[Line]:
     """Return the lines of a comparison table with their severities.
 
     Args:
-        each: what was compared with what, and the rows.
+        comparison: what was compared with what, and the rows.
         width: the columns of the terminal; None for as many as it takes.
-        whole: says where all rows are, if not all of them are shown; empty where they are.
+        full_location: says where all rows are, if not all of them are shown; empty where they are.
     """
-    rows = [row for row in each.outputs if not row.worst.is_missing]
-    shown = _rows_to_show(rows) if whole else [*range(len(rows))]
-    chosen = [rows[at] for at in shown]
-    columns, title = _result_columns(chosen), each.title
-    if each.is_of_layers:
+    rows = [row for row in comparison.outputs if not row.worst.is_missing]
+    row_indices = _rows_to_show(rows) if full_location else [*range(len(rows))]
+    chosen = [rows[at] for at in row_indices]
+    columns, title = _result_columns(chosen), comparison.title
+    if comparison.is_of_layers:
         limits = {limit_words(row) for row in rows}
         if len(limits) == 1:
             title = f"{title}: {limits.pop()}"
@@ -158,34 +158,34 @@ def table_lines(each: Comparison, *, width: int | None, whole: str) -> list[Line
         columns.insert(0, Column("op", ops, rank=1))
         origins = [str(row.node.origin or "") if row.node else "" for row in chosen]
         columns.append(Column("from", origins, rank=5))
-    is_cut = len(shown) < len(rows)
+    is_cut = len(row_indices) < len(rows)
     if is_cut:
-        columns.insert(0, Column("#", [str(at + 1) for at in shown], is_number=True))
+        columns.insert(0, Column("#", [str(at + 1) for at in row_indices], is_number=True))
     names = Column("", [one_line(row.name) for row in chosen])
     lines = draw_table(title, names, columns, [not row.passed for row in chosen], width)
     if is_cut:
-        lines = _with_gaps(lines, shown, len(rows))
+        lines = _with_gaps(lines, row_indices, len(rows))
     for row in chosen:
         if row.worst.reason:
             text = f"      {one_line(row.name)} was not compared: {one_line(row.worst.reason)}"
             lines.append((text, ERROR))
-    if len(rows) < len(each.outputs):
-        missing = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
+    if len(rows) < len(comparison.outputs):
+        missing = [one_line(row.name) for row in comparison.outputs if row.worst.is_missing]
         lines += _missing_lines(missing, width)
     if is_cut:
-        lines.append((f"  All {len(rows)} rows: {whole}", ULTRA_VERBOSE))
+        lines.append((f"  All {len(rows)} rows: {full_location}", ULTRA_VERBOSE))
     return lines
 
 
-def _with_gaps(lines: Sequence[Line], shown: Sequence[int], total: int) -> list[Line]:
+def _with_gaps(lines: Sequence[Line], shown_indices: Sequence[int], total: int) -> list[Line]:
     """Return the lines of a table, with a line for each gap between rows, and before and after."""
-    head, rows = lines[: len(lines) - len(shown)], lines[len(lines) - len(shown) :]
+    head, rows = lines[: len(lines) - len(shown_indices)], lines[len(lines) - len(shown_indices) :]
     marked = [*head]
-    for before, at, row in zip([-1, *shown], shown, rows):
+    for before, at, row in zip([-1, *shown_indices], shown_indices, rows):
         if at > before + 1:
             marked.append(("  ...", ULTRA_VERBOSE))
         marked.append(row)
-    return [*marked, ("  ...", ULTRA_VERBOSE)] if shown[-1] < total - 1 else marked
+    return [*marked, ("  ...", ULTRA_VERBOSE)] if shown_indices[-1] < total - 1 else marked
 
 
 def _missing_lines(names: Sequence[str], width: int | None) -> list[Line]:
@@ -222,16 +222,16 @@ def _result_columns(rows: Sequence[OutputRow]) -> list[Column]:
         Column("max abs", [short(row.absolute) for row in rows], is_number=True),
         Column("max rel", [short(row.relative) for row in rows], is_number=True),
     ]
-    others = [row.metric for row in rows if row.metric not in _DIFFERENCES]
-    if others:
+    metrics = [row.metric for row in rows if row.metric not in _DIFFERENCES]
+    if metrics:
         values = ["" if row.value is None else format_number(row.value) for row in rows]
-        numbers = [Column(others[0], values, is_number=True)]
+        numbers = [Column(metrics[0], values, is_number=True)]
     limits = [limit_words(row) for row in rows]
-    said = [limit if limit != last else "" for limit, last in zip(limits, ["", *limits])]
+    names = [limit if limit != last else "" for limit, last in zip(limits, ["", *limits])]
     return [
         Column("shape", [_shape(row) for row in rows], rank=4),
         *numbers,
-        Column(_TOLERANCE, said, rank=3),
+        Column(_TOLERANCE, names, rank=3),
         Column("passed", [f"{row.matched}/{row.total}" for row in rows], is_number=True),
         Column("", [_remark(row) if row.passed else count_words(row) for row in rows], rank=2),
     ]
@@ -281,8 +281,8 @@ def _criterion(row: OutputRow) -> str:
     """Return the name of the tolerance by which an output passes, if only one of two does."""
     if not row.passed or row.metric != "simple" or len(row.kept) == 2:
         return ""
-    kept = "".join(row.kept)
-    return f"by {kept}" if kept else "by abs or rel"
+    kept_name = "".join(row.kept)
+    return f"by {kept_name}" if kept_name else "by abs or rel"
 
 
 def count_words(row: OutputRow) -> str:
@@ -290,9 +290,13 @@ def count_words(row: OutputRow) -> str:
     worst = row.worst
     if worst.non_finite is not None and any(map(any, worst.non_finite)):
         (nan0, inf0), (nan1, inf1) = worst.non_finite
-        for what, one, other in (("NaN", nan0, nan1), ("inf", inf0, inf1)):
-            if one or other:
-                return f"{what} {one} vs. {other}" if one and other else f"{what} {one or other}"
+        for problem, first, second in (("NaN", nan0, nan1), ("inf", inf0, inf1)):
+            if first or second:
+                return (
+                    f"{problem} {first} vs. {second}"
+                    if first and second
+                    else f"{problem} {first or second}"
+                )
     return "" if worst.mismatched is None else f"{worst.mismatched} of {worst.size}"
 
 
@@ -300,42 +304,42 @@ _MOST = 20
 """Samples that are shown one by one."""
 
 
-def sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def sample_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the samples of two runs.
 
     Args:
-        found: a result of the kind ``samples``.
+        found_values: a result of the kind ``samples``.
     """
-    for sentence in sample_sentences(found):
+    for sentence in sample_sentences(found_values):
         yield from wrap_text(sentence, 2)
-    shown = found["changed"][:_MOST]
-    if not shown:
+    shown_samples = found_values["changed"][:_MOST]
+    if not shown_samples:
         return
-    wrong = [each["right"] is not None and not each["right"][0] for each in shown]
+    wrong = [value["right"] is not None and not value["right"][0] for value in shown_samples]
     sides = [
-        Column(one_line(party), [one_line(each["answers"][at]) for each in shown])
-        for at, party in enumerate(found["parties"])
+        Column(one_line(party), [one_line(value["answers"][at]) for value in shown_samples])
+        for at, party in enumerate(found_values["parties"])
     ]
-    labels = Column("label", [one_line(each["label"]) for each in shown])
-    names = Column("", [one_line(each["name"]) for each in shown])
+    labels = Column("label", [one_line(value["label"]) for value in shown_samples])
+    names = Column("", [one_line(value["name"]) for value in shown_samples])
     yield ""
     yield from (line for line, _ in draw_table("changed", names, [labels, *sides], wrong, None))
-    if (more := len(found["changed"]) - len(shown)) > 0:
-        yield f"  ... and {count_text(more, 'more sample')}, see --report."
+    if (hidden := len(found_values["changed"]) - len(shown_samples)) > 0:
+        yield f"  ... and {count_text(hidden, 'more sample')}, see --report."
 
 
-def step_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def step_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the steps of two runs: a sentence if all agree, else a table.
 
     Args:
-        found: a result of the kind ``steps``.
+        found_values: a result of the kind ``steps``.
     """
-    for sentence in steps_in_words(found):
+    for sentence in steps_in_words(found_values):
         yield from wrap_text(sentence, 2)
-    rows = found["rows"]
-    if found["first_wrong"] is None or not rows:
+    rows = found_values["rows"]
+    if found_values["first_wrong"] is None or not rows:
         return
-    titles, table = step_table(found)
+    titles, table = step_table(found_values)
     columns = [
         Column(one_line(title), [one_line(row[at]) for row in table], is_number=title not in _TEXTS)
         for at, title in enumerate(titles)

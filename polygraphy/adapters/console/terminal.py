@@ -35,26 +35,26 @@ _FEW = 20
 class Terminal:
     """Shows what was recorded of a program."""
 
-    def __init__(self, recorder: Recorder, command: str, model: str, whole: str) -> None:
+    def __init__(self, recorder: Recorder, command: str, model: str, full_location: str) -> None:
         """Create the view of a complete record.
 
         Args:
             recorder: what happened.
             command: the command line, as far as it is known.
             model: the model that is run, as far as it is known.
-            whole: where all rows are to be found, of tables that are cut.
+            full_location: where all rows are to be found, of tables that are cut.
         """
         self._recorder = recorder
         self._command = command
         self._model = model
-        self._whole = whole
+        self._whole = full_location
         self.comparisons = self._with_nodes(recorder.comparisons)
 
     def _with_nodes(self, comparisons: Sequence[Comparison]) -> Sequence[Comparison]:
         """Return the comparisons with the nodes that compute each layer; without nodes for few
         layers that all passed.
         """
-        if all(each.passed and len(each.outputs) <= _FEW for each in comparisons):
+        if all(comparison.passed and len(comparison.outputs) <= _FEW for comparison in comparisons):
             return comparisons
         return with_nodes(comparisons, _graph_of(self._model))
 
@@ -68,8 +68,8 @@ class Terminal:
             yield f"{'Model':{_LABEL}}{one_line(self._model)}", INFO
             yield from _quantization_of(self._model)
         if fed is not None:
-            seed = next((f"seed {one.seed}: " for one in self._recorder.data
-                         if one.seed is not None), "")  # fmt: skip
+            seed = next((f"seed {datum.seed}: " for datum in self._recorder.data
+                         if datum.seed is not None), "")  # fmt: skip
             yield f"{'Inputs':{_LABEL}}{seed}{_tensors(fed.inputs)}", INFO
         for note in dict.fromkeys(map(brief_note, self._recorder.notes)) if notes else ():
             yield from note_lines(note)
@@ -86,36 +86,38 @@ class Terminal:
         if self.comparisons:
             from polygraphy.adapters.console.tables import table_lines
 
-        for each in self.comparisons:
+        for comparison in self.comparisons:
             yield "", INFO
-            yield from table_lines(each, width=columns(), whole=self._whole)
-            if each.left_out:
-                yield from _skipped_output_lines(each.left_out)
-        for found in self._recorder.results:
-            if found["kind"] == "samples":
+            yield from table_lines(comparison, width=columns(), full_location=self._whole)
+            if comparison.left_out:
+                yield from _skipped_output_lines(comparison.left_out)
+        for result in self._recorder.results:
+            if result["kind"] == "samples":
                 from polygraphy.adapters.console.tables import sample_lines
 
                 yield "", INFO
-                yield from ((line, INFO) for line in sample_lines(found))
-            elif found["kind"] == "steps":
+                yield from ((line, INFO) for line in sample_lines(result))
+            elif result["kind"] == "steps":
                 from polygraphy.adapters.console.tables import step_lines
 
                 yield "", INFO
-                yield from ((line, INFO) for line in step_lines(found))
-            elif found["kind"] == "profile":
+                yield from ((line, INFO) for line in step_lines(result))
+            elif result["kind"] == "profile":
                 yield "", INFO
-                yield from ((line, INFO) for line in _profile_lines(found))
+                yield from ((line, INFO) for line in _profile_lines(result))
 
     def findings(self, code: int) -> Iterator[Line]:
         """Yield lines about the place of the failure, whether it is rounding, and the next step."""
-        found = [*self._values(), *self._reasons()] if code else []
+        found_lines = [*self._values(), *self._reasons()] if code else []
         if code:
             from polygraphy.domain.report.summary import passing_threshold
 
             if needed := passing_threshold(self.comparisons):
-                found.append(("passes", f"with a threshold of {needed}"))
+                found_lines.append(("passes", f"with a threshold of {needed}"))
         lines: list[str] = [
-            line for label, text in found for line in wrap_text(_labeled_line(label, text), 12)
+            line
+            for label, text in found_lines
+            for line in wrap_text(_labeled_line(label, text), 12)
         ]
         if code and (step := self.next_step()):
             if step.startswith("polygraphy "):
@@ -128,9 +130,9 @@ class Terminal:
         """Return the command that shows more about a failure, or other advice; empty for none."""
         from polygraphy.domain.report.summary import advice_on_outputs
 
-        invalid = any(each["nan"] or each["inf"] for each in self._recorder.validation)
+        invalid = any(values["nan"] or values["inf"] for values in self._recorder.validation)
         advice = [*advice_on_outputs(self.comparisons, self._command, invalid=invalid)]
-        commands = (each.command for each in advice if each.command)
+        commands = (advice.command for advice in advice if advice.command)
         return next(commands, advice[0].text if advice else "")
 
     def verdict(self, code: int) -> str:
@@ -142,7 +144,7 @@ class Terminal:
             from polygraphy.domain.accuracy import summarizing
             from polygraphy.domain.report import summary
 
-            if all(each.passed for each in comparisons):
+            if all(comparison.passed for comparison in comparisons):
                 compared = summarizing.pass_sentence(comparisons) if comparisons else ""
             else:
                 compared = summarizing.failure_sentence(comparisons)
@@ -155,7 +157,7 @@ class Terminal:
             return " ".join(f"{fact.rstrip('.')}." for fact in facts if fact)
         if not recorder.parties():
             return "Nothing was compared." if self._command.startswith("polygraphy run ") else ""
-        runs = max((one.times.count for one in recorder.parties() if one.times), default=0)
+        runs = max((party.times.count for party in recorder.parties() if party.times), default=0)
         ran = (
             count_text(runs, "iteration") if runs else count_text(len(recorder.parties()), "runner")
         )
@@ -167,15 +169,17 @@ class Terminal:
         """Yield labels and texts: the node of the first NaN or infinity, and the numbers of
         both.
         """
-        first = next((one for one in self._recorder.validation if one["nan"] or one["inf"]), None)
+        first = next(
+            (values for values in self._recorder.validation if values["nan"] or values["inf"]), None
+        )
         if first is not None:
             graph = _graph_of(self._model)
             if graph is not None and first["name"] in graph.makers:
                 yield "node", _node_words(graph.makers[first["name"]])
             counts = [
-                f"{first[key]} of {first['size']} elements are {what}, the first at"
+                f"{first[key]} of {first['size']} elements are {problem}, the first at"
                 f" {tuple(first[f'first_{key}'])}"
-                for key, what in (("nan", "NaN"), ("inf", "infinite"))
+                for key, problem in (("nan", "NaN"), ("inf", "infinite"))
                 if first[key]
             ]
             yield "first", f"{one_line(first['name'])}: {', '.join(counts)}"
@@ -188,11 +192,13 @@ class Terminal:
         from polygraphy.domain.accuracy.rounding_answer import rounding_in_words
         from polygraphy.domain.accuracy.summarizing import worst_row
 
-        failing = [row for each in self.comparisons for row in each.outputs if not row.passed]
+        failing = [
+            row for comparison in self.comparisons for row in comparison.outputs if not row.passed
+        ]
         worst = worst_row(self.comparisons)
         if not failing or worst is None:
             return
-        first = next(each for each in self.comparisons if not each.passed)
+        first = next(comparison for comparison in self.comparisons if not comparison.passed)
         for label, node in zip(
             ("node", "jump"), _suspects(first.outputs if first.is_of_layers else ())
         ):
@@ -230,17 +236,19 @@ def _suspects(every: Sequence[OutputRow]) -> list[Node]:
     rows = [row for row in every if not row.worst.is_missing]
     first = next((row for row in rows if not row.passed), None)
     jump = largest_jump(rows)
-    found = [first, None if jump is None else rows[jump]]
-    nodes = [row.node for row in found if row is not None and row.node is not None]
+    output_rows = [first, None if jump is None else rows[jump]]
+    nodes = [row.node for row in output_rows if row is not None and row.node is not None]
     return list({id(node): node for node in nodes}.values())
 
 
-def _profile_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _profile_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the table of a profile."""
     from polygraphy.adapters.console.profiles import profile_lines
     from polygraphy.domain.profiling.table import table_in
 
-    return profile_lines(table_in(found), found["sort"], found["shown"], columns())
+    return profile_lines(
+        table_in(found_values), found_values["sort"], found_values["shown"], columns()
+    )
 
 
 def _labeled_line(label: str, text: str) -> str:
@@ -248,11 +256,11 @@ def _labeled_line(label: str, text: str) -> str:
     return f"  {label:{_INSET}}{text}"
 
 
-def _missing_outputs(each: Comparison) -> str:
+def _missing_outputs(comparison: Comparison) -> str:
     """Return the names of outputs that only one side has, as far as they fit a line."""
-    names = [one_line(row.name) for row in each.outputs if row.worst.is_missing]
-    shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-    return f"{shown}; --allow-missing-outputs skips outputs that only one run has"
+    names = [one_line(row.name) for row in comparison.outputs if row.worst.is_missing]
+    names_text = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    return f"{names_text}; --allow-missing-outputs skips outputs that only one run has"
 
 
 def brief_note(text: str) -> str:
@@ -281,19 +289,19 @@ def _outputs_of(parties: Sequence[Party]) -> Iterator[Line]:
 def _tensors(tensors: Sequence[TensorFacts]) -> str:
     """Return names and shapes of tensors as text."""
     parts = [
-        f"{one_line(one.name)} {one.dtype}[{','.join(map(str, one.shape or ()))}]"
-        for one in tensors
+        f"{one_line(tensor.name)} {tensor.dtype}[{','.join(map(str, tensor.shape or ()))}]"
+        for tensor in tensors
     ]
     return ", ".join(parts[:_MOST_TENSORS]) + (", ..." if len(parts) > _MOST_TENSORS else "")
 
 
 def _skipped_output_lines(names: Sequence[str]) -> Iterator[Line]:
     """Yield lines that name outputs of a pair that were not compared, for below its table."""
-    shown = ", ".join(map(one_line, names[:_MOST_NAMES]))
-    more = ", ..." if len(names) > _MOST_NAMES else ""
-    was, them = ("was", "it") if len(names) == 1 else ("were", "them")
+    names_text = ", ".join(map(one_line, names[:_MOST_NAMES]))
+    ending = ", ..." if len(names) > _MOST_NAMES else ""
+    was, pronoun = ("was", "it") if len(names) == 1 else ("were", "them")
     text = f"  {count_text(len(names), 'output')} {was} not compared, because only one run has"
-    yield from ((line, INFO) for line in wrap_text(f"{text} {them}: {shown}{more}", 4))
+    yield from ((line, INFO) for line in wrap_text(f"{text} {pronoun}: {names_text}{ending}", 4))
 
 
 def _quantization_of(path: str) -> Iterator[Line]:

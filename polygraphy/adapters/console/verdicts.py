@@ -75,11 +75,11 @@ def log_indices(name: str, result: IndicesResult) -> None:
             )
             return
         first = result.first
-        found = "nowhere" if first.place is None else f"at place {first.place}"
+        text = "nowhere" if first.place is None else f"at place {first.place}"
         G_LOGGER.error(
             f"FAILED | Output: {name!r} | {result.count} of {result.size} entries are misplaced"
             f" {allowed}; the first is {first.value} at {first.index}, which the other run has"
-            f" {found}"
+            f" {text}"
         )
 
 
@@ -126,6 +126,8 @@ def log_output(pair: PairResult, name: str, result: Any, *, draws: bool = True) 
 
 def _log_comparison(pair: PairResult, result: OutputCompareResult, *, draws: bool) -> None:
     """Log the comparison of an output, with statistics and verdict."""
+    if not G_LOGGER.is_enabled_for(G_LOGGER.FINISH if result else G_LOGGER.ERROR):
+        return
     limits = result.tolerance
     if G_LOGGER.is_enabled_for(G_LOGGER.INFO):
         result.measure()
@@ -279,12 +281,12 @@ def _conclusion(result: AccuracyResult) -> Iterator[str]:
     pass.
     """
     comparisons = comparisons_of([result])
-    for each in comparisons:
-        if len(each.outputs) > _HANDFUL and not each.average:
-            lines = table_lines(each, width=None, whole="")
+    for comparison in comparisons:
+        if len(comparison.outputs) > _HANDFUL and not comparison.average:
+            lines = table_lines(comparison, width=None, full_location="")
             G_LOGGER.info("\n".join(text for text, _ in lines))
-        yield comparison_in_words(each)
-    failing = [row for each in comparisons for row in each.outputs if not row.passed]
+        yield comparison_in_words(comparison)
+    failing = [row for comparison in comparisons for row in comparison.outputs if not row.passed]
     worst = worst_row(comparisons)
     if any(row.absolute is not None and isnan(row.absolute) for row in failing):
         yield "No tolerance can pass: differences are NaN."

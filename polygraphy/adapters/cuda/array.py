@@ -231,5 +231,5 @@ class DeviceArray(DeviceView):
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the NumPy data type for one of NumPy's or ours."""
     entry = DataType.from_dtype(dtype)
-    made: np.dtype[Any] = entry.numpy()
-    return made
+    numpy: np.dtype[Any] = entry.numpy()
+    return numpy

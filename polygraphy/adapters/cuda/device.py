@@ -78,8 +78,8 @@ class Stream:
     def unordered(cls: type[S]) -> S:
         """Return a new stream that does not wait for the default stream."""
         stream = cls.__new__(cls)
-        made = cudart().cudaStreamCreateWithFlags(_NON_BLOCKING)
-        stream._use_handle(int(value_of(made, "create a stream")))
+        cudaStreamCreateWithFlags = cudart().cudaStreamCreateWithFlags(_NON_BLOCKING)
+        stream._use_handle(int(value_of(cudaStreamCreateWithFlags, "create a stream")))
         return stream
 
     def _use_handle(self, ptr: int) -> None:

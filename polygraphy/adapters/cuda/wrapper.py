@@ -259,14 +259,16 @@ def value_of(result: tuple[Any, ...], doing: str) -> Any:
     return result[1]
 
 
-def failure(code: Any, doing: str, found: str = "") -> BackendError:
-    """Return the error for a CUDA error code; `found` is a further sentence about the cause."""
+def failure(code: Any, doing: str, details: str = "") -> BackendError:
+    """Return the error for a CUDA error code; `details` is a further sentence about the cause."""
     name, text = describe(code)
     # Some errors stay pending: reading them once keeps them from being blamed on the next call.
     cudart().cudaGetLastError()
     message = f"CUDA could not {doing}: {text} ({name}, {int(code)})."
     return BackendError(
-        f"{message} {found}" if found else message, backend="cuda", hint=_HINTS.get(name, "")
+        f"{message} {details}" if details else message,
+        backend="cuda",
+        hint=_HINTS.get(name, ""),
     )
 
 

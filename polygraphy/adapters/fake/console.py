@@ -98,17 +98,17 @@ class RecordingConsole:
         """All iterations of all pairs of runs were compared."""
         self._record_event("comparison_finished", result)
 
-    def samples_compared(self, found: SamplesCompared) -> None:
+    def samples_compared(self, compared: SamplesCompared) -> None:
         """All samples of a pair of runs were compared."""
-        self._record_event("samples_compared", found)
+        self._record_event("samples_compared", compared)
 
-    def steps_compared(self, found: StepsCompared) -> None:
+    def steps_compared(self, compared: StepsCompared) -> None:
         """See `Console`."""
-        self._record_event("steps_compared", found)
+        self._record_event("steps_compared", compared)
 
-    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+    def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Runners were profiled."""
-        self._record_event("nodes_profiled", table, sort, rows)
+        self._record_event("nodes_profiled", table, order, rows)
 
     def validation_starting(self, runners: Sequence[str]) -> None:
         """Outputs are about to be checked."""

@@ -32,7 +32,7 @@ class FakeNarrowModel:
         """Create a model of named nodes, some of which lose everything in the narrower type."""
         self.inputs = TensorMetadata().add("x", np.float32, [None])
         self.passes = list(nodes)
-        self.users = {one: [other] for one, other in pairwise(nodes)}
+        self.users = {name: [other_name] for name, other_name in pairwise(nodes)}
         self.kept: list[frozenset[str]] = []
         self._losing = frozenset(losing)
         self._range = Range.of(dtype)
@@ -67,11 +67,11 @@ class FakeNarrowModel:
         losses = []
         read = "x"
         for name in self.passes:
-            made = "y" if name == self.passes[-1] else f"{name}_out"
+            text = "y" if name == self.passes[-1] else f"{name}_out"
             narrow = np.full_like(value, np.inf) if name in self._losing else value
-            pairs = {read: (value, value)}, {made: (value, narrow)}
+            pairs = {read: (value, value)}, {text: (value, narrow)}
             losses.append(node_loss(name, "Identity", *pairs, {}, self._range))
-            read = made
+            read = text
         return {"y": value}, losses
 
 
@@ -92,9 +92,9 @@ class FakeNarrowModels:
     ) -> FakeNarrowModel:
         """Return the model; nodes that are not among `only` stay in float32."""
         chosen = [name for name in self._nodes if only is None or name in only]
-        made = FakeNarrowModel(chosen, self._losing & set(chosen), dtype)
-        self.opened.append(made)
-        return made
+        narrow_model = FakeNarrowModel(chosen, self._losing & set(chosen), dtype)
+        self.opened.append(narrow_model)
+        return narrow_model
 
     def narrow_nodes(self, model: Any) -> tuple[DataTypeEntry, list[str]] | None:
         """Return the narrow type that the model already uses, and its nodes; None without one."""
@@ -175,18 +175,18 @@ class FakeProgram:
         self, feed: Mapping[str, Any], keep: Callable[[str, Any], None] | None = None
     ) -> list[tuple[str, Any]]:
         """Return the name and result of each function; inputs are used in order."""
-        held = {**self.weights, **dict(zip(self.inputs, feed.values()))}
+        values = {**self.weights, **dict(zip(self.inputs, feed.values()))}
         for tensor, (_, reads, compute) in self.steps.items():
-            held[tensor] = compute(*(held[name] for name in reads))
+            values[tensor] = compute(*(values[name] for name in reads))
             if keep is not None:
-                keep(tensor, held[tensor])
-        return [(name, held[name]) for name in self.outputs]
+                keep(tensor, values[tensor])
+        return [(name, values[name]) for name in self.outputs]
 
-    def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+    def alone(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the result of one function, in float64."""
-        given = {**held, **self.weights, **dict(zip(self.inputs, feed.values()))}
+        given_values = {**values, **self.weights, **dict(zip(self.inputs, feed.values()))}
         _, reads, compute = self.steps[name]
-        wide = [given[one].astype("float64") for one in reads]
+        wide = [given_values[name].astype("float64") for name in reads]
         return compute(*wide)
 
     def condition_of(self, name: str) -> str:

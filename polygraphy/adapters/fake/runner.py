@@ -271,8 +271,8 @@ class FunctionCommands:
         if timeout == 0:
             return FinishedCommand(Finished(TIMED_OUT, "", 0.0, True))
         answer = self._answer(command)
-        done = Finished(answer, "") if isinstance(answer, int) else Finished(0, answer)
-        return FinishedCommand(done)
+        process = Finished(answer, "") if isinstance(answer, int) else Finished(0, answer)
+        return FinishedCommand(process)
 
     def run(self, command: Sequence[str], *, timeout: float | None = None) -> Finished:
         """Call the function, and return the finished command."""

@@ -202,8 +202,10 @@ def _register_metric(
             raise KeyError(result_type.metric.field)
         result = result_type(metric_in(fields, result_type.metric.field), threshold)
         if isinstance(result, DetailedResult):
-            known = (result_type.metric.field, "thresholds")
-            result.details = {name: fact for name, fact in fields.items() if name not in known}
+            known_names = (result_type.metric.field, "thresholds")
+            result.details = {
+                name: fact for name, fact in fields.items() if name not in known_names
+            }
         return result
 
     @Encoder.register(threshold_type)
@@ -339,7 +341,7 @@ def _decode_formatted(fields: dict[str, Any]) -> FormattedArray:
 def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
     """Return the JSON fields of the outputs of an iteration."""
     facts = iteration.facts
-    known = {
+    known_values = {
         "compute_dtypes": dict(facts.compute_dtypes),
         "bounded": sorted(getattr(facts, "bounded", ())),  # Facts of a runner of somebody's own.
         "ordered": sorted(getattr(facts, "ordered", ())),
@@ -352,7 +354,7 @@ def _encode_iteration(iteration: IterationResult) -> dict[str, Any]:
         "outputs": {name: LazyArray(_as_array(output)) for name, output in iteration.items()},
         "runtime": iteration.runtime,
         "runner_name": iteration.runner_name,
-        **{name: value for name, value in known.items() if value},
+        **{name: value for name, value in known_values.items() if value},
     }
 
 
@@ -389,7 +391,7 @@ def _decode_iteration(fields: dict[str, Any]) -> IterationResult:
 def _layouts(saved: Any) -> dict[str, Layout]:
     """Return how outputs are joined from parts, as far as a file says so."""
     try:
-        return {str(name): Layout.of_fields(one) for name, one in dict(saved or {}).items()}
+        return {str(name): Layout.of_fields(layout) for name, layout in dict(saved or {}).items()}
     except (ValueError, TypeError):
         return {}
 

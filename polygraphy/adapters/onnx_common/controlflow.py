@@ -15,8 +15,8 @@ def _round(
 ) -> list[Any]:
     """Return the outputs of one iteration of a body."""
     feed = {**context, **dict(zip(body.input_names, inputs))}
-    made: list[Any] = body.run(None, feed, attributes=attributes)
-    return made
+    results: list[Any] = body.run(None, feed, attributes=attributes)
+    return results
 
 
 def _stack_rounds(rounds: Sequence[Array], body: Any, output: int, axis: int = 0) -> Array:
@@ -50,11 +50,11 @@ def run_loop(
     limit = None if most is None else int(np.ravel(most)[0])
     goes_on = condition is None or bool(np.all(condition))
     while goes_on and (limit is None or number < limit):
-        given = [np.array(number, dtype=np.int64), np.array(True), *states]
-        said, *made = _round(body, context or {}, given, attributes)
-        goes_on = bool(np.all(said))
-        states = made[: len(carried)]
-        for rounds, value in zip(scans, made[len(carried) :]):
+        loop_inputs = [np.array(number, dtype=np.int64), np.array(True), *states]
+        array, *results = _round(body, context or {}, loop_inputs, attributes)
+        goes_on = bool(np.all(array))
+        states = results[: len(carried)]
+        for rounds, value in zip(scans, results[len(carried) :]):
             rounds.append(value)
         number += 1
     first = 1 + len(carried)
@@ -84,9 +84,9 @@ def scan(
     scans: list[list[Array]] = [[] for _ in body.output_names[count:]]
     for moment in range(len(sequences[0])):
         now = [sequence[moment] for sequence in sequences]
-        made = _round(body, context or {}, [*states, *now], attributes)
-        states = made[:count]
-        for rounds, value in zip(scans, made[count:]):
+        results = _round(body, context or {}, [*states, *now], attributes)
+        states = results[:count]
+        for rounds, value in zip(scans, results[count:]):
             rounds.append(value)
     stacked = []
     for number, rounds in enumerate(scans):
@@ -118,7 +118,7 @@ def scan_8(
         length = longest if lengths is None else int(lengths[number])
         states = [state[number] for state in given[:count]]
         sequences = [sequence[number, :length] for sequence in given[count:]]
-        made = scan(
+        results = scan(
             *states,
             *sequences,
             body=body,
@@ -129,7 +129,7 @@ def scan_8(
         )
         padded = [
             np.pad(value, [(0, longest - len(value)), *[(0, 0)] * (value.ndim - 1)])
-            for value in made[count:]
+            for value in results[count:]
         ]
-        samples.append([*made[:count], *padded])
+        samples.append([*results[:count], *padded])
     return tuple(np.stack(values) for values in zip(*samples))

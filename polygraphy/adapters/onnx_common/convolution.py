@@ -42,8 +42,8 @@ def taps(
 
 def same_pads(auto_pad: str, total: int) -> tuple[int, int]:
     """Return the padding at the start and the end: for SAME_UPPER, the odd one is at the end."""
-    less, more = total // 2, total - total // 2
-    return (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+    smaller, larger = total // 2, total - total // 2
+    return (smaller, larger) if auto_pad == "SAME_UPPER" else (larger, smaller)
 
 
 def conv(
@@ -64,10 +64,10 @@ def conv(
     kernel = w.shape[2:]
     dilations, strides = axis_values(dilations, rank, 1), axis_values(strides, rank, 1)
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations)]
-    given = axis_values(pads, 2 * rank, 0)
+    values = axis_values(pads, 2 * rank, 0)
     widths = []
     for axis, size in enumerate(x.shape[2:]):
-        pair = (given[axis], given[rank + axis])
+        pair = (values[axis], values[rank + axis])
         if auto_pad.startswith("SAME"):
             windows = -(-size // strides[axis])
             pair = same_pads(auto_pad, max(0, (windows - 1) * strides[axis] + reach[axis] - size))
@@ -82,14 +82,14 @@ def conv(
         raise ValueError(f"the kernel covers {reach}, the padded input {padded.shape[2:]}")
     samples, inner, outer = x.shape[0], w.shape[1], w.shape[0] // group
     weights = wide(w).reshape(group, outer, inner, *kernel)
-    made = np.zeros((samples, group, outer, int(np.prod(counts))))
+    array = np.zeros((samples, group, outer, int(np.prod(counts))))
     for place, met in taps(kernel, dilations, strides, counts):
         part = padded[met].reshape(samples, group, inner, -1)
-        made += _product(weights[place], part)
-    made = made.reshape(samples, w.shape[0], *counts)
+        array += _product(weights[place], part)
+    array = array.reshape(samples, w.shape[0], *counts)
     if b is not None:
-        made += wide(b).reshape(-1, *(1,) * rank)
-    return round_like(made, x)
+        array += wide(b).reshape(-1, *(1,) * rank)
+    return round_like(array, x)
 
 
 def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
@@ -102,8 +102,8 @@ def _check_channels(found: int, wanted: int, group: int, outer: int) -> None:
 
 def _product(weights: Array, part: Array) -> Array:
     """Return [G, O, I] times [N, G, I, P]; a matrix product is slow for one channel."""
-    made: Array = weights * part if weights.shape[-1] == 1 else weights @ part
-    return made
+    product: Array = weights * part if weights.shape[-1] == 1 else weights @ part
+    return product
 
 
 def conv_transpose(
@@ -125,16 +125,16 @@ def conv_transpose(
     _check_channels(x.shape[1], w.shape[0], group, w.shape[1] * group)
     kernel = w.shape[2:]
     dilations, strides = axis_values(dilations, rank, 1), axis_values(strides, rank, 1)
-    added, given = axis_values(output_padding, rank, 0), axis_values(pads, 2 * rank, 0)
+    added, given_indices = axis_values(output_padding, rank, 0), axis_values(pads, 2 * rank, 0)
     full = [
-        (count - 1) * stride + (size - 1) * dilation + 1 + more
-        for count, stride, size, dilation, more in zip(
+        (count - 1) * stride + (size - 1) * dilation + 1 + extra_padding
+        for count, stride, size, dilation, extra_padding in zip(
             x.shape[2:], strides, kernel, dilations, added
         )
     ]
-    kept = {}
+    slices = {}
     for axis, size in enumerate(full):
-        begin, end = given[axis], size - given[rank + axis]
+        begin, end = given_indices[axis], size - given_indices[rank + axis]
         if output_shape or auto_pad.startswith("SAME"):
             if output_shape:
                 wanted = output_shape[axis - rank]
@@ -144,19 +144,19 @@ def conv_transpose(
             end = begin + wanted
         elif auto_pad == "VALID":
             begin, end = 0, size
-        kept[axis + 2] = slice(begin, end)
+        slices[axis + 2] = slice(begin, end)
     samples, inner, outer = x.shape[0], x.shape[1] // group, w.shape[1]
     values = wide(x).reshape(samples, group, inner, -1)
     weights = np.swapaxes(wide(w).reshape(group, inner, outer, *kernel), 1, 2)
-    room = [max(size, kept[axis + 2].stop) for axis, size in enumerate(full)]
-    made = np.zeros((samples, group * outer, *room))
+    room = [max(size, slices[axis + 2].stop) for axis, size in enumerate(full)]
+    array = np.zeros((samples, group * outer, *room))
     for place, met in taps(kernel, dilations, strides, x.shape[2:]):
         product = _product(weights[place], values)
-        made[met] += product.reshape(samples, group * outer, *x.shape[2:])
-    made = made[cut(made.ndim, kept)]
+        array[met] += product.reshape(samples, group * outer, *x.shape[2:])
+    array = array[cut(array.ndim, slices)]
     if b is not None:
-        made = made + wide(b).reshape(-1, *(1,) * rank)
-    return round_like(made, x)
+        array = array + wide(b).reshape(-1, *(1,) * rank)
+    return round_like(array, x)
 
 
 @frozen
@@ -200,11 +200,11 @@ def _windows(
     """Return the windows of a pooling operator."""
     rank = x.ndim - 2
     strides, dilations = axis_values(strides, rank, 1), axis_values(dilations, rank, 1)
-    given = axis_values(pads, 2 * rank, 0)
+    values = axis_values(pads, 2 * rank, 0)
     widths, counts = [], []
     for axis, size in enumerate(x.shape[2:]):
         reach, stride = (kernel_shape[axis] - 1) * dilations[axis] + 1, strides[axis]
-        begin, end = (given[axis], given[rank + axis]) if auto_pad != "VALID" else (0, 0)
+        begin, end = (values[axis], values[rank + axis]) if auto_pad != "VALID" else (0, 0)
         if auto_pad.startswith("SAME"):
             count = -(-size // stride)
             begin, end = same_pads(auto_pad, max(0, (count - 1) * stride + reach - size))
@@ -234,18 +234,18 @@ def max_pool(x: Array, *, outputs: int, storage_order: int = 0, **attributes: An
         places = places.transpose()
     places = np.broadcast_to(places, (1, 1, *x.shape[2:]))
     shape = (*x.shape[:2], *windows.counts)
-    best, found = np.full(shape, low, dtype=x.dtype), np.full(shape, -1, dtype=np.int64)
+    best, array = np.full(shape, low, dtype=x.dtype), np.full(shape, -1, dtype=np.int64)
     is_float = x.dtype.kind not in "iu"
     for values, at in zip(windows.taps(x, low), windows.taps(places, -1)):
         is_more = values > best
         if is_float:
             is_more |= np.isnan(values) & ~np.isnan(best)
-        is_better = (at >= 0) & ((found < 0) | is_more)
-        best, found = np.where(is_better, values, best), np.where(is_better, at, found)
+        is_better = (at >= 0) & ((array < 0) | is_more)
+        best, array = np.where(is_better, values, best), np.where(is_better, at, array)
     if outputs < 2:
         return (best.astype(x.dtype),)
     planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1 for _ in axes))
-    return best.astype(x.dtype), found + planes * math.prod(x.shape[2:])
+    return best.astype(x.dtype), array + planes * math.prod(x.shape[2:])
 
 
 def average_pool(x: Array, *, count_include_pad: int = 0, **attributes: Any) -> Array:
@@ -286,8 +286,8 @@ def global_average_pool(x: Array, **_: Any) -> Array:
 
 def global_max_pool(x: Array, **_: Any) -> Array:
     """Return the largest element of each channel."""
-    made: Array = x.max(axis=_spatial(x), keepdims=True)
-    return made
+    array: Array = x.max(axis=_spatial(x), keepdims=True)
+    return array
 
 
 def global_lp_pool(x: Array, *, p: float = 2, **_: Any) -> Array:
@@ -299,7 +299,7 @@ def max_roi_pool(
     x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0, **_: Any
 ) -> Array:
     """Return the largest elements of a grid of cells over each region [batch, x1, y1, x2, y2]."""
-    made = np.zeros((len(rois), x.shape[1], *pooled_shape), dtype=x.dtype)
+    array = np.zeros((len(rois), x.shape[1], *pooled_shape), dtype=x.dtype)
     for number, roi in enumerate(rois):
         corners = np.floor(wide(roi[1:]) * spatial_scale + 0.5).astype(int)  # Half away from zero.
         (left, top), (right, bottom) = corners[:2], corners[2:]
@@ -324,5 +324,5 @@ def max_roi_pool(
         for (i, rows), (j, columns) in itertools.product(*map(enumerate, cells)):
             cell = x[int(roi[0]), :, rows, columns]
             if cell.size:
-                made[number, :, i, j] = cell.max(axis=(1, 2))
-    return made
+                array[number, :, i, j] = cell.max(axis=(1, 2))
+    return array

@@ -41,9 +41,9 @@ def is_default(attribute: AttributeProto, node: NodeProto, opsets: Mapping[str, 
         usual = 1 if attribute.name in _ONES else 0 if attribute.name in _ZEROS else None
         return usual is not None and all(number == usual for number in attribute.ints)
     version = opsets.get(domain, opsets.get("ai.onnx", 0) if domain == "" else 0)
-    own = _defaults(node.op_type, version, domain)
+    defaults = _defaults(node.op_type, version, domain)
     value = onnx.helper.get_attribute_value(attribute)
-    if attribute.name not in own or own[attribute.name] != value:
+    if attribute.name not in defaults or defaults[attribute.name] != value:
         return False
     newest = _defaults(node.op_type, _NEWEST, domain)
     return bool(newest.get(attribute.name, value) == value)
@@ -56,7 +56,7 @@ def _defaults(op: str, version: int, domain: str) -> dict[str, Any]:
         return {}
     schema = onnx.defs.get_schema(op, version, domain)
     return {
-        name: onnx.helper.get_attribute_value(one.default_value)
-        for name, one in schema.attributes.items()
-        if one.default_value.name
+        name: onnx.helper.get_attribute_value(attribute.default_value)
+        for name, attribute in schema.attributes.items()
+        if attribute.default_value.name
     }

@@ -58,8 +58,8 @@ def with_legacy_broadcast(function: Callable[[Array, Array], Array]) -> Callable
                 raise ValueError(f"shapes {x.shape} and {y.shape} differ, and broadcast is 0")
         elif axis is not None:
             y = y.reshape(*y.shape, *(1,) * (x.ndim - positive(axis, x.ndim) - y.ndim))
-        made = np.asarray(function(x, y))
-        return made if made.dtype == bool else made.astype(x.dtype)
+        array = np.asarray(function(x, y))
+        return array if array.dtype == bool else array.astype(x.dtype)
 
     return call
 
@@ -67,8 +67,8 @@ def with_legacy_broadcast(function: Callable[[Array, Array], Array]) -> Callable
 def div(x: Array, y: Array, **_: Any) -> Array:
     """Return the quotient; the fraction of integer quotients is dropped."""
     if x.dtype.kind not in "iu":
-        made: Array = np.divide(x, y).astype(x.dtype)
-        return made
+        array: Array = np.divide(x, y).astype(x.dtype)
+        return array
     quotient = np.floor_divide(x, y)
     is_below = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
     return round_like(quotient + is_below.astype(x.dtype), x)
@@ -110,16 +110,16 @@ def det(x: Array, **_: Any) -> Array:
 def clip(x: Array, **limits: Any) -> Array:
     """Return the elements limited by attributes, as below opset 11."""
     low, high = limits.get("min"), limits.get("max")
-    made = x if low is None else np.maximum(x, np.asarray(low).astype(x.dtype))
-    return made if high is None else np.minimum(made, np.asarray(high).astype(x.dtype))
+    array = x if low is None else np.maximum(x, np.asarray(low).astype(x.dtype))
+    return array if high is None else np.minimum(array, np.asarray(high).astype(x.dtype))
 
 
 def prelu(x: Array, slope: Array, **_: Any) -> Array:
     """Return the elements with negative ones scaled by one factor per channel, as below opset 7."""
     if slope.ndim == 1 and slope.size > 1:
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
-    made: Array = np.where(x < 0, x * slope, x).astype(x.dtype)
-    return made
+    array: Array = np.where(x < 0, x * slope, x).astype(x.dtype)
+    return array
 
 
 def gemm(
@@ -140,15 +140,15 @@ def gemm(
         matrix.T if is_turned else matrix for matrix, is_turned in ((a, transA), (b, transB))
     )
     exact = np.int64 if a.dtype.kind in "iu" else np.float64
-    made = left.astype(exact) @ right.astype(exact)
+    product = left.astype(exact) @ right.astype(exact)
     if alpha != 1:
-        made = made * float(alpha)
+        product = product * float(alpha)
     if c is not None and c.size:
-        if opset < 7 and not broadcast and c.shape != made.shape:
-            raise ValueError(f"shapes {c.shape} and {made.shape} differ, and broadcast is 0")
+        if opset < 7 and not broadcast and c.shape != product.shape:
+            raise ValueError(f"shapes {c.shape} and {product.shape} differ, and broadcast is 0")
         added = c.astype(exact)
-        made = made + (added * float(beta) if beta != 1 else added)
-    return round_like(made, a)
+        product = product + (added * float(beta) if beta != 1 else added)
+    return round_like(product, a)
 
 
 def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
@@ -157,10 +157,10 @@ def cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_:
     values = x if x.dtype.kind in "iu" else wide(x)
     if reverse:
         values = np.flip(values, along)
-    made = np.cumsum(values, axis=along, dtype=values.dtype)
+    cumsum = np.cumsum(values, axis=along, dtype=values.dtype)
     if exclusive:
-        made = made - values
-    return round_like(np.flip(made, along) if reverse else made, x)
+        cumsum = cumsum - values
+    return round_like(np.flip(cumsum, along) if reverse else cumsum, x)
 
 
 def _log_sum_exp(x: Array, **over: Any) -> Array:
@@ -168,8 +168,8 @@ def _log_sum_exp(x: Array, **over: Any) -> Array:
     highest = np.max(x, axis=over["axis"], keepdims=True, initial=-np.inf)
     highest = np.where(np.isfinite(highest), highest, 0)
     total = np.log(np.sum(np.exp(x - highest), **over))
-    made: Array = total + np.sum(highest, **over) / max(1, highest.size // max(1, total.size))
-    return made
+    sum_exp: Array = total + np.sum(highest, **over) / max(1, highest.size // max(1, total.size))
+    return sum_exp
 
 
 _REDUCED: dict[str, Callable[..., Array]] = {
@@ -197,9 +197,11 @@ def reduce(name: str) -> Callable[..., Array]:
         **_: Any,
     ) -> Array:
         """Return the reduced array in the type of the input."""
-        given = [int(axis) for axis in np.ravel(axes_input)] if axes_input is not None else axes
-        if given:
-            over = tuple(positive(axis, x.ndim) for axis in given)
+        given_axes = (
+            [int(axis) for axis in np.ravel(axes_input)] if axes_input is not None else axes
+        )
+        if given_axes:
+            over = tuple(positive(axis, x.ndim) for axis in given_axes)
         else:
             over = () if noop_with_empty_axes else tuple(range(x.ndim))
         exact = {"i": np.int64, "u": np.uint64}.get(x.dtype.kind, np.float64)

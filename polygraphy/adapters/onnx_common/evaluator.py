@@ -71,16 +71,16 @@ def evaluator_of(
         "missing": () if missing is None else (missing,),
     }
     kind = type("Evaluator", (Evaluator,), members) if any(members.values()) else Evaluator
-    made: Evaluator = kind(model)
-    return made
+    evaluator: Evaluator = kind(model)
+    return evaluator
 
 
 def borrowed_operators(model: onnx.ModelProto) -> list[str]:
     """Return the operators of a model that `Evaluator` computes with the onnx package."""
     opsets = {entry.domain: entry.version for entry in model.opset_import}
-    own = {(kind.op_domain, kind.__name__) for kind in _operators(model.graph.node, opsets)}
+    operators = {(kind.op_domain, kind.__name__) for kind in _operators(model.graph.node, opsets)}
     used = {(node.domain, node.op_type) for node in model.graph.node}
-    return sorted(op for domain, op in used - own)
+    return sorted(op for domain, op in used - operators)
 
 
 def formula_evaluator(model: onnx.ModelProto) -> Evaluator:
@@ -120,17 +120,17 @@ def _in_float64(
         for value in inputs
     ]
     with np.errstate(all="ignore"):
-        made = formula(*wide, **attributes)
-    every = [np.asarray(each) for each in (made if isinstance(made, tuple) else (made,))]
+        result = formula(*wide, **attributes)
+    every = [np.asarray(value) for value in (result if isinstance(result, tuple) else (result,))]
     if len(every) < outputs:
         raise NotImplementedError("more results than one")
     return tuple(
         (
-            each
-            if is_typed or (at and each.dtype == np.int64)
-            else _cast_result(each, floats, inputs[0])
+            array
+            if is_typed or (at and array.dtype == np.int64)
+            else _cast_result(array, floats, inputs[0])
         )
-        for at, each in enumerate(every[:outputs])
+        for at, array in enumerate(every[:outputs])
     )
 
 
@@ -160,8 +160,10 @@ class Evaluator(ReferenceEvaluator):
             proto = onnx.load(proto) if isinstance(proto, str) else onnx.load_from_string(proto)
         imported = opsets or {entry.domain: entry.version for entry in proto.opset_import}
         graph = proto.graph if isinstance(proto, onnx.ModelProto) else proto
-        own = _operators(graph.node, imported)
-        super().__init__(proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, *own]})
+        operators = _operators(graph.node, imported)
+        super().__init__(
+            proto, opsets=opsets, **{**options, "new_ops": [*self.replaced, *operators]}
+        )
         for node in self.rt_nodes_:
             # It would refer to the evaluator, and so keep all weights when nobody uses that.
             getattr(node, "run_params", {})["log"] = _ignore_log
@@ -217,29 +219,29 @@ def _releasing(nodes: Sequence[Any], kept: Iterable[str]) -> list[Any]:
     for index, node in enumerate(nodes):
         names = {*tensors_read(node.onnx_node), *node.onnx_node.output}
         last.update(dict.fromkeys(names, index))
-    made = {name for node in nodes for name in node.onnx_node.output if name} - set(kept)
-    done: dict[int, list[str]] = {}
-    for name in made:
-        done.setdefault(last[name], []).append(name)
+    computed = {name for node in nodes for name in node.onnx_node.output if name} - set(kept)
+    last_uses: dict[int, list[str]] = {}
+    for name in computed:
+        last_uses.setdefault(last[name], []).append(name)
     releasing: list[Any] = []
     for index, node in enumerate(nodes):
         releasing.append(node)
-        if index in done:
-            releasing.append(_Release(done[index]))
+        if index in last_uses:
+            releasing.append(_Release(last_uses[index]))
     return releasing
 
 
 def _operators(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) -> list[type[OpRun]]:
     """Return an operator class for each kind of node that is computed here."""
-    made: dict[tuple[str, str], type[OpRun]] = {}
+    operators: dict[tuple[str, str], type[OpRun]] = {}
     for node in nodes:
         opset = opsets.get(node.domain)
-        if node.domain in _STANDARD and opset and (node.domain, node.op_type) not in made:
+        if node.domain in _STANDARD and opset and (node.domain, node.op_type) not in operators:
             function = implementation(node.op_type, opset)
             if function is not None:
                 kind = _operator(node.domain, node.op_type, opset, function)
-                made[node.domain, node.op_type] = kind
-    return list(made.values())
+                operators[node.domain, node.op_type] = kind
+    return list(operators.values())
 
 
 def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) -> type[OpRun]:
@@ -250,10 +252,10 @@ def _operator(domain: str, op: str, opset: int, function: Callable[..., Any]) ->
 
     def run(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
         """Return the outputs of the operator as a tuple."""
-        made = function(
+        results = function(
             *inputs, opset=schema.since_version, outputs=len(self.onnx_node.output), **attributes
         )
-        return made if isinstance(made, tuple) else (made,)
+        return results if isinstance(results, tuple) else (results,)
 
     members = {"op_domain": domain, "op_schema": schema, "_run": run}
     if op in _WITH_CONTEXT:
@@ -276,8 +278,8 @@ def _prepare(node: OpRun, opsets: dict[str, int]) -> None:
     proto = node.onnx_node
     schema = _schema(proto, opsets)
     if schema is not None and hasattr(node, "attributes_names_"):
-        given = {attribute.name for attribute in proto.attribute}
-        for name in node.attributes_names_ - given:
+        names = {attribute.name for attribute in proto.attribute}
+        for name in node.attributes_names_ - names:
             default = schema.attributes[name].default_value if name in schema.attributes else None
             if default is not None and default.type:
                 setattr(node, name, _value(default))
@@ -325,12 +327,12 @@ def _name_errors(node: OpRun, opsets: dict[str, int]) -> Callable[..., Any]:
     model alive.
     """
     run: Callable[..., Any] = type(node).run
-    proto, itself = node.onnx_node, ref(node)
+    proto, errors = node.onnx_node, ref(node)
 
     def call(*inputs: Any, **options: Any) -> Any:
         """Return the outputs of the node; an error names the node."""
         try:
-            return run(itself(), *inputs, **options)
+            return run(errors(), *inputs, **options)
         except (NodeError, PolygraphyException, MemoryError):
             raise  # A node of a subgraph has said which it is.
         except Exception as error:
@@ -351,15 +353,15 @@ def _node_label(
     """Return a node for a message: its name, operator, opset and inputs."""
     op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     name = repr(node.name) if node.name else f"that computes {', '.join(map(repr, node.output))}"
-    said = one_line(f"node {name} ({op}, opset {opsets.get(node.domain, '?')})")
+    node_label = one_line(f"node {name} ({op}, opset {opsets.get(node.domain, '?')})")
     if inputs is None:
-        return said
+        return node_label
     described = [
         f"{one_line(label)} {_describe_value(value)}"
         for label, value in zip(node.input, inputs)
         if label
     ]
-    return f"{said} on {', '.join(described)}" if described else said
+    return f"{node_label} on {', '.join(described)}" if described else node_label
 
 
 def _describe_value(value: Any) -> str:

@@ -65,10 +65,10 @@ def _many(function: Callable[[Array, Array], Array]) -> Formula:
 
     def call(*inputs: Array, **_: Any) -> Array:
         """Return the result of the function, applied to all inputs in turn."""
-        made = inputs[0]
-        for each in inputs[1:]:
-            made = function(made, each)
-        return made
+        array = inputs[0]
+        for input_name in inputs[1:]:
+            array = function(array, input_name)
+        return array
 
     return call
 
@@ -83,8 +83,8 @@ def _gelu(x: Array, *, approximate: Any = "none", **_: Any) -> Array:
     approximation.
     """
     if approximate in ("tanh", b"tanh"):
-        made = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-        return np.asarray(0.5 * x * (1 + made))
+        tanh = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+        return np.asarray(0.5 * x * (1 + tanh))
     return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2))))
 
 
@@ -93,8 +93,8 @@ def _clip(x: Array, *bounds: Any, **attributes: Any) -> Array:
     low, high = [*bounds, None, None][:2]
     low = attributes.get("min") if low is None else low
     high = attributes.get("max") if high is None else high
-    made = x if low is None else np.maximum(x, low)
-    return made if high is None else np.minimum(made, high)
+    array = x if low is None else np.maximum(x, low)
+    return array if high is None else np.minimum(array, high)
 
 
 def _reduction(function: Callable[..., Any]) -> Formula:
@@ -108,9 +108,9 @@ def _reduction(function: Callable[..., Any]) -> Formula:
         over = None if chosen is None or not len(chosen) else tuple(int(a) for a in chosen)
         if over is None and attributes.get("noop_with_empty_axes"):
             over = ()  # Every element is reduced alone.
-        made = np.asarray(function(x, axis=over, keepdims=bool(attributes.get("keepdims", 1))))
+        array = np.asarray(function(x, axis=over, keepdims=bool(attributes.get("keepdims", 1))))
         # NumPy adds up integers in 64 bits; cut to their own type, they wrap around.
-        return made.astype(x.dtype) if made.dtype.kind in "iu" else made
+        return array.astype(x.dtype) if array.dtype.kind in "iu" else array
 
     return call
 
@@ -139,8 +139,8 @@ def _softmax_formula(function: Callable[[Array, int], Array]) -> Formula:
 
 def _softmax(x: Array, axis: int) -> Array:
     """Return exp(x) over its sum along an axis."""
-    made = np.exp(x - np.max(x, axis=axis, keepdims=True))
-    return np.asarray(made / made.sum(axis=axis, keepdims=True))
+    exp = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return np.asarray(exp / exp.sum(axis=axis, keepdims=True))
 
 
 def _log_softmax(x: Array, axis: int) -> Array:
@@ -154,9 +154,9 @@ def _batch_normalization(
     """Return x normalized by the given statistics."""
     if attributes.get("training_mode") or not attributes.get("spatial", 1):
         raise NotImplementedError("a normalisation in training")
-    held = [each.reshape(1, -1, *[1] * (x.ndim - 2)) for each in (scale, bias, mean, variance)]
-    spread = np.sqrt(held[3] + attributes["epsilon"])
-    return np.asarray(held[0] * (x - held[2]) / spread + held[1])
+    arrays = [array.reshape(1, -1, *[1] * (x.ndim - 2)) for array in (scale, bias, mean, variance)]
+    spread = np.sqrt(arrays[3] + attributes["epsilon"])
+    return np.asarray(arrays[0] * (x - arrays[2]) / spread + arrays[1])
 
 
 def _center_values(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
@@ -170,16 +170,16 @@ def _instance_normalization(
 ) -> Array:
     """Return each channel of each sample normalized by its own statistics."""
     wide = (1, -1, *[1] * (x.ndim - 2))
-    made = _center_values(x, tuple(range(2, x.ndim)), epsilon)
-    return made * scale.reshape(wide) + bias.reshape(wide)
+    center_values = _center_values(x, tuple(range(2, x.ndim)), epsilon)
+    return center_values * scale.reshape(wide) + bias.reshape(wide)
 
 
 def _layer_normalization(
     x: Array, scale: Array, bias: Any = None, *, axis: int = -1, epsilon: float, **_: Any
 ) -> Array:
     """Return x normalized over the last axes."""
-    made = _center_values(x, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
-    return np.asarray(made if bias is None else made + bias)
+    layer_normalization = _center_values(x, tuple(range(axis % x.ndim, x.ndim)), epsilon) * scale
+    return np.asarray(layer_normalization if bias is None else layer_normalization + bias)
 
 
 def _rms_normalization(
@@ -206,8 +206,8 @@ def _gemm(
     """Return alpha A' B' + beta C."""
     left = a.T if attributes.get("transA") else a
     right = b.T if attributes.get("transB") else b
-    made = alpha * (left @ right)
-    return np.asarray(made if c is None else made + beta * c)
+    gemm = alpha * (left @ right)
+    return np.asarray(gemm if c is None else gemm + beta * c)
 
 
 def _dequantize(
@@ -314,7 +314,7 @@ def recurrent(op: str, known: Formulas) -> Callable[..., Any]:
             raise NotImplementedError("what of a cell is clipped")
         functions = _functions(op, known, ways, given)
         peepholes = np.zeros((ways, 3 * size)) if states[2] is None or op != "LSTM" else states[2]
-        held = [
+        arrays = [
             (
                 np.zeros((batch, ways, size))
                 if state is None
@@ -322,23 +322,23 @@ def recurrent(op: str, known: Formulas) -> Callable[..., Any]:
             )
             for state in states[:2]
         ]
-        made = np.zeros((batch, steps, ways, size))
-        ends = [np.zeros((batch, ways, size)) for _ in held]
+        array = np.zeros((batch, steps, ways, size))
+        ends = [np.zeros((batch, ways, size)) for _ in arrays]
         for sample, way in itertools.product(range(batch), range(ways)):
             count = steps if lengths is None else int(lengths[sample])
             is_backward = way == 1 or given.get("direction") in ("reverse", b"reverse")
             bias = np.zeros(2 * len(w[way])) if b is None else b[way]
             cell = (w[way], r[way], bias, peepholes[way])
-            now = [state[sample, way] for state in held]
+            now = [state[sample, way] for state in arrays]
             for moment in range(count)[:: -1 if is_backward else 1]:
                 now = _CELLS[op](turned[moment, sample], now, cell, functions[way], given)
-                made[sample, moment, way] = now[0]
+                array[sample, moment, way] = now[0]
             for end, value in zip(ends, now):
                 end[sample, way] = value
-        results = [made, *ends[: 2 if op == "LSTM" else 1]]
+        results = [array, *ends[: 2 if op == "LSTM" else 1]]
         if given.get("layout"):
             return tuple(results)
-        return (made.transpose(1, 2, 0, 3), *(end.swapaxes(0, 1) for end in results[1:]))
+        return (array.transpose(1, 2, 0, 3), *(end.swapaxes(0, 1) for end in results[1:]))
 
     return call
 
@@ -348,18 +348,18 @@ def _functions(op: str, known: Formulas, ways: int, given: Mapping[str, Any]) ->
     names = given.get("activations") or [*_USUAL[op]] * ways
     alphas, betas = (iter(given.get(f"activation_{name}") or ()) for name in ("alpha", "beta"))
     clip = given.get("clip")
-    made = []
+    functions = []
     for text in names:
         word = text.decode() if isinstance(text, bytes) else text
-        name = next((each for each in _CONSTANTS if each.lower() == word.lower()), "")
+        name = next((constant for constant in _CONSTANTS if constant.lower() == word.lower()), "")
         if not name:
             raise NotImplementedError(f"the activation {word}")
         alpha, beta = _CONSTANTS[name]
         alpha = alpha if alpha is None else float(next(alphas, alpha))
         beta = beta if beta is None else float(next(betas, beta))
-        made.append(_activation(known, name, alpha, beta, clip))
+        functions.append(_activation(known, name, alpha, beta, clip))
     count = len(_USUAL[op])
-    return [made[way * count : (way + 1) * count] for way in range(ways)]
+    return [functions[way * count : (way + 1) * count] for way in range(ways)]
 
 
 def _activation(
@@ -405,12 +405,12 @@ def _gru(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> li
 def _lstm(x: Array, now: Any, cell: Any, functions: _Functions, given: Any) -> list[Array]:
     """Return the next hidden and cell states of an LSTM cell."""
     w, r, b, p = cell
-    (f, g, h), (old, kept), size = functions, now, len(now[0])
+    (f, g, h), (old, kept_now), size = functions, now, len(now[0])
     gates = w @ x + r @ old + b[: 4 * size] + b[4 * size :]
-    taken, out, forget, new = (gates[gate * size : (gate + 1) * size] for gate in range(4))
-    entering = f(taken + p[:size] * kept)
-    staying = 1 - entering if given.get("input_forget") else f(forget + p[2 * size :] * kept)
-    inside = staying * kept + entering * g(new)
+    input_gate, out, forget, new = (gates[gate * size : (gate + 1) * size] for gate in range(4))
+    entering = f(input_gate + p[:size] * kept_now)
+    staying = 1 - entering if given.get("input_forget") else f(forget + p[2 * size :] * kept_now)
+    inside = staying * kept_now + entering * g(new)
     return [f(out + p[size : 2 * size] * inside) * h(inside), inside]
 
 
@@ -430,10 +430,10 @@ def grid_sample(
     outside are moved inside first.
     """
     how, padding = (
-        each.decode() if isinstance(each, bytes) else each for each in (mode, padding_mode)
+        value.decode() if isinstance(value, bytes) else value for value in (mode, padding_mode)
     )
     rank = x.ndim - 2
-    made = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
+    array = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
     parts = []
     for axis, size in enumerate(x.shape[2:]):
         point = grid[..., rank - 1 - axis]
@@ -445,13 +445,13 @@ def grid_sample(
             [(*_pixel(pixel, size, ends, padding), share) for pixel, share in _shares(at, how)]
         )
     for sample in range(len(x)):
-        for taken in itertools.product(*parts):
+        for corner in itertools.product(*parts):
             share: Any = 1.0
-            for part in taken:
+            for part in corner:
                 share = share * np.where(part[1][sample], part[2][sample], 0.0)
-            place = (slice(None), *(part[0][sample] for part in taken))
-            made[sample] += x[sample][place] * share
-    return made
+            place = (slice(None), *(part[0][sample] for part in corner))
+            array[sample] += x[sample][place] * share
+    return array
 
 
 def _shares(at: Array, mode: str) -> list[tuple[Array, Array]]:
@@ -459,11 +459,11 @@ def _shares(at: Array, mode: str) -> list[tuple[Array, Array]]:
     if mode == "nearest":
         return [(np.rint(at), np.ones_like(at))]
     below = np.floor(at)
-    rest = at - below
+    array = at - below
     if not mode.endswith("cubic"):
-        return [(below, 1 - rest), (below + 1, rest)]
+        return [(below, 1 - array), (below + 1, array)]
     a = _CUBIC
-    outer, inner = 1 + rest, rest
+    outer, inner = 1 + array, array
     shares = []
     for distance in (outer, inner, 1 - inner, 2 - inner):
         near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
@@ -484,8 +484,8 @@ def _reflect_positions(at: Array, ends: tuple[float, float]) -> Array:
     low, high = ends
     if high <= low:
         return np.full_like(at, low)
-    turns, rest = np.divmod(np.abs(at - low), high - low)
-    return np.where(turns % 2 == 0, low + rest, high - rest)
+    turns, reflect_positions = np.divmod(np.abs(at - low), high - low)
+    return np.where(turns % 2 == 0, low + reflect_positions, high - reflect_positions)
 
 
 def _pixel(at: Array, size: int, ends: tuple[float, float], padding: str) -> tuple[Array, Array]:

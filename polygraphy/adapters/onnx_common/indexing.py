@@ -35,8 +35,8 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_:
     places = np.expand_dims(np.where(places < 0, places + length, places), axis)
     shape = [1] * places.ndim
     shape[axis] = length
-    made: Array = np.where(places == np.arange(length).reshape(shape), values[1], values[0])
-    return made
+    array: Array = np.where(places == np.arange(length).reshape(shape), values[1], values[0])
+    return array
 
 
 def slices(
@@ -68,8 +68,8 @@ def slices(
         low, high = (0, size) if step > 0 else (-1, size - 1)
         start, end = min(max(start, 0), high), min(max(end, low), high)
         parts[axis] = slice(start, None if end < 0 else end, step)
-    made: Array = x[cut(x.ndim, parts)]
-    return made
+    array: Array = x[cut(x.ndim, parts)]
+    return array
 
 
 def reshape(x: Array, *, shape: Sequence[int] = (), **_: Any) -> Array:
@@ -98,8 +98,8 @@ def split(
 ) -> Results:
     """Return the parts of x, as in opset 1: by an attribute, an input, or equal."""
     along = positive(axis or 0, x.ndim)
-    given = split if sizes is None else _integers(sizes)
-    lengths = given or [x.shape[along] // outputs] * outputs
+    given_split = split if sizes is None else _integers(sizes)
+    lengths = given_split or [x.shape[along] // outputs] * outputs
     return tuple(np.split(x, np.cumsum(lengths)[:-1], axis=along))
 
 
@@ -121,19 +121,19 @@ def pad(
     along = list(range(x.ndim)) if axes is None else _integers(axes)
     if len(widths) != 2 * len(along):
         raise ValueError(f"expected two widths for each of {len(along)} axes, got {len(widths)}")
-    both = [(0, 0)] * x.ndim
+    both_pairs = [(0, 0)] * x.ndim
     for number, axis in enumerate(along):
-        both[positive(axis, x.ndim)] = (widths[number], widths[len(along) + number])
-    kept = x[
+        both_pairs[positive(axis, x.ndim)] = (widths[number], widths[len(along) + number])
+    array = x[
         tuple(
             slice(max(0, -begin), max(0, size + min(0, end)))
-            for (begin, end), size in zip(both, x.shape)
+            for (begin, end), size in zip(both_pairs, x.shape)
         )
     ]
-    added = [(max(0, begin), max(0, end)) for begin, end in both]
+    added = [(max(0, begin), max(0, end)) for begin, end in both_pairs]
     if mode == "constant":
-        return np.pad(kept, added, constant_values=np.asarray(filling).astype(x.dtype))
-    return np.pad(kept, added, mode=mode)  # type: ignore[call-overload, no-any-return]
+        return np.pad(array, added, constant_values=np.asarray(filling).astype(x.dtype))
+    return np.pad(array, added, mode=mode)  # type: ignore[call-overload, no-any-return]
 
 
 def _along(indices: Array, axis: int, shape: tuple[int, ...]) -> tuple[Array, ...]:
@@ -145,8 +145,8 @@ def _along(indices: Array, axis: int, shape: tuple[int, ...]) -> tuple[Array, ..
 
 def gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
     """Return one element for each index."""
-    made: Array = x[_along(indices, positive(axis, x.ndim), x.shape)]
-    return made
+    elements: Array = x[_along(indices, positive(axis, x.ndim), x.shape)]
+    return elements
 
 
 _REDUCED: Mapping[str, np.ufunc] = {
@@ -161,12 +161,12 @@ def _replaced_elements(
     x: Array, index: tuple[Array, ...], updates: Array, reduction: str | None
 ) -> Array:
     """Return `x` with elements replaced, or combined with the old ones, one after the other."""
-    made: Array = x.copy()
+    replaced_elements: Array = x.copy()
     if reduction in (None, "none"):
-        made[index] = updates
+        replaced_elements[index] = updates
     else:
-        _REDUCED[reduction].at(made, index, updates)
-    return made
+        _REDUCED[reduction].at(replaced_elements, index, updates)
+    return replaced_elements
 
 
 def scatter(
@@ -226,7 +226,7 @@ def unique(
     """Return the distinct elements, their first positions, the index of each element among them,
     and their counts.
     """
-    made, first, inverse, counts = np.unique(
+    array, first, inverse, counts = np.unique(
         x if axis is not None else x.ravel(),
         return_index=True,
         return_inverse=True,
@@ -236,9 +236,9 @@ def unique(
     inverse = inverse.ravel()
     if not sorted:
         order = np.argsort(first)
-        made = np.take(made, order, axis=0 if axis is None else axis)
+        array = np.take(array, order, axis=0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
-    return (made, *(part.astype(np.int64) for part in (first, inverse, counts)))[:outputs]
+    return (array, *(part.astype(np.int64) for part in (first, inverse, counts)))[:outputs]
 
 
 def dropout(x: Array, *, outputs: int, **_: Any) -> Results:
@@ -268,7 +268,7 @@ def non_max_suppression(
         low = np.minimum(corners[..., :2], corners[..., 2:])
         high = np.maximum(corners[..., :2], corners[..., 2:])
     areas = (high - low).prod(-1)
-    kept = []
+    max_suppression = []
     for sample, kind in np.ndindex(*scores.shape[:2]):
         row = scores[sample, kind]
         chosen: list[int] = []
@@ -284,5 +284,5 @@ def non_max_suppression(
                 np.divide(common, union, where=union > 0, out=np.zeros_like(union)) > overlap
             ).any():
                 chosen.append(int(box))
-        kept += [(sample, kind, box) for box in chosen]
-    return np.array(kept, dtype=np.int64).reshape(-1, 3)
+        max_suppression += [(sample, kind, box) for box in chosen]
+    return np.array(max_suppression, dtype=np.int64).reshape(-1, 3)

@@ -34,14 +34,16 @@ def infer_shapes(
     """Return a model with the results of `onnx.shape_inference.infer_shapes`, or raise its
     error.
     """
-    seen = hide_crashing_nodes(model)
-    made: ModelProto = onnx_shapes.infer_shapes(seen, strict_mode=strict_mode, data_prop=data_prop)
-    if seen is model:
-        return made
-    while _show_typed_nodes(made.graph, frozenset()):
-        made = onnx_shapes.infer_shapes(made, strict_mode=strict_mode, data_prop=data_prop)
-    restore_nodes(made)
-    return made
+    crashing_nodes = hide_crashing_nodes(model)
+    shapes: ModelProto = onnx_shapes.infer_shapes(
+        crashing_nodes, strict_mode=strict_mode, data_prop=data_prop
+    )
+    if crashing_nodes is model:
+        return shapes
+    while _show_typed_nodes(shapes.graph, frozenset()):
+        shapes = onnx_shapes.infer_shapes(shapes, strict_mode=strict_mode, data_prop=data_prop)
+    restore_nodes(shapes)
+    return shapes
 
 
 def crashes_without_types(node: NodeProto) -> bool:
@@ -55,15 +57,15 @@ def hide_crashing_nodes(model: ModelProto) -> ModelProto:
     """
     if not any(map(crashes_without_types, _nodes_of(model))):
         return model
-    made = copy_of(model)
-    for node in _nodes_of(made):
+    crashing_nodes = copy_of(model)
+    for node in _nodes_of(crashing_nodes):
         if crashes_without_types(node):
             node.domain = _HIDDEN + node.domain
-    for each in (made, *made.functions):
-        domains = {node.domain for node in _nodes_of(each) if node.domain.startswith(_HIDDEN)}
+    for value in (crashing_nodes, *crashing_nodes.functions):
+        domains = {node.domain for node in _nodes_of(value) if node.domain.startswith(_HIDDEN)}
         for domain in domains:
-            each.opset_import.add(domain=domain, version=1)
-    return made
+            value.opset_import.add(domain=domain, version=1)
+    return crashing_nodes
 
 
 def restore_nodes(model: ModelProto) -> None:
@@ -71,12 +73,12 @@ def restore_nodes(model: ModelProto) -> None:
     for node in _nodes_of(model):
         if node.domain.startswith(_HIDDEN):
             _restore_domain(node)
-    for each in (model, *model.functions):
-        kept = [entry for entry in each.opset_import if not entry.domain.startswith(_HIDDEN)]
-        if len(kept) < len(each.opset_import):
-            kept = [copy_of(entry) for entry in kept]
-            del each.opset_import[:]
-            each.opset_import.extend(kept)
+    for value in (model, *model.functions):
+        entries = [entry for entry in value.opset_import if not entry.domain.startswith(_HIDDEN)]
+        if len(entries) < len(value.opset_import):
+            entries = [copy_of(entry) for entry in entries]
+            del value.opset_import[:]
+            value.opset_import.extend(entries)
 
 
 def _restore_domain(node: NodeProto) -> None:

@@ -36,10 +36,10 @@ def loadable(model: Any, most: float = inf) -> Iterator[bytes | str]:
             yield serialized
             return
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            held = Path(folder, "model.onnx")
-            held.write_bytes(serialized)
+            file = Path(folder, "model.onnx")
+            file.write_bytes(serialized)
             del serialized
-            yield str(held)
+            yield str(file)
     else:
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
             path = f"{folder}/model.onnx"
@@ -64,8 +64,8 @@ def _serialize_model(model: ModelProto) -> bytes | None:
     in a file.
     """
     try:
-        made: bytes = model.SerializeToString()
+        serialized: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise
         G_LOGGER.verbose(f"The model goes to the backend through a file: {error}")
         return None
-    return None if _leaves_weights(model.graph) else made
+    return None if _leaves_weights(model.graph) else serialized

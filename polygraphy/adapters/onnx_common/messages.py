@@ -16,25 +16,27 @@ _Message = TypeVar("_Message")
 
 def copy_of(message: _Message) -> _Message:
     """Return a copy of a protobuf message."""
-    made: Any = type(message)()
-    made.CopyFrom(message)
-    return made  # type: ignore[no-any-return]
+    result: Any = type(message)()
+    result.CopyFrom(message)
+    return result  # type: ignore[no-any-return]
 
 
 def graphs_of(node: Any) -> list[Any]:
     """Return the graphs directly inside an ``onnx.NodeProto``."""
-    found: list[Any] = []
+    graphs: list[Any] = []
     for attribute in node.attribute[:]:  # A copy: several times quicker than going through it.
         if attribute.HasField("g"):
-            found.append(attribute.g)
+            graphs.append(attribute.g)
         else:
-            found.extend(attribute.graphs)
-    return found
+            graphs.extend(attribute.graphs)
+    return graphs
 
 
 def attribute_named(node: Any, name: str) -> Any | None:
     """Return the ``onnx.AttributeProto`` of a node with a name; None if it is missing."""
-    return next((each for each in node.attribute if name and each.name == name), None)
+    return next(
+        (attribute for attribute in node.attribute if name and attribute.name == name), None
+    )
 
 
 def all_nodes(graph: Any) -> Iterator[Any]:
@@ -57,10 +59,10 @@ def tensors_read(node: Any, inner: Iterable[Any] | None = None) -> list[str]:
 
 def captured_names(graph: Any) -> Iterator[str]:
     """Yield the names of outer tensors that a subgraph reads."""
-    own = tensor_names(graph)
+    names = tensor_names(graph)
     for node in graph.node:
-        yield from (name for name in tensors_read(node) if name not in own)
-    yield from (value.name for value in graph.output if value.name not in own)
+        yield from (name for name in tensors_read(node) if name not in names)
+    yield from (value.name for value in graph.output if value.name not in names)
 
 
 def tensor_names(graph: Any) -> set[str]:
@@ -118,16 +120,16 @@ def with_all_results(model: Any) -> Any:
     owners = (model.graph, *model.functions)
     if not any(omits_results(node) for owner in owners for node in owner.node):
         return model
-    made = type(model)()
-    made.CopyFrom(model)
+    all_results = type(model)()
+    all_results.CopyFrom(model)
     numbers = count()
-    for owner in (made.graph, *made.functions):
+    for owner in (all_results.graph, *all_results.functions):
         for node in all_nodes(owner):
             if node.op_type in NUMBERED:
                 for position, name in enumerate(node.output):
                     if not name:
                         node.output[position] = f"polygraphy_left_out_{next(numbers)}"
-    return made
+    return all_results
 
 
 def refuse_inner_name(graph: Any, name: str, functions: Iterable[Any] = ()) -> None:
@@ -149,12 +151,12 @@ def refuse_inner_name(graph: Any, name: str, functions: Iterable[Any] = ()) -> N
                 hint=f"The nodes that call it compute {', '.join(map(repr, outputs))}.",
             )
     for node in graph.node:
-        for inner in (part for each in graphs_of(node) for part in all_nodes(each)):
+        for inner in (part for graph in graphs_of(node) for part in all_nodes(graph)):
             if name not in (inner.name, *inner.output):
                 continue
-            what = "Tensor" if name in inner.output else "Node"
+            text = "Tensor" if name in inner.output else "Node"
             raise UsageError(
-                f"{what} {name!r} is in a subgraph of the {node.op_type} node {node.name!r},"
+                f"{text} {name!r} is in a subgraph of the {node.op_type} node {node.name!r},"
                 " which can only be selected as a whole.",
                 hint=f"The outputs of that node are {', '.join(map(repr, node.output))}.",
             )

@@ -43,10 +43,10 @@ def _place(
     )
     are_best = x == best
     if select_last_index:
-        made = np.where(are_best, places, -1).max(axis=axis, keepdims=bool(keepdims))
+        place = np.where(are_best, places, -1).max(axis=axis, keepdims=bool(keepdims))
     else:
-        made = np.where(are_best, places, x.shape[axis]).min(axis=axis, keepdims=bool(keepdims))
-    return np.asarray(made, np.int64)
+        place = np.where(are_best, places, x.shape[axis]).min(axis=axis, keepdims=bool(keepdims))
+    return np.asarray(place, np.int64)
 
 
 def _cast_to(x: Array, kind: Any) -> Array:
@@ -69,34 +69,34 @@ def _cast(x: Array, *, to: int, **_: Any) -> Array:
 def _compress(x: Array, condition: Array, *, axis: int | None = None, **_: Any) -> Array:
     """Return the slices whose condition is true."""
     flat = x.reshape(-1) if axis is None else x
-    kept = [at for at, holds in enumerate(condition) if holds]
-    return np.take(flat, np.array(kept, np.int64), axis=0 if axis is None else axis)
+    ats = [at for at, holds in enumerate(condition) if holds]
+    return np.take(flat, np.array(ats, np.int64), axis=0 if axis is None else axis)
 
 
 def _cum_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, **_: Any) -> Array:
     """Return the cumulative sum along an axis."""
     lines = np.moveaxis(x, int(np.asarray(axis).reshape(-1)[0]), 0)
-    made, total = np.empty_like(lines), np.zeros_like(lines[0])
+    cum_sum, total = np.empty_like(lines), np.zeros_like(lines[0])
     for at in range(len(lines))[:: -1 if reverse else 1]:
         after = total + lines[at]
-        made[at] = total if exclusive else after
+        cum_sum[at] = total if exclusive else after
         total = after
-    return np.moveaxis(made, 0, int(np.asarray(axis).reshape(-1)[0]))
+    return np.moveaxis(cum_sum, 0, int(np.asarray(axis).reshape(-1)[0]))
 
 
 def _depth_to_space(x: Array, *, blocksize: int, mode: Any = "DCR", **_: Any) -> Array:
     """Return x with blocks of channels moved to space."""
     samples, channels, height, width = x.shape
     inner, size = channels // blocksize**2, blocksize
-    made = np.empty((samples, inner, height * size, width * size), x.dtype)
+    array = np.empty((samples, inner, height * size, width * size), x.dtype)
     for channel in range(inner):
         for row in range(size):
             for column in range(size):
                 block = row * size + column
                 first = mode in ("CRD", b"CRD")
                 read = channel * size * size + block if first else block * inner + channel
-                made[:, channel, row::size, column::size] = x[:, read]
-    return made
+                array[:, channel, row::size, column::size] = x[:, read]
+    return array
 
 
 def _space_to_depth(x: Array, *, blocksize: int, mode: Any = None, **_: Any) -> Array:
@@ -115,20 +115,20 @@ def _einsum(*inputs: Array, equation: Any, **_: Any) -> Array:
     text = equation.decode() if isinstance(equation, bytes) else equation
     terms, arrow, last = text.replace(" ", "").partition("->")
     names = terms.split(",")
-    if "." in text or any(len({*each}) < len(each) for each in (*names, last)):
+    if "." in text or any(len({*value}) < len(value) for value in (*names, last)):
         raise NotImplementedError("dots, or a letter twice")
     letters = "".join(sorted({*terms} - {","}))
-    last = last if arrow else "".join(each for each in letters if terms.count(each) == 1)
-    sizes = {name: size for each, x in zip(names, inputs) for name, size in zip(each, x.shape)}
-    order = last + "".join(each for each in letters if each not in last)
+    last = last if arrow else "".join(letter for letter in letters if terms.count(letter) == 1)
+    sizes = {name: size for value, x in zip(names, inputs) for name, size in zip(value, x.shape)}
+    order = last + "".join(letter for letter in letters if letter not in last)
     if np.prod([sizes[each] for each in order], dtype=np.float64) > _LARGE:
         raise NotImplementedError("so many products")
-    made: Any = 1
-    for each, x in zip(names, inputs):
-        held = [name for name in order if name in each]
-        turned = x.transpose([each.index(name) for name in held])
-        made = made * turned.reshape([sizes[name] if name in each else 1 for name in order])
-    total = np.asarray(made).sum(axis=tuple(range(len(last), len(order))))
+    product: Any = 1
+    for value, x in zip(names, inputs):
+        held_names = [name for name in order if name in value]
+        turned = x.transpose([value.index(name) for name in held_names])
+        product = product * turned.reshape([sizes[name] if name in value else 1 for name in order])
+    total = np.asarray(product).sum(axis=tuple(range(len(last), len(order))))
     return np.asarray(total, inputs[0].dtype)
 
 
@@ -145,23 +145,23 @@ def _flatten(x: Array, *, axis: int = 1, **_: Any) -> Array:
 
 def _gather_elements(x: Array, indices: Array, *, axis: int = 0, **_: Any) -> Array:
     """Return one element for each index."""
-    made = np.empty(indices.shape, x.dtype)
+    array = np.empty(indices.shape, x.dtype)
     for at in _all_indices(indices.shape):
         place = list(at)
         place[axis] = int(indices[at])
-        made[at] = x[tuple(place)]
-    return made
+        array[at] = x[tuple(place)]
+    return array
 
 
 def _gather_nd(x: Array, indices: Array, *, batch_dims: int = 0, **_: Any) -> Array:
     """Return one slice for each index in the last axis of `indices`."""
     shape = indices.shape[:-1]
-    rest = x.shape[batch_dims + indices.shape[-1] :]
-    made = np.empty((*shape, *rest), x.dtype)
+    rest_shape = x.shape[batch_dims + indices.shape[-1] :]
+    array = np.empty((*shape, *rest_shape), x.dtype)
     for at in _all_indices(shape):
-        place = (*at[:batch_dims], *(int(each) for each in indices[at]))
-        made[at] = x[place]
-    return made
+        place = (*at[:batch_dims], *(int(value) for value in indices[at]))
+        array[at] = x[place]
+    return array
 
 
 def _combine(reduction: Any, held: Any, update: Any) -> Any:
@@ -178,23 +178,25 @@ def _scatter_elements(
     x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: Any = "none", **_: Any
 ) -> Array:
     """Return x with one element replaced for each index."""
-    made: Array = x.copy()
+    scatter_elements: Array = x.copy()
     for at in _all_indices(indices.shape):
         place = list(at)
         place[axis] = int(indices[at])
-        made[tuple(place)] = _combine(reduction, made[tuple(place)], updates[at])
-    return made
+        scatter_elements[tuple(place)] = _combine(
+            reduction, scatter_elements[tuple(place)], updates[at]
+        )
+    return scatter_elements
 
 
 def _scatter_nd(
     x: Array, indices: Array, updates: Array, *, reduction: Any = "none", **_: Any
 ) -> Array:
     """Return x with one slice replaced for each index."""
-    made: Array = x.copy()
+    scatter_nd: Array = x.copy()
     for at in _all_indices(indices.shape[:-1]):
-        place = tuple(int(each) for each in indices[at])
-        made[place] = _combine(reduction, made[place], updates[at])
-    return made
+        place = tuple(int(value) for value in indices[at])
+        scatter_nd[place] = _combine(reduction, scatter_nd[place], updates[at])
+    return scatter_nd
 
 
 def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
@@ -211,8 +213,8 @@ def _hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Arra
 
 def _non_zero(x: Array, **_: Any) -> Array:
     """Return the indices of the elements that are not zero."""
-    found = [at for at in _all_indices(x.shape) if x[at]]
-    return np.asarray(np.array(found, np.int64).reshape(len(found), x.ndim).T)
+    ats = [at for at in _all_indices(x.shape) if x[at]]
+    return np.asarray(np.array(ats, np.int64).reshape(len(ats), x.ndim).T)
 
 
 def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_: Any) -> Array:
@@ -223,15 +225,15 @@ def _one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1, **_
     places = indices.astype(np.int64)
     at = axis + indices.ndim + 1 if axis < 0 else axis
     parts = [
-        np.where((places == each) | (places + count == each), values[1], values[0])
-        for each in range(count)
+        np.where((places == index) | (places + count == index), values[1], values[0])
+        for index in range(count)
     ]
     return np.stack(parts, axis=at).astype(values.dtype)
 
 
 def _range(start: Array, limit: Array, delta: Array, **_: Any) -> Array:
     """Return the numbers from start to limit by delta."""
-    first, last, step = (np.asarray(each).reshape(-1)[0] for each in (start, limit, delta))
+    first, last, step = (np.asarray(array).reshape(-1)[0] for array in (start, limit, delta))
     count = max(0, int(np.ceil((float(last) - float(first)) / float(step))))
     return np.array([first + number * step for number in range(count)], np.asarray(start).dtype)
 
@@ -249,15 +251,15 @@ def _reverse_sequence(
     x: Array, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0, **_: Any
 ) -> Array:
     """Return x with the start of each sequence reversed."""
-    made: Array = x.copy()
+    sequence: Array = x.copy()
     for sample, length in enumerate(lengths):
         for moment in range(int(length)):
             to: list[Any] = [slice(None)] * x.ndim
             source: list[Any] = [*to]
             to[batch_axis] = source[batch_axis] = sample
             to[time_axis], source[time_axis] = moment, int(length) - 1 - moment
-            made[tuple(to)] = x[tuple(source)]
-    return made
+            sequence[tuple(to)] = x[tuple(source)]
+    return sequence
 
 
 def _slice(
@@ -266,37 +268,38 @@ def _slice(
     """Return a slice of x."""
     if starts is None or ends is None:
         raise NotImplementedError("bounds that are attributes")
-    made = x
+    array = x
     over = range(len(starts)) if axes is None else axes
     for number, axis in enumerate(over):
         step = 1 if steps is None else int(steps[number])
         size = x.shape[int(axis)]
         start, end = (
-            int(each) + size if each < 0 else int(each) for each in (starts[number], ends[number])
+            int(value) + size if value < 0 else int(value)
+            for value in (starts[number], ends[number])
         )
         low, high = (0, size) if step > 0 else (-1, size - 1)
         start = min(max(start, 0), high)
         end = min(max(end, low), size if step > 0 else high)
-        made = np.take(made, np.arange(start, end, step), axis=int(axis))
-    return made
+        array = np.take(array, np.arange(start, end, step), axis=int(axis))
+    return array
 
 
 def _squeeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
     """Return x without some axes of size 1, or without all of them."""
-    given = attributes.get("axes") if axes is None else axes
+    attribute = attributes.get("axes") if axes is None else axes
     over = (
         {at for at, size in enumerate(x.shape) if size == 1}
-        if given is None
-        else {int(a) % x.ndim for a in given}
+        if attribute is None
+        else {int(a) % x.ndim for a in attribute}
     )
     return x.reshape([size for at, size in enumerate(x.shape) if at not in over])
 
 
 def _unsqueeze(x: Array, axes: Any = None, **attributes: Any) -> Array:
     """Return x with axes of size 1 inserted."""
-    given: Any = attributes.get("axes") if axes is None else axes
-    rank = x.ndim + len(given)
-    new, sizes = {int(axis) % rank for axis in given}, iter(x.shape)
+    attribute: Any = attributes.get("axes") if axes is None else axes
+    rank = x.ndim + len(attribute)
+    new, sizes = {int(axis) % rank for axis in attribute}, iter(x.shape)
     return x.reshape([1 if at in new else next(sizes) for at in range(rank)])
 
 
@@ -304,10 +307,10 @@ def _tile(x: Array, repeats: Any = None, *rest: Any, **_: Any) -> Array:
     """Return x repeated along each axis."""
     if rest or np.ndim(repeats) != 1:
         raise NotImplementedError("one axis that is repeated")
-    made = x
+    array = x
     for axis, count in enumerate(repeats):
-        made = np.concatenate([made] * int(count), axis) if count else np.take(made, [], axis)
-    return made
+        array = np.concatenate([array] * int(count), axis) if count else np.take(array, [], axis)
+    return array
 
 
 def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attributes: Any) -> Any:
@@ -320,17 +323,19 @@ def _top_k(x: Array, k: Any = None, *, axis: int = -1, largest: int = 1, **attri
     places = np.empty((*lines.shape[:-1], count), np.int64)
     for at in _all_indices(lines.shape[:-1]):
         values = lines[at].tolist()
-        places[at] = sorted(range(len(values)), key=lambda one: (sign * values[one], one))[:count]
-    held = np.take_along_axis(lines, places, -1)
-    return np.moveaxis(held, -1, axis), np.moveaxis(places, -1, axis)
+        places[at] = sorted(range(len(values)), key=lambda index: (sign * values[index], index))[
+            :count
+        ]
+    along_axis = np.take_along_axis(lines, places, -1)
+    return np.moveaxis(along_axis, -1, axis), np.moveaxis(places, -1, axis)
 
 
 def _trilu(x: Array, k: Any = None, *, upper: int = 1, **_: Any) -> Array:
     """Return the upper or lower triangle, zero elsewhere."""
     shift = 0 if k is None else int(np.asarray(k).reshape(-1)[0])
     rows, columns = np.indices(x.shape[-2:])
-    kept = columns >= rows + shift if upper else columns <= rows + shift
-    return np.where(kept, x, np.zeros((), x.dtype))
+    trilu = columns >= rows + shift if upper else columns <= rows + shift
+    return np.where(trilu, x, np.zeros((), x.dtype))
 
 
 def _mod(x: Array, y: Array, *, fmod: int = 0, **_: Any) -> Array:
@@ -363,10 +368,10 @@ def _is_infinite(
 
 def _fill_shape(shape: Array, *, value: Any = None, **_: Any) -> Array:
     """Return an array of a shape filled with a value."""
-    held = np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(-1)
-    made = np.empty([int(size) for size in shape], held.dtype)
-    made[...] = held[0]
-    return made
+    array = np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(-1)
+    computed_array = np.empty([int(size) for size in shape], array.dtype)
+    computed_array[...] = array[0]
+    return computed_array
 
 
 def _shape(x: Array, *, start: int | None = None, end: int | None = None, **_: Any) -> Array:
@@ -400,8 +405,8 @@ def _matmul_integer(a: Array, b: Array, za: Any = None, zb: Any = None, **_: Any
     if any(zero is not None and np.size(zero) > 1 for zero in (za, zb)):
         raise NotImplementedError("zero points of their own")
     left, right = (
-        each.astype(np.int64) - (0 if zero is None else int(np.asarray(zero).reshape(-1)[0]))
-        for each, zero in ((a, za), (b, zb))
+        array.astype(np.int64) - (0 if zero is None else int(np.asarray(zero).reshape(-1)[0]))
+        for array, zero in ((a, za), (b, zb))
     )
     return (left @ right).astype(np.int32)
 
@@ -523,33 +528,33 @@ def conv(x: Array, w: Array, b: Any = None, *, group: int = 1, **attributes: Any
     windows = _Windows(x.shape[2:], w.shape[2:], attributes)
     if math.prod(windows.counts) * w.size * x.shape[0] > _MOST:
         raise NotImplementedError("a large convolution")
-    made = np.zeros((x.shape[0], group, w.shape[0] // group, *windows.counts))
+    einsum = np.zeros((x.shape[0], group, w.shape[0] // group, *windows.counts))
     weights = w.reshape(group, w.shape[0] // group, *w.shape[1:])
     for place, (values, inside, _) in enumerate(windows.taps(x)):
-        held = np.where(inside, values, 0).reshape(x.shape[0], group, w.shape[1], *windows.counts)
-        made += np.einsum(
-            "ngc...,gmc->ngm...", held, weights.reshape(*weights.shape[:3], -1)[..., place]
+        array = np.where(inside, values, 0).reshape(x.shape[0], group, w.shape[1], *windows.counts)
+        einsum += np.einsum(
+            "ngc...,gmc->ngm...", array, weights.reshape(*weights.shape[:3], -1)[..., place]
         )
-    result = made.reshape(x.shape[0], w.shape[0], *windows.counts)
+    result = einsum.reshape(x.shape[0], w.shape[0], *windows.counts)
     return result if b is None else result + b.reshape(-1, *[1] * (x.ndim - 2))
 
 
 def max_pool(x: Array, *, kernel_shape: Sequence[int], **attributes: Any) -> Array:
     """Return the largest element of each window."""
     windows = _Windows(x.shape[2:], kernel_shape, attributes)
-    made = np.full((*x.shape[:2], *windows.counts), -np.inf)
+    array = np.full((*x.shape[:2], *windows.counts), -np.inf)
     for values, inside, _ in windows.taps(x):
-        made = np.maximum(made, np.where(inside, values, -np.inf))
-    return made
+        array = np.maximum(array, np.where(inside, values, -np.inf))
+    return array
 
 
 def lp_pool(x: Array, *, kernel_shape: Sequence[int], p: float = 2, **attributes: Any) -> Array:
     """Return the p-norm of each window."""
     windows = _Windows(x.shape[2:], kernel_shape, attributes)
-    made = np.zeros((*x.shape[:2], *windows.counts))
+    array = np.zeros((*x.shape[:2], *windows.counts))
     for values, inside, _ in windows.taps(x):
-        made += np.where(inside, abs(values) ** p, 0)
-    return np.asarray(made ** (1 / p))
+        array += np.where(inside, abs(values) ** p, 0)
+    return np.asarray(array ** (1 / p))
 
 
 def average_pool(
@@ -557,9 +562,9 @@ def average_pool(
 ) -> Array:
     """Return the mean of each window; padding counts if `count_include_pad` is set."""
     windows = _Windows(x.shape[2:], kernel_shape, attributes)
-    made = np.zeros((*x.shape[:2], *windows.counts))
+    array = np.zeros((*x.shape[:2], *windows.counts))
     counts = np.zeros(windows.counts)
     for values, inside, padded in windows.taps(x):
-        made += np.where(inside, values, 0)
+        array += np.where(inside, values, 0)
         counts += padded if count_include_pad else inside
-    return np.asarray(made / counts)
+    return np.asarray(array / counts)

@@ -28,7 +28,7 @@ def batch_normalization(
     """Return x normalized by given statistics, or in training by those of the batch: from opset 14
     on an attribute selects training, before that the number of outputs does.
     """
-    given = [wide(value) for value in (scale, bias, mean, var)]
+    wides = [wide(value) for value in (scale, bias, mean, var)]
     values = wide(x)
     if spatial or opset >= 9:
         shape = (-1, *(1,) * (x.ndim - 2))
@@ -37,16 +37,16 @@ def batch_normalization(
         shape = x.shape[1:]
         over = (0,)
     is_training = bool(training_mode) if opset >= 14 else outputs > 1
-    of_batch = [values.mean(over), values.var(over)] if is_training else given[2:]
-    factor, offset, center, spread = (value.reshape(shape) for value in (*given[:2], *of_batch))
-    made = factor * (values - center) / np.sqrt(spread + epsilon) + offset
+    of_batch = [values.mean(over), values.var(over)] if is_training else wides[2:]
+    factor, offset, center, spread = (value.reshape(shape) for value in (*wides[:2], *of_batch))
+    normalized = factor * (values - center) / np.sqrt(spread + epsilon) + offset
     if not is_training:
-        return (round_like(made, x),)
+        return (round_like(normalized, x),)
     running = [
         old * momentum + new.reshape(old.shape) * (1 - momentum)
-        for old, new in zip(given[2:], of_batch)
+        for old, new in zip(wides[2:], of_batch)
     ]
-    every = [round_like(made, x), round_like(running[0], mean), round_like(running[1], var)]
+    every = [round_like(normalized, x), round_like(running[0], mean), round_like(running[1], var)]
     if opset < 14:
         every += [round_like(value, mean) for value in of_batch]
     return tuple(every[:outputs])
@@ -69,8 +69,8 @@ def softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array
         return x
     rows, along = _normalized_rows(x, axis, opset)
     powers = np.exp(rows - rows.max(axis=along, keepdims=True))
-    made = powers / powers.sum(axis=along, keepdims=True)
-    return round_like(made.reshape(x.shape), x)
+    result = powers / powers.sum(axis=along, keepdims=True)
+    return round_like(result.reshape(x.shape), x)
 
 
 def log_softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
@@ -81,8 +81,8 @@ def log_softmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> A
         return x
     rows, along = _normalized_rows(x, axis, opset)
     below = rows - rows.max(axis=along, keepdims=True)
-    made = below - np.log(np.exp(below).sum(axis=along, keepdims=True))
-    return round_like(made.reshape(x.shape), x)
+    result = below - np.log(np.exp(below).sum(axis=along, keepdims=True))
+    return round_like(result.reshape(x.shape), x)
 
 
 def hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array:
@@ -90,10 +90,10 @@ def hardmax(x: Array, *, opset: int, axis: int | None = None, **_: Any) -> Array
     if not x.size:
         return x
     rows, along = _normalized_rows(x, axis, opset)
-    made = np.zeros_like(rows)
+    array = np.zeros_like(rows)
     first = np.expand_dims(rows.argmax(axis=along), along)
-    np.put_along_axis(made, first, 1, axis=along)
-    return round_like(made.reshape(x.shape), x)
+    np.put_along_axis(array, first, 1, axis=along)
+    return round_like(array.reshape(x.shape), x)
 
 
 def lrn(
@@ -124,8 +124,8 @@ def instance_normalization(
     over = tuple(range(2, x.ndim))
     shape = (-1, *(1,) * (x.ndim - 2))
     center, spread = values.mean(over, keepdims=True), values.var(over, keepdims=True)
-    made = (values - center) / np.sqrt(spread + epsilon)
-    return round_like(wide(scale).reshape(shape) * made + wide(bias).reshape(shape), x)
+    normalized = (values - center) / np.sqrt(spread + epsilon)
+    return round_like(wide(scale).reshape(shape) * normalized + wide(bias).reshape(shape), x)
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2, **_: Any) -> Array:
@@ -150,11 +150,11 @@ def layer_normalization(
     over = tuple(range(positive(axis, x.ndim), x.ndim))
     center = values.mean(over, keepdims=True)
     inverse = 1 / np.sqrt(values.var(over, keepdims=True) + epsilon)
-    made = (values - center) * inverse * wide(scale)
+    result = (values - center) * inverse * wide(scale)
     if bias is not None:
-        made = made + wide(bias)
+        result = result + wide(bias)
     statistics = (part.astype(np.float32) for part in (center, inverse))
-    return (round_like(made, x), *statistics)[:outputs]
+    return (round_like(result, x), *statistics)[:outputs]
 
 
 def group_normalization(

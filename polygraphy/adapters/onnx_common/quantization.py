@@ -26,8 +26,8 @@ def dequantize(
     shifted = wide(x)
     if zero_point is not None:
         shifted = shifted - wide(_align_to_axis(zero_point, x, axis))
-    made: Array = (shifted * wide(_align_to_axis(scale, x, axis))).astype(scale.dtype)
-    return made
+    array: Array = (shifted * wide(_align_to_axis(scale, x, axis))).astype(scale.dtype)
+    return array
 
 
 def quantize(
@@ -41,8 +41,8 @@ def quantize(
         return _to_small_floats(x / _align_to_axis(scale, x, axis), kind)
     shift = 0 if zero_point is None else wide(_align_to_axis(zero_point, x, axis))
     limits = np.iinfo(kind)
-    made: Array = np.clip(wide(quotient) + shift, limits.min, limits.max).astype(kind)
-    return made
+    array: Array = np.clip(wide(quotient) + shift, limits.min, limits.max).astype(kind)
+    return array
 
 
 def _to_small_floats(quotient: Array, kind: np.dtype[Any]) -> Array:
@@ -63,8 +63,8 @@ def _requantize_product(product: Array, scale: Array, zero_point: Array) -> Arra
     """Return a product of integers in units of `scale`, quantized to the type of its zero point."""
     quotient = wide(np.rint(product.astype(np.float32) * scale.astype(np.float32)))
     limits = np.iinfo(zero_point.dtype)
-    made: Array = np.clip(quotient + wide(zero_point.reshape(())), limits.min, limits.max)
-    return made.astype(zero_point.dtype)
+    clip: Array = np.clip(quotient + wide(zero_point.reshape(())), limits.min, limits.max)
+    return clip.astype(zero_point.dtype)
 
 
 def conv_integer(
@@ -136,5 +136,5 @@ def cast(x: Array, *, to: int, opset: int, outputs: int, saturate: int = 1, **ot
 
         with np.errstate(over="ignore"):
             x = x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32)
-    made: Array = cast_to(x, to, saturate)  # type: ignore[arg-type] # It is of other releases.
-    return made
+    array: Array = cast_to(x, to, saturate)  # type: ignore[arg-type] # It is of other releases.
+    return array

@@ -39,15 +39,19 @@ def _activation_functions(
     not.
     """
     constants: tuple[Iterator[float], ...] = (iter(alphas or ()), iter(betas or ()))
-    made = []
+    activation_functions = []
     for number, name in enumerate(names):
         if name.lower() not in _ACTIVATIONS:
             raise ValueError(f"activation {name!r} is unknown")
         function, defaults = _ACTIVATIONS[name.lower()]
-        taken = [float(next(given, default)) for given, default in zip(constants, defaults)]
+        used_values = [
+            float(next(constant, default)) for constant, default in zip(constants, defaults)
+        ]
         is_of_cell = count == 3 and number % 3 == 2
-        made.append(_clip_input(function, taken, None if is_of_cell else clip))
-    return made
+        activation_functions.append(
+            _clip_input(function, used_values, None if is_of_cell else clip)
+        )
+    return activation_functions
 
 
 def _clip_input(
@@ -102,35 +106,35 @@ def _unroll(
         clip,
     )
     ends = np.full(batch, steps) if lengths is None else np.asarray(lengths).astype(int)
-    made = np.zeros((steps, directions, batch, hidden))
+    array = np.zeros((steps, directions, batch, hidden))
     last = []
     for state in states:
         first = np.zeros((directions, batch, hidden)) if state is None else wide(state)
         last.append(first.swapaxes(0, 1).copy() if layout and state is not None else first)
     for way in range(directions):
         now = [state[way] for state in last]
-        own = functions[way * len(default) : (way + 1) * len(default)]
+        own_functions = functions[way * len(default) : (way + 1) * len(default)]
         is_backward = way == 1 or direction == "reverse"
         for moment in range(steps):
             # A sequence that is read backwards begins at its own end.
             last_first = np.where(ends > moment, ends - 1 - moment, 0)
             at = last_first if is_backward else np.full(batch, moment)
-            new = step(way, values[at, np.arange(batch)], now, own)
+            new = step(way, values[at, np.arange(batch)], now, own_functions)
             runs = (moment < ends)[:, None]
             now = [np.where(runs, after, before) for after, before in zip(new, now)]
             rows = np.flatnonzero(moment < ends)
-            made[at[rows], way, rows] = now[0][rows]
+            array[at[rows], way, rows] = now[0][rows]
         for state, value in zip(last, now):
             state[way] = value
     if layout:
-        return [made.transpose(2, 0, 1, 3), *(state.swapaxes(0, 1) for state in last)]
-    return [made, *last]
+        return [array.transpose(2, 0, 1, 3), *(state.swapaxes(0, 1) for state in last)]
+    return [array, *last]
 
 
 def _gates(matrix: Array | None, count: int, shape: tuple[int, ...]) -> list[Array]:
     """Return weights or biases [D, count * H, ...] split by gate."""
-    whole = np.zeros(shape) if matrix is None else wide(matrix)
-    return np.split(whole, count, axis=1)
+    array = np.zeros(shape) if matrix is None else wide(matrix)
+    return np.split(array, count, axis=1)
 
 
 def _round_outputs(made: Sequence[Array], x: Array, outputs: int) -> Results:
@@ -158,8 +162,8 @@ def rnn(
         """Return the next states of one direction."""
         return [functions[0](now @ weights[way].T + states[0] @ back[way].T + biases[way])]
 
-    made = _unroll(x, r, sequence_lens, [initial_h], step, ["Tanh"], **attributes)
-    return _round_outputs(made, x, outputs)
+    unroll = _unroll(x, r, sequence_lens, [initial_h], step, ["Tanh"], **attributes)
+    return _round_outputs(unroll, x, outputs)
 
 
 def gru(
@@ -192,8 +196,8 @@ def gru(
         proposed = g(now @ wh[way].T + recalled + bh[way])
         return [(1 - update) * proposed + update * old]
 
-    made = _unroll(x, r, sequence_lens, [initial_h], step, ["Sigmoid", "Tanh"], **attributes)
-    return _round_outputs(made, x, outputs)
+    unroll = _unroll(x, r, sequence_lens, [initial_h], step, ["Sigmoid", "Tanh"], **attributes)
+    return _round_outputs(unroll, x, outputs)
 
 
 def lstm(
@@ -221,14 +225,14 @@ def lstm(
     def step(way: int, now: Array, states: list[Array], functions: list[_Function]) -> list[Array]:
         """Return the next states of one direction."""
         (old, cell), (f, g, h) = states, functions
-        taken = f(now @ wi[way].T + old @ ri[way].T + pi[way] * cell + bi[way])
-        kept = f(now @ wf[way].T + old @ rf[way].T + pf[way] * cell + bf[way])
+        used_f = f(now @ wi[way].T + old @ ri[way].T + pi[way] * cell + bi[way])
+        array = f(now @ wf[way].T + old @ rf[way].T + pf[way] * cell + bf[way])
         if input_forget:
-            kept = 1 - taken
-        new = kept * cell + taken * g(now @ wc[way].T + old @ rc[way].T + bc[way])
+            array = 1 - used_f
+        new = array * cell + used_f * g(now @ wc[way].T + old @ rc[way].T + bc[way])
         out = f(now @ wo[way].T + old @ ro[way].T + po[way] * new + bo[way])
         return [out * h(new), new]
 
     default = ["Sigmoid", "Tanh", "Tanh"]
-    made = _unroll(x, r, sequence_lens, [initial_h, initial_c], step, default, **attributes)
-    return _round_outputs(made, x, outputs)
+    unroll = _unroll(x, r, sequence_lens, [initial_h, initial_c], step, default, **attributes)
+    return _round_outputs(unroll, x, outputs)

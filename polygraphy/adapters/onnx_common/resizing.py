@@ -75,7 +75,7 @@ def resize(
     """Return x resized, one axis after the other, as interpolation is separable."""
     chosen = [positive(axis, x.ndim) for axis in (axes if axes else range(x.ndim))]
     factors, lengths = _factors(x, chosen, scales, sizes, keep_aspect_ratio_policy)
-    made = wide(x)
+    array = wide(x)
     regions = [(0.0, 1.0)] * len(chosen)
     is_cropping = coordinate_transformation_mode == "tf_crop_and_resize"
     if is_cropping and roi is not None and np.size(roi):
@@ -95,7 +95,7 @@ def resize(
             if how == "outward":
                 how = "ceil" if factor < 1 else "floor"
             index = np.clip(_NEAREST[how](at), 0, size - 1).astype(np.int64)
-            made = made.take(index, axis=axis)
+            array = array.take(index, axis=axis)
         else:
             scale = min(factor, 1.0) if antialias else 1.0
             indices, weights = _weights(mode, at, scale, cubic_coeff_a)
@@ -104,19 +104,19 @@ def resize(
             weights /= weights.sum(axis=0)
             indices = np.clip(indices, 0, size - 1)
             shape = (-1, *(1,) * (x.ndim - axis - 1))
-            made = sum(
-                made.take(index, axis=axis) * weight.reshape(shape)
+            array = sum(
+                array.take(index, axis=axis) * weight.reshape(shape)
                 for index, weight in zip(indices, weights)
             )
         if is_cropping:
             shape = (-1, *(1,) * (x.ndim - axis - 1))
             outside = outside | ((at < 0) | (at > size - 1)).reshape(shape)
     if outside.any():
-        made = np.where(outside, extrapolation_value, made)
+        array = np.where(outside, extrapolation_value, array)
     if x.dtype.kind in "iu":
         limits = np.iinfo(x.dtype)
-        made = np.clip(np.rint(made), limits.min, limits.max)
-    result: Array = np.asarray(made).astype(x.dtype)
+        array = np.clip(np.rint(array), limits.min, limits.max)
+    result: Array = np.asarray(array).astype(x.dtype)
     return result
 
 
@@ -137,9 +137,9 @@ def _factors(
     lengths = [int(length) for length in sizes]
     factors = [length / size for length, size in zip(lengths, old)]
     if policy != "stretch":
-        one = min(factors) if policy == "not_larger" else max(factors)
-        factors = [one] * len(old)
-        lengths = [math.floor(one * size + 0.5) for size in old]
+        value = min(factors) if policy == "not_larger" else max(factors)
+        factors = [value] * len(old)
+        lengths = [math.floor(value * size + 0.5) for size in old]
     return factors, lengths
 
 
@@ -218,14 +218,14 @@ def grid_sample(
             distance = np.abs(indices - at)
             weights = _cubic(distance, -0.75) if reach == 2 else 1 - distance
         choices.append(_pad_indices(indices, weights, size, padding_mode, align_corners))
-    made = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]))
+    array = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]))
     samples = np.arange(x.shape[0]).reshape(-1, *(1,) * rank)
     last = np.moveaxis(values, 1, -1)
-    for taken in itertools.product(*(zip(*choice) for choice in choices)):
-        weight = math.prod((part[1] for part in taken), start=np.ones(()))
-        index = (samples, *(part[0] for part in taken))
-        made += last[index] * weight[..., None]
-    result: Array = np.moveaxis(made, -1, 1).astype(x.dtype)
+    for corners in itertools.product(*(zip(*choice) for choice in choices)):
+        weight = math.prod((part[1] for part in corners), start=np.ones(()))
+        index = (samples, *(part[0] for part in corners))
+        array += last[index] * weight[..., None]
+    result: Array = np.moveaxis(array, -1, 1).astype(x.dtype)
     return result
 
 

@@ -103,7 +103,9 @@ def _clashes() -> tuple[str, ...]:
     """Return warnings about several ONNX Runtime packages in one environment."""
     from importlib import metadata  # It reads mails, archives and tables: 10 ms.
 
-    names = {str(each.metadata["Name"]).lower() for each in metadata.distributions()}
+    names = {
+        str(distribution.metadata["Name"]).lower() for distribution in metadata.distributions()
+    }
     installed = [name for name in _BUILDS if name in names]
     if len(installed) < 2:
         return ()
@@ -119,9 +121,9 @@ def _describe_plugin(module: str) -> str:
     """Return the devices that a plugin offers, asked in a separate process."""
     name = module.removeprefix("onnxruntime_ep_")
     try:
-        found = call_isolated(partial(devices_of, name, module), what=module, is_silent=True)
+        devices = call_isolated(partial(devices_of, name, module), what=module, is_silent=True)
     except PolygraphyException as error:
         return str(error)
-    if not found:
+    if not devices:
         return "registered, but no device for it was found"
-    return f"{', '.join(found)}: --provider-library {name}={module} --providers {name}"
+    return f"{', '.join(devices)}: --provider-library {name}={module} --providers {name}"

@@ -92,19 +92,19 @@ class OnnxrtParty:
     @property
     def settings(self) -> dict[str, Any]:
         """Return the settings of sessions in another environment."""
-        made: dict[str, Any] = {"module": "onnxruntime"}
-        made["providers"] = self._full_providers()
+        values: dict[str, Any] = {"module": "onnxruntime"}
+        values["providers"] = self._full_providers()
         if self._libraries:
             paths = {name: library_of(source) for name, source in self._libraries.items()}
-            made["provider_libraries"] = paths
+            values["provider_libraries"] = paths
         level = session_options(self._level).graph_optimization_level.name
         if self._level is not None:
-            made["graph_optimization_level"] = level
+            values["graph_optimization_level"] = level
         if self._threads is not None:
-            made["threads"] = self._threads
+            values["threads"] = self._threads
         if self._disabled:
-            made["disabled_optimizers"] = list(self._disabled)
-        return made
+            values["disabled_optimizers"] = list(self._disabled)
+        return values
 
     @property
     def options(self) -> dict[str, Any]:
@@ -127,8 +127,8 @@ class OnnxrtParty:
     @property
     def lowered(self) -> ComputePrecision | None:
         """Return which operators are computed in TF32; None if none are."""
-        found = self._cuda()
-        return None if found is None else cuda_precision(found[1])
+        cuda = self._cuda()
+        return None if cuda is None else cuda_precision(cuda[1])
 
     def in_float32(self) -> OnnxrtParty:
         """Return the same party, computing in float32.
@@ -142,12 +142,12 @@ class OnnxrtParty:
                 " compared in float32.",
                 hint=f"Unset {TF32_ENVIRONMENT}.",
             )
-        found = self._cuda()
+        cuda = self._cuda()
         providers = list(self._providers)
-        if found is not None:
-            at, options = found
-            given = providers[at]
-            name = given if isinstance(given, str) else given[0]
+        if cuda is not None:
+            at, options = cuda
+            provider = providers[at]
+            name = provider if isinstance(provider, str) else provider[0]
             providers[at] = (name, {**options, "use_tf32": 0})
         how = (self._level, self._threads, self._disabled, self._libraries)
         return OnnxrtParty(providers, *how, self.name)
@@ -164,7 +164,10 @@ class OnnxrtParty:
         """
         if self._providers == ["cpu"]:
             return None
-        matched = [(each, {}) if isinstance(each, str) else each for each in self._full_providers()]
+        matched = [
+            (full_provider, {}) if isinstance(full_provider, str) else full_provider
+            for full_provider in self._full_providers()
+        ]
         names = [name for name, _ in matched]
         if CUDA not in names or len(matched) != len(self._providers):
             return None

@@ -66,14 +66,14 @@ def place_nodes(
                 node.name = name
     placed = _providers_of_session(session) or _providers_of_log(log, session, len(nodes))
     reasons = _reasons(log)
-    found = [
+    node_placements = [
         NodePlacement(
             position, node.op_type, node.name, placed[position], reasons.get(position, "")
         )
         for position, node in enumerate(nodes)
         if position in placed
     ]
-    return Placements(len(nodes), names_of(matched)[0], tuple(found))
+    return Placements(len(nodes), names_of(matched)[0], tuple(node_placements))
 
 
 def record_placements(options: SessionOptions) -> None:
@@ -89,12 +89,12 @@ def placements_of(session: InferenceSession, wanted: str) -> Placements:
         session: the session, made with options for `record_placements`.
         wanted: the provider with the highest priority.
     """
-    found = [
+    node_placements = [
         NodePlacement(None, node.op_type, node.name, part.ep_name)
         for part in _parts(session)
         for node in part.get_nodes()
     ]
-    return Placements(len(found), wanted, tuple(found))
+    return Placements(len(node_placements), wanted, tuple(node_placements))
 
 
 def _parts(session: InferenceSession) -> Sequence[Any]:
@@ -132,27 +132,31 @@ def _providers_of_log(log: str, session: InferenceSession, count: int) -> dict[i
                 placed[int(match[1])] = provider
             elif f"{provider}_" in line:
                 compiling = compiling or provider
-    rest = compiling or (session.get_providers()[0] if placed else "")
-    return {position: placed.get(position, rest) for position in range(count)} if rest else {}
+    remaining_compiling = compiling or (session.get_providers()[0] if placed else "")
+    return (
+        {position: placed.get(position, remaining_compiling) for position in range(count)}
+        if remaining_compiling
+        else {}
+    )
 
 
 def _reasons(log: str) -> dict[int, str]:
     """Return by position why nodes do not run on the requested provider."""
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for match in _NO_KERNEL.finditer(log):
-        found[int(match[2])] = f"{match[1]} has no kernel for this operator and these types"
+        reasons[int(match[2])] = f"{match[1]} has no kernel for this operator and these types"
     for match in _FORCED.finditer(log):
-        found[int(match[1])] = (
+        reasons[int(match[1])] = (
             "ONNX Runtime expects the CPU to be faster, because the node computes shapes"
         )
-    return found
+    return reasons
 
 
 def _capture_log(call: Callable[[], T]) -> tuple[T, str]:
     """Return the result of a call, and what the C++ library writes to standard error meanwhile."""
     onnxrt.set_default_logger_severity(_INFO)
     try:
-        kept = os.dup(2)
+        dup = os.dup(2)
     except OSError:  # Standard error was closed.
         return call(), ""
     try:
@@ -161,9 +165,9 @@ def _capture_log(call: Callable[[], T]) -> tuple[T, str]:
             try:
                 result = call()
             finally:
-                os.dup2(kept, 2)
+                os.dup2(dup, 2)
             stream.seek(0)
             return result, stream.read().decode("utf-8", "replace")
     finally:
-        os.close(kept)
+        os.close(dup)
         onnxrt.set_default_logger_severity(_FATAL)

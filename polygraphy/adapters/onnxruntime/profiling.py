@@ -87,14 +87,14 @@ class SessionProfiler:
         options = session.get_session_options()
         change(options)
         with translate_errors("load", "the model"):
-            made: InferenceSession = onnxrt.InferenceSession(
+            inference_session: InferenceSession = onnxrt.InferenceSession(
                 model,
                 options,
                 providers=session.get_providers(),
                 provider_options=list(session.get_provider_options().values()),
                 enable_fallback=0,
             )
-        return made
+        return inference_session
 
     def _change_options(self, options: SessionOptions, *, keeps_graph: bool) -> None:
         """Make session options write a trace, and the executed graph if asked."""

@@ -109,13 +109,15 @@ def _node_error(
     """Return the error of a node that failed: the data had passed for the model's inputs."""
     op, name = node
     reason = point_of(text.rpartition(_STATUS)[2])
-    given = node_inputs(op, name) if node_inputs is not None else ""
+    inputs_text = node_inputs(op, name) if node_inputs is not None else ""
     label = f"node {name!r}" if name else "a node without a name"
-    said = f"{label} ({given or op}): {reason}"
+    node_error = f"{label} ({inputs_text or op}): {reason}"
     hint = _hint(text)
-    end = "." if hint and not said.endswith(".") else ""
+    end = "." if hint and not node_error.endswith(".") else ""
     return BackendError(
-        f"ONNX Runtime could not {doing} the model: {said}{end}", backend="onnxruntime", hint=hint
+        f"ONNX Runtime could not {doing} the model: {node_error}{end}",
+        backend="onnxruntime",
+        hint=hint,
     )
 
 
@@ -214,8 +216,8 @@ def match_providers(
     available = list(dict.fromkeys([*onnxrt.get_available_providers(), *_plugin_providers()]))
     if not any(_is_cpu(provider) for provider in providers):
         return [_match_provider(provider, available) for provider in providers]
-    found = (_match_or_skip(provider, available) for provider in providers)
-    return [provider for provider in found if provider is not None]
+    matched = (_match_or_skip(provider, available) for provider in providers)
+    return [provider for provider in matched if provider is not None]
 
 
 def _match_or_skip(provider: Provider, available: Sequence[str]) -> Provider | None:
@@ -238,12 +240,12 @@ def session_arguments(options: SessionOptions, providers: Sequence[Provider]) ->
     options.
     """
     plugged = set(_plugin_providers())
-    named = [(each, {}) if isinstance(each, str) else each for each in providers]
+    named = [(provider, {}) if isinstance(provider, str) else provider for provider in providers]
     if plugged.isdisjoint(name for name, _ in named):
         return {"providers": list(providers)}
     _process.enter()
-    for name, given in named:
-        how = {key: str(value) for key, value in given.items()}
+    for name, given_values in named:
+        how = {key: str(value) for key, value in given_values.items()}
         with translate_errors("use", f"execution provider {name!r}"):
             if name in plugged:
                 device = _device(name, how.pop(_DEVICE, ""))
@@ -257,12 +259,12 @@ def plugin_packages() -> list[tuple[str, str]]:
     """Return the installed packages that bring plugins, with their versions, and their modules."""
     from importlib import metadata  # It reads mails, archives and tables: 10 ms.
 
-    found = {
-        each.metadata["Name"]: each.version
-        for each in metadata.distributions()
-        if str(each.metadata["Name"]).startswith("onnxruntime-ep-")
+    versions = {
+        distribution.metadata["Name"]: distribution.version
+        for distribution in metadata.distributions()
+        if str(distribution.metadata["Name"]).startswith("onnxruntime-ep-")
     }
-    named = [(f"{name} {version}", name.replace("-", "_")) for name, version in found.items()]
+    named = [(f"{name} {version}", name.replace("-", "_")) for name, version in versions.items()]
     return sorted(pair for pair in named if find_spec(pair[1]) is not None)
 
 
@@ -270,9 +272,13 @@ def devices_of(name: str, source: str) -> list[str]:
     """Register a plugin; return its providers, each with the kinds of its devices."""
     _register_library(name, source)
     return [
-        f"{provider} on {', '.join(dict.fromkeys(each.device.type.name for each in found))}"
+        f"{provider} on {', '.join(dict.fromkeys(each.device.type.name for each in ep_devices))}"
         for provider in _libraries[name].providers
-        if (found := [each for each in onnxrt.get_ep_devices() if each.ep_name == provider])
+        if (
+            ep_devices := [
+                ep_device for ep_device in onnxrt.get_ep_devices() if ep_device.ep_name == provider
+            ]
+        )
     ]
 
 
@@ -316,8 +322,8 @@ def library_of(source: str) -> str:
 def _register_library(name: str, source: str) -> None:
     """Register a library of an execution provider under a name, once."""
     path = library_of(source)
-    held = {library.path: known for known, library in _libraries.items()}
-    if held.get(path) == name:
+    names = {library.path: known_name for known_name, library in _libraries.items()}
+    if names.get(path) == name:
         return
     if not hasattr(onnxrt, "register_execution_provider_library"):
         raise BackendError(
@@ -326,13 +332,13 @@ def _register_library(name: str, source: str) -> None:
             backend="onnxruntime",
             hint="pip install -U onnxruntime",
         )
-    if path in held:
+    if path in names:
         raise BackendError(
-            f"The provider library {path} is already registered as {held[path]!r}.",
+            f"The provider library {path} is already registered as {names[path]!r}.",
             backend="onnxruntime",
         )
-    taken = {each.lower() for each in (*_libraries, *onnxrt.get_available_providers())}
-    if name.lower() in taken:
+    known_names = {value.lower() for value in (*_libraries, *onnxrt.get_available_providers())}
+    if name.lower() in known_names:
         raise _library_error(name, path, "already registered")
     onnxrt.set_default_logger_severity(4)  # What plugins have to say arrives in exceptions, too.
     before = len(onnxrt.get_ep_devices())
@@ -340,8 +346,8 @@ def _register_library(name: str, source: str) -> None:
         onnxrt.register_execution_provider_library(name, path)
     except Exception as error:  # A class of its own, for all that can happen.
         raise _library_error(name, path, str(error)) from error
-    found = [device.ep_name for device in onnxrt.get_ep_devices()[before:]]
-    _libraries[name] = _Library(path, tuple(dict.fromkeys(found)))
+    ep_names = [device.ep_name for device in onnxrt.get_ep_devices()[before:]]
+    _libraries[name] = _Library(path, tuple(dict.fromkeys(ep_names)))
 
 
 def _library_error(name: str, path: str, text: str) -> BackendError:
@@ -365,15 +371,15 @@ def _plugin_providers() -> Iterator[str]:
 
 def _device(provider: str, wanted: str) -> OrtEpDevice:
     """Return the first device of a provider, or the first that is called so."""
-    found = [device for device in onnxrt.get_ep_devices() if device.ep_name == provider]
+    devices = [device for device in onnxrt.get_ep_devices() if device.ep_name == provider]
     called = {wanted.lower()}
-    for device in found:
+    for device in devices:
         names = (device.device.type.name, *device.ep_metadata.values())
         if not wanted or called & {name.lower() for name in names}:
             return device
-    known = [device.device.type.name for device in found]
+    known_names = [device.device.type.name for device in devices]
     hint = "List them with `polygraphy doctor`."
-    raise UnknownNameError(f"Device of {provider}", wanted, known, hint=hint)
+    raise UnknownNameError(f"Device of {provider}", wanted, known_names, hint=hint)
 
 
 def _plugin_provider(name: str) -> str | None:
@@ -441,8 +447,8 @@ def _provider_of_other_builds(wanted: str) -> str:
     """Return the full name of the matching provider in other builds of ONNX Runtime; None without a
     match.
     """
-    known: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
-    matches = [name for name in known if wanted.lower() in name.lower()]
+    known_names: Sequence[str] = getattr(onnxrt, "get_all_providers", list)()
+    matches = [name for name in known_names if wanted.lower() in name.lower()]
     return min(matches, key=len, default="")
 
 
@@ -453,7 +459,7 @@ def _install_hint(wanted: str) -> str:
         name = module.removeprefix("onnxruntime_ep_")
         if short and short in name:
             return f"A plugin for it is installed: add --provider-library {name}={module}."
-    package = next((found for sign, found in _PACKAGES if sign in wanted.lower()), None)
+    package = next((found_name for sign, found_name in _PACKAGES if sign in wanted.lower()), None)
     if package is None:
         return ""
     return f"Install a build with this provider: python -m pip install {package}"

@@ -110,9 +110,9 @@ def _measuring_session(model: ModelProto, tensors: Sequence[str]) -> Any:
 def _with_outputs(model: ModelProto, tensors: Sequence[str]) -> ModelProto:
     """Return a copy of a model in which some tensors are outputs, too."""
     copy: ModelProto = copy_of(model)
-    there = {value.name for value in copy.graph.output}
+    names = {value.name for value in copy.graph.output}
     copy.graph.output.extend(
-        onnx.ValueInfoProto(name=name) for name in tensors if name not in there
+        onnx.ValueInfoProto(name=name) for name in tensors if name not in names
     )
     return copy
 
@@ -197,8 +197,10 @@ class _Histograms:
     def ranges(self) -> dict[str, tuple[float, float]]:
         """Return the range of each tensor that the calibration method selects."""
         with redirect_stdout(StringIO()):
-            found = self._collector.compute_collection_result()
-        return {name: (float(chosen[0]), float(chosen[1])) for name, chosen in found.items()}
+            collection_result = self._collector.compute_collection_result()
+        return {
+            name: (float(chosen[0]), float(chosen[1])) for name, chosen in collection_result.items()
+        }
 
 
 onnxruntime = mod.lazy_import("onnxruntime")
@@ -262,19 +264,19 @@ def scheme_for(model: ModelProto, dtype: DataTypeEntry) -> Scheme:
 
 def opset_of(model: ModelProto) -> int:
     """Return the version of the standard operators in a model."""
-    versions = (one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
+    versions = (opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
     return max(versions, default=1)
 
 
-def is_quantized(node: NodeProto, kept: Collection[str]) -> bool:
-    """Return whether a node computes with quantised inputs; `kept` are the names of those that do
-    not, although they might.
+def is_quantized(node: NodeProto, kept_names: Collection[str]) -> bool:
+    """Return whether a node computes with quantized inputs; `kept_names` are the nodes that do not,
+    although they might.
     """
-    return node.op_type in QUANTIZED_OPS and node.name not in kept
+    return node.op_type in QUANTIZED_OPS and node.name not in kept_names
 
 
 def with_qdq(
-    model: ModelProto, ranges: Ranges, dtype: DataTypeEntry, kept: Collection[str]
+    model: ModelProto, ranges: Ranges, dtype: DataTypeEntry, kept_names: Collection[str]
 ) -> ModelProto:
     """Return a model in which operators read their operands through Q/DQ pairs.
 
@@ -282,7 +284,7 @@ def with_qdq(
         model: each node has a name, and each weight is an initialiser; may be changed.
         ranges: the smallest and the largest value of each activation.
         dtype: one of `SCHEMES`.
-        kept: names of nodes that keep their type.
+        kept_names: names of nodes that keep their type.
 
     Raises:
         BackendError: this ONNX Runtime cannot quantise to that type.
@@ -298,7 +300,7 @@ def with_qdq(
         )
     options: dict[str, Any] = dict(_OPTIONS)
     if dtype == DataType.FLOAT8E4M3FN:
-        options["TensorQuantOverrides"] = _float8_scales(model, ranges, kept, quantized_type)
+        options["TensorQuantOverrides"] = _float8_scales(model, ranges, kept_names, quantized_type)
     types = _float_types(model)
     data = {
         name: tuple(np.array(end, dtype=types.get(name, np.float32)) for end in ends)
@@ -306,7 +308,7 @@ def with_qdq(
     }
     with translate_errors("quantise"):
         try:
-            made = qdq.QDQQuantizer(
+            qdqquantizer = qdq.QDQQuantizer(
                 model=model,
                 per_channel=scheme.is_per_channel and opset_of(model) >= scheme.opset,
                 reduce_range=False,
@@ -314,20 +316,20 @@ def with_qdq(
                 activation_qType=quantized_type,
                 tensors_range=calibrate.TensorsData(quantization.CalibrationMethod.MinMax, data),
                 nodes_to_quantize=[],
-                nodes_to_exclude=sorted(kept),
+                nodes_to_exclude=sorted(kept_names),
                 op_types_to_quantize=list(QUANTIZED_OPS),
                 extra_options=options,
             )
-            made.quantize_model()
-            made.model.topological_sort()  # New nodes were appended.
+            qdqquantizer.quantize_model()
+            qdqquantizer.model.topological_sort()  # New nodes were appended.
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelError(f"The model cannot be quantized: {error}") from error
-    quantized: ModelProto = made.model.model
+    quantized: ModelProto = qdqquantizer.model.model
     return quantized
 
 
 def _float8_scales(
-    model: ModelProto, ranges: Ranges, kept: Collection[str], quantized_type: Any
+    model: ModelProto, ranges: Ranges, kept_names: Collection[str], quantized_type: Any
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the scale of each tensor that maps its largest magnitude to the largest float8. ONNX
     Runtime's own choice, from the standard deviation, cuts off rare values.
@@ -337,7 +339,7 @@ def _float8_scales(
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         for name in node.input[:2]:
-            if is_quantized(node, kept) and name in weights and name not in largest:
+            if is_quantized(node, kept_names) and name in weights and name not in largest:
                 largest[name] = _largest(onnx.numpy_helper.to_array(weights[name]))
     return {
         name: [
@@ -396,7 +398,7 @@ def load_ranges(cache: CalibrationCache) -> dict[str, tuple[float, float]] | Non
             path=_cache_name(cache),
             hint="Remove it, or choose a different file.",
         ) from error
-    G_LOGGER.info(f"Reading calibration cache from {_cache_name(cache)}")
+    G_LOGGER.progress(f"Reading calibration cache from {_cache_name(cache)}")
     return ranges
 
 
@@ -488,27 +490,27 @@ def quantize(
     if dtype not in SCHEMES:
         raise UsageError(
             f"A model cannot be quantized to {dtype}.",
-            hint=f"Available: {', '.join(str(known) for known in SCHEMES)}.",
+            hint=f"Available: {', '.join(str(scheme) for scheme in SCHEMES)}.",
         )
     if method not in METHODS:
         raise UnknownNameError("Calibration method", method, METHODS)
     if dtype != DataType.INT8 and method == "entropy":
         method = "minmax"
-    prepared, kept = _prepare_model(model, dtype, keep_nodes)
-    chosen = [node for node in prepared.graph.node if is_quantized(node, kept)]
+    prepared, kept_names = _prepare_model(model, dtype, keep_nodes)
+    chosen = [node for node in prepared.graph.node if is_quantized(node, kept_names)]
     wanted = _activation_names(prepared, chosen)
     # A cache serves builds that keep other nodes, too: layers are tried one after the other.
-    everything = [node for node in prepared.graph.node if is_quantized(node, ())]
-    measured = wanted if cache is None else _activation_names(prepared, everything)
+    nodes = [node for node in prepared.graph.node if is_quantized(node, ())]
+    measured = wanted if cache is None else _activation_names(prepared, nodes)
     ranges = _load_or_measure(prepared, wanted, measured, calibration, method, cache)
     if not wanted:
-        but = " except those that keep their type" if kept else ""
+        but = " except those that keep their type" if kept_names else ""
         G_LOGGER.warning(
             f"Nothing is quantized: the model has no {', '.join(QUANTIZED_OPS)} nodes{but}."
         )
         return _remove_added_names(prepared)
-    made = with_qdq(prepared, {name: ranges[name] for name in wanted}, dtype, kept)
-    return _remove_added_names(made)
+    quantized = with_qdq(prepared, {name: ranges[name] for name in wanted}, dtype, kept_names)
+    return _remove_added_names(quantized)
 
 
 def _data(calibration: Any) -> Any:
@@ -526,7 +528,7 @@ def _prepare_model(
     Raises:
         ModelError: it cannot be brought to an operator set without which there is no such type.
     """
-    kept = {
+    names = {
         name
         for node in model.graph.node
         if identity_of(node) in keep_nodes
@@ -538,7 +540,7 @@ def _prepare_model(
     copy = _raise_opset(copy, dtype)
     for index, node in enumerate(copy.graph.node):
         node.name = node.name or f"{_MADE_UP}{index}"
-    return copy, {node.name for node in copy.graph.node if kept.intersection(node.output)}
+    return copy, {node.name for node in copy.graph.node if names.intersection(node.output)}
 
 
 def _remove_added_names(model: ModelProto) -> ModelProto:
@@ -562,16 +564,16 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
             hide_crashing_nodes(model), scheme.opset
         )
     except Exception as error:  # of whichever class: it is C++ that gives up
-        said = (
+        text = (
             f"the model (opset {version}) cannot be converted to opset {scheme.opset}:"
             f" {' '.join(str(error).split())}"
         )
         if scheme.is_opset_required:
             raise ModelError(
-                f"The model cannot be quantized to {dtype}: {said}",
+                f"The model cannot be quantized to {dtype}: {text}",
                 hint=f"Export it with opset {scheme.opset} or later.",
             ) from error
-        G_LOGGER.warning(f"Weights are quantized per tensor: {said}")
+        G_LOGGER.warning(f"Weights are quantized per tensor: {text}")
         return model
     restore_nodes(lifted)
     lifted.ir_version = max(lifted.ir_version, scheme.ir_version)
@@ -614,15 +616,15 @@ def _load_or_measure(
     """Return the ranges of tensors, from the cache if it has all of them, else measured and saved
     to the cache.
     """
-    known = load_ranges(cache)
-    if known is not None:
-        missing = [name for name in wanted if name not in known]
+    or_measure = load_ranges(cache)
+    if or_measure is not None:
+        missing = [name for name in wanted if name not in or_measure]
         if not missing:
-            return known
-        said = f"The calibration cache lacks ranges of {', '.join(map(repr, missing))}"
+            return or_measure
+        text = f"The calibration cache lacks ranges of {', '.join(map(repr, missing))}"
         if data is None:
-            raise FileError(f"{said}.", hint="Calibrate again, with data.")
-        G_LOGGER.warning(f"{said}: calibrating again.")
+            raise FileError(f"{text}.", hint="Calibrate again, with data.")
+        G_LOGGER.warning(f"{text}: calibrating again.")
     if data is None:
         raise InputError("There are neither calibration data nor a calibration cache.")
     ranges = measure(model, list(measured), _data(data), method)

@@ -88,14 +88,14 @@ def _quantize_static(
     if len(kinds) > 1 or not kinds <= _TYPES.keys():
         return None
     kind = kinds.pop()
-    own = sizes.most_common(1)[0][0] if sizes else kind
+    own_kind = sizes.most_common(1)[0][0] if sizes else kind
     symmetric = all(
         float(scheme.zero_point.reshape(-1)[0]) == scheme.stored.middle
         for scheme in schemes.values()
     )
     ranges, overrides = {}, {}
     for name, scheme in schemes.items():
-        low, high = (numpy.float32(one.reshape(-1)[0]) for one in scheme.limits())
+        low, high = (numpy.float32(limit.reshape(-1)[0]) for limit in scheme.limits())
         ranges[name] = TensorData(lowest=numpy.array(low), highest=numpy.array(high))
         overrides[name] = [
             {
@@ -115,7 +115,7 @@ def _quantize_static(
         inferred,
         any(site.scheme is not None and not site.scheme.is_per_tensor for site in weights),
         False,
-        getattr(QuantType, _TYPES[own]),
+        getattr(QuantType, _TYPES[own_kind]),
         getattr(QuantType, _TYPES[kind]),
         TensorsData(CalibrationMethod.MinMax, ranges),
         [],

@@ -149,7 +149,7 @@ class BoundRuns:
         bound = self._idle.pop() if self._idle else _Bound(self._session.io_binding(), {})
         native = bound.binding._iobinding
         # Until the run is over, what is bound must stay where it is.
-        held = [self._bind_input(bound, name, data) for name, data in feed_dict.items()]
+        inputs = [self._bind_input(bound, name, data) for name, data in feed_dict.items()]
         for name in self._outputs:
             native.bind_output(name, self._place)
         # Data may still be computed, and earlier results, whose memory is free again, be read.
@@ -157,7 +157,7 @@ class BoundRuns:
         self._session._sess.run_with_iobinding(native, options)
         if self._may_be_queued:
             self._device.synchronize()
-        del held
+        del inputs
         values = native.get_outputs()
         results = {}
         for at, (name, output) in enumerate(self._outputs.items()):
@@ -201,16 +201,16 @@ class BoundRuns:
             bound.places.pop(name, None)
             bound.binding.bind_cpu_input(name, array)
             return array
-        address, found_shape, kept = where
+        address, found_shape, input_shape = where
         if not prod(found_shape):  # What is empty may have no address.
             bound.places.pop(name, None)
             empty = np.empty(found_shape, expected.dtype.numpy())
             bound.binding.bind_cpu_input(name, empty)
-            return kept, empty
+            return input_shape, empty
         if bound.places.get(name) != (address, found_shape):
             self._device.check_readable(address, self._gpu)
             self._bind_address(bound, name, expected, address, found_shape)
-        return kept
+        return input_shape
 
     def _bind_address(
         self, bound: _Bound, name: str, expected: _Input, address: int, shape: tuple[int, ...]
@@ -257,11 +257,11 @@ class _Input:
         """Raise InputError for data of another type, whose bytes would be misread."""
         if dtype in self._allowed:
             return
-        found = DataType.from_dtype(dtype)
-        if found != self.dtype:
+        found_dtype = DataType.from_dtype(dtype)
+        if found_dtype != self.dtype:
             raise InputError(
                 f"Input {name!r} must have data type {self.dtype}, but the data have the"
-                f" unexpected dtype {found}."
+                f" unexpected dtype {found_dtype}."
             )
         self._allowed.add(dtype)
 
@@ -327,13 +327,13 @@ def run_values(
     """Return the outputs of a session, like ``session.run``, for any data type."""
     binding = session.io_binding()
     # Until the run is over, what is bound must stay where it is.
-    held = [(name, *_value_of(array)) for name, array in feed_dict.items()]
-    for name, value, _ in held:
+    rows = [(name, *_value_of(array)) for name, array in feed_dict.items()]
+    for name, value, _ in rows:
         binding.bind_ortvalue_input(name, value)
     for name in names:
         binding.bind_output(name, "cpu")
     session.run_with_iobinding(binding, options)
-    del held
+    del rows
     return [_array_of(value) for value in binding.get_outputs()]
 
 
@@ -353,12 +353,12 @@ def _value_of(array: Any) -> tuple[OrtValue, Any]:
     if _is_numpy_dtype(dtype):
         contiguous = np.require(array, requirements=["C"])
         return onnxruntime.OrtValue.ortvalue_from_numpy(contiguous), contiguous
-    held = np.require(_bytes_of(array, dtype), requirements=["C", "A"])
+    data = np.require(_bytes_of(array, dtype), requirements=["C", "A"])
     number = DataType.to_dtype(dtype, "onnx")
     value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(array.shape, number)
-    if held.nbytes:
-        ctypes.memmove(value.data_ptr(), held.ctypes.data, held.nbytes)
-    return value, held
+    if data.nbytes:
+        ctypes.memmove(value.data_ptr(), data.ctypes.data, data.nbytes)
+    return value, data
 
 
 def _bytes_of(array: Any, dtype: DataTypeEntry) -> Any:

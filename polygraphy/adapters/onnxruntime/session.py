@@ -136,7 +136,7 @@ class SessionFromOnnx(BaseLoader):
         name = "the model"
         if isinstance(model, (str, Path)):
             name = model = str(readable_file(model, "Model"))
-        G_LOGGER.info(
+        G_LOGGER.progress(
             "Creating ONNX-Runtime Inference Session with providers: "
             f"{[provider if isinstance(provider, str) else provider[0] for provider in providers]}"
         )
@@ -151,11 +151,11 @@ class SessionFromOnnx(BaseLoader):
             """Return a session for a model; print notes about its providers."""
             _refuse_missing_outputs(model)
             with translate_errors("load", name):
-                made = load_session(model, options, providers, without)
+                session = load_session(model, options, providers, without)
             wanted = names_of(providers)[0]
-            if notes_placements and (text := placements_of(made, wanted).summary()):
+            if notes_placements and (text := placements_of(session, wanted).summary()):
                 resolve(Console).note(f"{text} `polygraphy inspect model --providers` lists them.")
-            return made
+            return session
 
         with loadable(model) as source:
             return _remember_model(create_session(source), model)
@@ -214,21 +214,21 @@ def load_session(
 
     def create_session(requested: Sequence[Provider]) -> InferenceSession:
         """Return a session with some providers; ctrl-C can cancel it."""
-        given = session_arguments(options, requested)
+        arguments = session_arguments(options, requested)
         if without:
-            given["disabled_optimizers"] = list(without)
+            arguments["disabled_optimizers"] = list(without)
 
         def load() -> InferenceSession:
             # Its own fallback prints on standard output, and then computes on the CPU.
             """Return the session, without a fallback to other providers."""
-            made: InferenceSession = onnxrt.InferenceSession(
-                model, sess_options=options, enable_fallback=0, **given
+            inference_session: InferenceSession = onnxrt.InferenceSession(
+                model, sess_options=options, enable_fallback=0, **arguments
             )
-            made.disable_fallback()
-            _made.add(made)
-            if not _ON_HOST.issuperset(made.get_providers()):
+            inference_session.disable_fallback()
+            _made.add(inference_session)
+            if not _ON_HOST.issuperset(inference_session.get_providers()):
                 DEVICE.enter()
-            return made
+            return inference_session
 
         return load() if cancel is None else cancellable(load, lambda: cancel(True))
 
@@ -246,9 +246,9 @@ def run_terminable(call: Callable[[RunOptions], T]) -> T:
 
 def _refuse_missing_outputs(model: str | bytes) -> None:
     """Raise BackendError if a model omits an output in a way that crashes ONNX Runtime."""
-    if found := first_omission(model):
+    if omission := first_omission(model):
         raise BackendError(
-            f"{found}, which crashes ONNX Runtime.",
+            f"{omission}, which crashes ONNX Runtime.",
             backend="onnxruntime",
             hint="Give that output a name, even if no node reads it.",
         )
@@ -286,8 +286,8 @@ def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
         return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"{TF32_ENVIRONMENT}=0")
     if str(options.get("use_tf32", 1)) == "0":
         return None
-    shown = "cuda:" + (f"device_id={gpu}," if gpu else "") + "use_tf32=0"
-    return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"--providers {shown}")
+    precision = "cuda:" + (f"device_id={gpu}," if gpu else "") + "use_tf32=0"
+    return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"--providers {precision}")
 
 
 def scalars_of(session: InferenceSession) -> Collection[str]:
@@ -308,8 +308,8 @@ def inputs_of_node(
 ) -> str:
     """Return a phrase about the inputs of a node; empty if they are unknown."""
     # A session keeps what it was made from, to make itself again with other providers.
-    kept = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
-    model = next((part for part in kept if part), None)
+    parts = (getattr(session, part, None) for part in ("_model_path", "_model_bytes"))
+    model = next((part for part in parts if part), None)
     return "" if model is None else node_inputs(model, op, name, shapes)
 
 
@@ -321,12 +321,12 @@ def session_options(graph_optimization_level: str | None) -> SessionOptions:
     options.intra_op_num_threads = cores()
     options.log_severity_level = 4  # What ONNX Runtime has to say arrives in its exceptions.
     if graph_optimization_level is not None:
-        known = onnxrt.GraphOptimizationLevel.__members__
+        members = onnxrt.GraphOptimizationLevel.__members__
         wanted = _LEVELS.get(graph_optimization_level.lower(), graph_optimization_level.upper())
-        name = wanted if wanted in known else f"ORT_{wanted}"
-        if name not in known:
-            raise UnknownNameError("Graph optimization level", graph_optimization_level, known)
-        options.graph_optimization_level = known[name]
+        name = wanted if wanted in members else f"ORT_{wanted}"
+        if name not in members:
+            raise UnknownNameError("Graph optimization level", graph_optimization_level, members)
+        options.graph_optimization_level = members[name]
     return options
 
 
@@ -368,20 +368,20 @@ def match_rewrites(names: Sequence[str]) -> list[str]:
     """Return rewrites by the exact names that ONNX Runtime requires; warn of unknown ones, which it
     ignores silently.
     """
-    known = {name.lower(): name for name in REWRITES}
-    found = []
+    known_names = {name.lower(): name for name in REWRITES}
+    rewrites = []
     for name in names:
-        exact = known.get(name.lower())
+        exact = known_names.get(name.lower())
         if exact is None and _GROUP not in name:
-            matches = get_close_matches(name.lower(), known, n=2)
-            meant = " or ".join(known[match] for match in matches)
+            matches = get_close_matches(name.lower(), known_names, n=2)
+            suggestions = " or ".join(known_names[match] for match in matches)
             G_LOGGER.warning(
                 f"{name!r} is not a known optimizer of ONNX Runtime, which ignores unknown"
-                f" names{f'; did you mean {meant}?' if meant else '.'}"
+                f" names{f'; did you mean {suggestions}?' if suggestions else '.'}"
             )
         levels = (f"{exact}{level}" for level in _TWICE)
-        found += [exact or name, *(level for level in levels if level in REWRITES)]
-    return found
+        rewrites += [exact or name, *(level for level in levels if level in REWRITES)]
+    return rewrites
 
 
 _OTHER_NAMES = {"float64": "double", "float32": "float", "float4": "float4e2m1"}

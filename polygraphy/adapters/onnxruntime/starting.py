@@ -100,7 +100,7 @@ def start_session(start: Start, providers: Sequence[Provider]) -> InferenceSessi
 
 def names_of(providers: Sequence[Provider]) -> list[str]:
     """Return the names of providers without their options."""
-    return [each if isinstance(each, str) else each[0] for each in providers]
+    return [provider if isinstance(provider, str) else provider[0] for provider in providers]
 
 
 def _start_session(start: Start, providers: Sequence[Provider]) -> InferenceSession:
@@ -126,17 +126,20 @@ def _preload() -> bool:
     load = getattr(onnxrt, "preload_dlls", None)
     if load is None:
         return False
-    said = io.StringIO()
-    with redirect_stdout(said):
+    string_io = io.StringIO()
+    with redirect_stdout(string_io):
         load()
-    if text := " ".join(said.getvalue().split()):
+    if text := " ".join(string_io.getvalue().split()):
         G_LOGGER.extra_verbose(f"ONNX Runtime, loading CUDA: {text}")
     return True
 
 
 def _first_failing(providers: Sequence[Provider]) -> str | None:
     """Return the first provider that does not start with a model of one node."""
-    return next((name for each in providers for name in names_of([each]) if not starts(each)), None)
+    return next(
+        (name for provider in providers for name in names_of([provider]) if not starts(provider)),
+        None,
+    )
 
 
 def starts(provider: Provider) -> bool:
@@ -152,10 +155,10 @@ def why_not(provider: Provider) -> str:
 
     def create_session(requested: Sequence[Provider]) -> InferenceSession:
         """Return a session of the smallest model with some providers."""
-        made: InferenceSession = onnxrt.InferenceSession(
+        inference_session: InferenceSession = onnxrt.InferenceSession(
             _smallest_model(), options, providers=list(requested), enable_fallback=0
         )
-        return made
+        return inference_session
 
     [name] = names_of([provider])
     try:
@@ -171,12 +174,12 @@ def why_not(provider: Provider) -> str:
 @lru_cache(maxsize=1)
 def _smallest_model() -> bytes:
     """Return a model with one node, serialized."""
-    made = onnx.helper
-    info = made.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
-    result = made.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
-    graph = made.make_graph([made.make_node("Relu", ["x"], ["y"])], "relu", [info], [result])
-    opsets = [made.make_opsetid("", 13)]
-    model: bytes = made.make_model(graph, opset_imports=opsets, ir_version=7).SerializeToString()
+    helper = onnx.helper
+    info = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", [info], [result])
+    opsets = [helper.make_opsetid("", 13)]
+    model: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=7).SerializeToString()
     return model
 
 
@@ -188,7 +191,7 @@ def _explain_failure(provider: str, message: str = "") -> tuple[str, str]:
         message: what ONNX Runtime raised; empty if it raised nothing.
     """
     if missing := _missing_library(provider):
-        command = next((each for sign, each in _PACKAGES if sign in missing), "")
+        command = next((name for sign, name in _PACKAGES if sign in missing), "")
         hint = f"Install it ({command}), or add its folder to LD_LIBRARY_PATH." if command else ""
         return f"the library {missing} is missing", hint
     if provider in _NVIDIA and (reason := _missing_driver()):

@@ -134,8 +134,8 @@ def _events(stream: TextIO, path: str, notes: list[str]) -> Iterator[Mapping[str
                 continue
         if is_end:
             break
-        more = stream.read(_CHUNK)
-        text, at, is_end = text[at:] + more, 0, not more
+        chunk = stream.read(_CHUNK)
+        text, at, is_end = text[at:] + chunk, 0, not chunk
     if not is_complete:
         notes.append(f"{path} is truncated: only its complete runs were read.")
     elif is_damaged:
@@ -157,7 +157,9 @@ def split_runs(events: Iterable[Mapping[str, Any]]) -> Iterator[TraceRun]:
         elif category == "Session" and name == _RUN:
             if waiting:
                 shapes = waiting[0].shapes
-                yield TraceRun(duration, [_with_device_time(one) for one in waiting], shapes)
+                yield TraceRun(
+                    duration, [_with_device_time(timed_event) for timed_event in waiting], shapes
+                )
             waiting = []
 
 
@@ -175,7 +177,7 @@ def _with_node(
 ) -> list[_TimedEvent]:
     """Return the pending events with a node added, which takes the events inside it."""
     op = str(arguments.get("op_name") or name.removesuffix(_SUFFIX))
-    made = _TimedEvent(
+    TimedEvent = _TimedEvent(
         NodeEvent(
             name.removesuffix(_SUFFIX), op, duration, provider=str(arguments.get("provider", ""))
         ),
@@ -185,25 +187,29 @@ def _with_node(
     if op in _WITH_BODIES:
         first = len(waiting)
         while (
-            first and waiting[first - 1].start >= made.start and waiting[first - 1].end <= made.end
+            first
+            and waiting[first - 1].start >= TimedEvent.start
+            and waiting[first - 1].end <= TimedEvent.end
         ):
             first -= 1
         inside, waiting = waiting[first:], waiting[:first]
-        made.event = evolve(made.event, inner=[_with_device_time(one) for one in inside])
-    return [*waiting, made] if not waiting else _append_event(waiting, made)
+        TimedEvent.event = evolve(
+            TimedEvent.event, inner=[_with_device_time(timed_event) for timed_event in inside]
+        )
+    return [*waiting, TimedEvent] if not waiting else _append_event(waiting, TimedEvent)
 
 
-def _append_event(waiting: list[_TimedEvent], made: _TimedEvent) -> list[_TimedEvent]:
+def _append_event(waiting: list[_TimedEvent], timed_event: _TimedEvent) -> list[_TimedEvent]:
     """Append an event, and return the list."""
-    waiting.append(made)
+    waiting.append(timed_event)
     return waiting
 
 
 def _add_kernel(waiting: list[_TimedEvent], parent: str, name: str, duration: float) -> None:
     """Add a kernel of a device to the node that launched it: the one that it names, or the last."""
-    for one in reversed(waiting):
-        if not parent or one.event.name == parent:
-            one.kernels.append((name, duration))
+    for timed_event in reversed(waiting):
+        if not parent or timed_event.event.name == parent:
+            timed_event.kernels.append((name, duration))
             return
 
 
@@ -211,7 +217,7 @@ def _with_device_time(timed: _TimedEvent) -> NodeEvent:
     """Return an event with the time of its kernels, if it ran on a device."""
     event = timed.event
     if timed.kernels:
-        kernel = max(timed.kernels, key=lambda each: each[1])[0]
+        kernel = max(timed.kernels, key=lambda names: names[1])[0]
         total = sum(duration for _, duration in timed.kernels)
         return evolve(event, microseconds=total, kernel=kernel, clock=DEVICE)
     is_on_host = event.provider in _ON_HOST or event.op in _WITH_BODIES
@@ -245,7 +251,7 @@ def profile_runs(
         "",
         nodes,
         "onnxrt",
-        ", ".join(each.removesuffix("ExecutionProvider") for each in providers),
+        ", ".join(provider.removesuffix("ExecutionProvider") for provider in providers),
         run_times=[run.microseconds for run in runs],
         notes=notes,
     )
@@ -261,14 +267,16 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
             "Without the executed graph, nodes are matched by name only. ONNX Runtime writes it to"
             " SessionOptions.optimized_model_filepath."
         )
-    found = []
+    execution_profiles = []
     for group in group_by_shapes(run.shapes for run in runs):
         first, *later = group  # The first one initializes, and chooses kernels.
         profile = profile_runs([runs[number] for number in later or group], executed)
         only = [] if later else ["The only run includes initialization."]
         shapes = _input_shapes(runs[first], profile, executed)
-        found.append(evolve(profile, runner=Path(path).name, shapes=shapes, notes=[*notes, *only]))
-    return found
+        execution_profiles.append(
+            evolve(profile, runner=Path(path).name, shapes=shapes, notes=[*notes, *only])
+        )
+    return execution_profiles
 
 
 def _input_shapes(

@@ -94,14 +94,16 @@ class OnnxrtTrial:
         providers = match_providers(self._providers or ["cpu"], self._libraries)
         with _translate_errors():
             session = load_session(model, options, providers)
-        taken = {value.name for value in session.get_inputs()}
-        given = {name: value for name, value in feed.items() if name in taken}
-        if any(map(_is_string_array, given.values())):  # It makes no values of its own of those.
-            arrays = {name: _array(value) for name, value in given.items()}
+        names = {value.name for value in session.get_inputs()}
+        given_values = {name: value for name, value in feed.items() if name in names}
+        if any(
+            map(_is_string_array, given_values.values())
+        ):  # It makes no values of its own of those.
+            arrays = {name: _array(value) for name, value in given_values.items()}
             with _translate_errors():
                 results = _limit_time(lambda options: session.run(list(outputs), arrays, options))
         else:
-            values = {name: _ort_value(value) for name, value in given.items()}
+            values = {name: _ort_value(value) for name, value in given_values.items()}
             with _translate_errors():
                 results = _limit_time(
                     lambda options: session.run_with_ort_values(list(outputs), values, options)
@@ -256,7 +258,7 @@ def infer_symbolic_shapes(model: Any) -> Any:
     if not isinstance(tool.onnx, _WithoutFiles):
         tool.onnx = _WithoutFiles(tool.onnx)
     try:
-        made = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
+        shapes = tool.SymbolicShapeInference.infer_shapes(model, auto_merge=True)
     except PolygraphyException:
         raise
     except Exception as error:  # It raises bare exceptions, assertions and key errors alike.
@@ -265,12 +267,12 @@ def infer_symbolic_shapes(model: Any) -> Any:
             f"ONNX Runtime's symbolic shape inference failed: {type(error).__name__}: {text}.",
             backend="onnxruntime",
         ) from error
-    if made is None:  # It has said why in a log that is not shown.
+    if shapes is None:  # It has said why in a log that is not shown.
         raise BackendError(
             "ONNX Runtime's symbolic shape inference requires opset 7 or later.",
             backend="onnxruntime",
         )
-    return made
+    return shapes
 
 
 class _WithoutFiles:

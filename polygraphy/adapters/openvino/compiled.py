@@ -160,18 +160,18 @@ class CompiledModelFromOnnx(BaseLoader):
 
     def with_properties(self, properties: Mapping[str, str]) -> CompiledModelFromOnnx:
         """Return a loader of the same model with further properties."""
-        made = copy(self)
-        made._properties = {**self._properties, **properties}
-        return made
+        copied = copy(self)
+        copied._properties = {**self._properties, **properties}
+        return copied
 
     def _config(self) -> dict[str, Any]:
         """Return the OpenVINO properties to compile with."""
-        given = {
+        given_values = {
             HINT: self._precision_hint,
             "INFERENCE_NUM_THREADS": self._threads,
             "CACHE_DIR": self._cache_dir,
         }
-        config = {name: value for name, value in given.items() if value is not None}
+        config = {name: value for name, value in given_values.items() if value is not None}
         if self._float32_tensors and self._device == "CPU":
             config["SNIPPETS_MODE"] = "DISABLE"  # What is compiled into one does not ask for types.
         return {**config, **self._properties}
@@ -191,23 +191,23 @@ class CompiledModelFromOnnx(BaseLoader):
             return {}
         layers = [
             # Whatever it says: products inside are computed in the type that was asked for.
-            evolve(each, precision=hint) if each.is_compiled_of(products) else each
-            for each in layers_of(compiled)
+            evolve(layer, precision=hint) if layer.is_compiled_of(products) else layer
+            for layer in layers_of(compiled)
         ]
         lowered = _output_precisions(layers)
         narrow = [layer for layer in layers if layer.lowered]
         if narrow:
-            said = (
+            text = (
                 f"OpenVINO computes {len(narrow)} of {count_text(len(layers), 'layer')} in"
                 f" {HALF[PRECISIONS[narrow[0].precision]]}"
             )
             if self._precision_hint is None:
                 G_LOGGER.warning(
-                    f"{said}, its default on this device; for fp32, use --openvino-precision f32"
+                    f"{text}, its default on this device; for fp32, use --openvino-precision f32"
                     ' (precision_hint="f32").'
                 )
             else:
-                G_LOGGER.info(f"{said}.")
+                G_LOGGER.info(f"{text}.")
         return lowered
 
 
@@ -226,12 +226,12 @@ class _LoweredFacts:
     @property
     def compute_dtypes(self) -> Mapping[str, str]:
         """The data types in which outputs are computed, by name."""
-        own = self._facts.compute_dtypes
+        dtypes = self._facts.compute_dtypes
         lowered: dict[str, str] = {}
         for name, dtype in self._lowered.items():
-            found = coarsest([dtype, own.get(name, own.get("", ""))])
-            lowered[name] = dtype if found is None else found.name
-        return {**own, **lowered}
+            precision = coarsest([dtype, dtypes.get(name, dtypes.get("", ""))])
+            lowered[name] = dtype if precision is None else precision.name
+        return {**dtypes, **lowered}
 
 
 def compiled_facts(compiled: CompiledModel) -> Known:
@@ -266,11 +266,11 @@ def core_of_process() -> Any:
 
 def precision_of(compiled: CompiledModel) -> str:
     """Return the type that a compiled model was asked to compute in, by OpenVINO's name."""
-    found = _precision_name(compiled.get_property)
-    if found is None:  # AUTO and HETERO do not say what the device that they chose does.
+    precision_name = _precision_name(compiled.get_property)
+    if precision_name is None:  # AUTO and HETERO do not say what the device that they chose does.
         lowered = (layer.precision for layer in layers_of(compiled) if layer.lowered)
         return next(lowered, "f32")
-    return found
+    return precision_name
 
 
 def default_precision(device: str) -> str:
@@ -282,8 +282,8 @@ def default_precision(device: str) -> str:
     names = [device]
     if kind in _VIRTUAL:
         names = listed.split(",") if listed else core.available_devices
-    found = (_precision_name(partial(core.get_property, name)) for name in names)
-    return next((each for each in found if each not in (None, "f32")), None) or "f32"
+    precision_names = (_precision_name(partial(core.get_property, name)) for name in names)
+    return next((name for name in precision_names if name not in (None, "f32")), None) or "f32"
 
 
 def _precision_name(get: Callable[[str], Any]) -> str | None:
@@ -309,13 +309,13 @@ def _check_device(core: Any, device: str) -> None:
     """Raise if a device does not exist."""
     if device == "CPU":  # To ask which there are loads what drives the others.
         return
-    known = core.available_devices
+    available_devices = core.available_devices
     plain = device.partition(".")[0]
-    listed = {name.partition(".")[0] for name in known}
+    listed = {name.partition(".")[0] for name in available_devices}
     is_virtual = plain.partition(":")[0] in _VIRTUAL
     if plain not in listed and not is_virtual:
         hint = "Other devices require drivers; see the OpenVINO documentation."
-        raise UnknownNameError("OpenVINO device", device, known, hint=hint)
+        raise UnknownNameError("OpenVINO device", device, available_devices, hint=hint)
 
 
 def _output_name(port: Any) -> str:
@@ -342,7 +342,10 @@ def _inner_ports(model: Any) -> list[Any]:
     return [
         port
         for port in ports
-        if not any(each.get_node().get_type_name() == "Result" for each in port.get_target_inputs())
+        if not any(
+            target_input_.get_node().get_type_name() == "Result"
+            for target_input_ in port.get_target_inputs()
+        )
     ]
 
 
@@ -428,7 +431,7 @@ def _layer(op: Any) -> Layer:
         name,
         info_of("layerType"),
         info_of("runtimePrecision"),
-        [one for one in info_of("originalLayersNames").split(",") if one],
+        [word for word in info_of("originalLayersNames").split(",") if word],
         [port.get_node().friendly_name for port in op.input_values()],
         name[: -len(_SINK)] if name.endswith(_SINK) else "",
     )
@@ -436,10 +439,14 @@ def _layer(op: Any) -> Layer:
 
 def _output_precisions(layers: Sequence[Layer]) -> dict[str, str]:
     """Return by output the coarsest type on the way to it, if that is less than float32."""
-    seen: dict[str, str] = {}
+    visited: dict[str, str] = {}
     for layer in layers:
-        before = [seen[name] for name in layer.reads if name in seen]
-        own = [PRECISIONS[layer.precision]] if layer.lowered else []
-        if (found := coarsest([*before, *own])) is not None:
-            seen[layer.name] = found.name
-    return {each.output: seen[each.name] for each in layers if each.output and each.name in seen}
+        before = [visited[name] for name in layer.reads if name in visited]
+        own_names = [PRECISIONS[layer.precision]] if layer.lowered else []
+        if (precision := coarsest([*before, *own_names])) is not None:
+            visited[layer.name] = precision.name
+    return {
+        layer.output: visited[layer.name]
+        for layer in layers
+        if layer.output and layer.name in visited
+    }

@@ -63,16 +63,16 @@ def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.require(array, requirements=["C", "A", "W"])
 
 
-def tensor_of(held: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
+def tensor_of(array: np.ndarray[Any, Any], dtype: DataTypeEntry) -> Any:
     """Return an ``openvino.Tensor`` that shares the memory of a contiguous array if possible; it
     does not keep the array alive.
     """
-    if dtype != DataType.BFLOAT16 and held.size:
-        return openvino.Tensor(held, shared_memory=True)
-    made = openvino.Tensor(OpenvinoDataTypes().to_native(dtype), list(held.shape))
-    if held.size:  # NumPy lacks the type, so that OpenVINO shows its bits as float16.
-        made.data[...] = held.view(np.float16)
-    return made
+    if dtype != DataType.BFLOAT16 and array.size:
+        return openvino.Tensor(array, shared_memory=True)
+    tensor = openvino.Tensor(OpenvinoDataTypes().to_native(dtype), list(array.shape))
+    if array.size:  # NumPy lacks the type, so that OpenVINO shows its bits as float16.
+        tensor.data[...] = array.view(np.float16)
+    return tensor
 
 
 def array_of(tensor: Any, dtype: DataTypeEntry) -> np.ndarray[Any, Any]:

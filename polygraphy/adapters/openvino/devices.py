@@ -33,7 +33,7 @@ def device_sections() -> list[Section]:
 
 def _describe_device(core: Any, device: str) -> str:
     """Return the full name and the default compute type of a device as text."""
-    said = [core.get_property(device, "FULL_DEVICE_NAME")]
+    lines = [core.get_property(device, "FULL_DEVICE_NAME")]
     if _HINT in core.get_property(device, "SUPPORTED_PROPERTIES"):
-        said.append(f"computes in {core.get_property(device, _HINT).get_type_name()} by default")
-    return ", ".join(said)
+        lines.append(f"computes in {core.get_property(device, _HINT).get_type_name()} by default")
+    return ", ".join(lines)

@@ -86,10 +86,10 @@ def translate_errors(doing: str, model: str = "the model") -> Iterator[None]:
 def error_line(message: str) -> str:
     """Return the message of an error in one line, without its location in OpenVINO."""
     lines = (_WHERE.sub("", line.strip()) for line in message.splitlines())
-    whole = " ".join(" ".join(line for line in lines if line).split())
-    if failed := _FAILED.search(whole):  # The first of all nodes that it cannot convert.
+    whole_name = " ".join(" ".join(line for line in lines if line).split())
+    if failed := _FAILED.search(whole_name):  # The first of all nodes that it cannot convert.
         return " ".join(_CHECK.sub("", failed[1]).split())
-    if thrown := _PASS.search(whole):
+    if thrown := _PASS.search(whole_name):
         why = " ".join(_CHECK.sub("", thrown[3]).split())
         return f"its {thrown[1]} failed at {thrown[2]}: {why}"
-    return " ".join(_CHECK.sub("", whole).split())
+    return " ".join(_CHECK.sub("", whole_name).split())

@@ -93,13 +93,13 @@ class OpenvinoParty:
         how = self._how
         named = {HINT: how["precision_hint"], "INFERENCE_NUM_THREADS": how["threads"]}
         properties = {name: value for name, value in named.items() if value is not None}
-        made: dict[str, Any] = {
+        values: dict[str, Any] = {
             "device": how["device"] or "CPU",
             "properties": {**properties, **how["properties"]},
         }
         if how["fuse"] is not False and not how["float32_tensors"]:
-            made["module"] = "openvino"
-        return MappingProxyType(made)
+            values["module"] = "openvino"
+        return MappingProxyType(values)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -118,10 +118,10 @@ class OpenvinoParty:
     @property
     def lowers_to(self) -> str | None:
         """Return the type it computes in if that is not float32: as requested, or by default."""
-        asked = self._how["precision_hint"] or self._how["properties"].get(HINT)
-        if asked is None:
-            asked = default_precision(self._how["device"] or "CPU")
-        return _TYPES.get(asked)
+        precision = self._how["precision_hint"] or self._how["properties"].get(HINT)
+        if precision is None:
+            precision = default_precision(self._how["device"] or "CPU")
+        return _TYPES.get(precision)
 
     def in_float32(self) -> OpenvinoParty:
         """Return the same party, computing in float32."""
@@ -129,17 +129,19 @@ class OpenvinoParty:
 
     def load(self, model: Any, *, plain: bool = False, without: Collection[str] = ()) -> Any:
         """Return a function that runs the compiled model; see the port."""
-        made = evaluate(model)
+        groups = evaluate(model)
         how = self._options_without(plain=plain, without=without)
-        if not isinstance(made, str) and any(node.domain == _FUSED for node in made.graph.node):
-            made = _expand_groups(made)
+        if not isinstance(groups, str) and any(node.domain == _FUSED for node in groups.graph.node):
+            groups = _expand_groups(groups)
             how = {**self._how, "precision_hint": "f32"}  # As it is run, whatever is asked.
         nodes = set(without) - set(self.passes)
         if nodes and not plain:
-            held = onnx.load(made, load_external_data=False) if isinstance(made, str) else made
-            self._tensors = _tensors_of(held, nodes)
+            value = (
+                onnx.load(groups, load_external_data=False) if isinstance(groups, str) else groups
+            )
+            self._tensors = _tensors_of(value, nodes)
             how["float32_tensors"] = [*how["float32_tensors"], *self._tensors.values()]
-        runner = OpenvinoRunner(partial(_compile_model, made, how))
+        runner = OpenvinoRunner(partial(_compile_model, groups, how))
         runner.is_watched = False  # What crashes is asked again in a process of its own.
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # A diagnosis says itself what is no float32.
             runner.activate()
@@ -183,10 +185,10 @@ def _compile_model(model: Any, how: Mapping[str, Any]) -> Any:
     try:
         return CompiledModelFromOnnx(model, **how)()
     except UnknownNameError as error:
-        kept = [name for name in how["float32_tensors"] if name in error.known]
-        if len(kept) == len(how["float32_tensors"]):
+        names = [name for name in how["float32_tensors"] if name in error.known]
+        if len(names) == len(how["float32_tensors"]):
             raise
-        return CompiledModelFromOnnx(model, **{**how, "float32_tensors": kept})()
+        return CompiledModelFromOnnx(model, **{**how, "float32_tensors": names})()
 
 
 def _tensors_of(proto: Any, nodes: Collection[str]) -> dict[str, str]:
@@ -207,65 +209,73 @@ def _fuse_nodes(proto: Any, layers: Sequence[Sequence[str]]) -> Any:
         GraphNode(node.name, node.op_type, [name for name in node.input if name], node.output)
         for node in proto.graph.node
     ]
-    known = {name: name for node in nodes for name in node.makes}
-    known |= {node.name: node.makes[0] for node in nodes if node.name and node.makes}
+    names = {name: name for node in nodes for name in node.makes}
+    names |= {node.name: node.makes[0] for node in nodes if node.name and node.makes}
     order = {name: index for index, node in enumerate(nodes) for name in node.makes}
     surviving = {value.name for value in (*proto.graph.output, *proto.graph.input)}
     for layer in layers:
-        made = [known[name] for name in layer if name in known]
-        surviving |= {max(made, key=order.__getitem__)} if made else set()
-    whole = {name for node in proto.graph.node if _is_kept_whole(node) for name in node.output}
+        new_names = [names[name] for name in layer if name in names]
+        surviving |= {max(new_names, key=order.__getitem__)} if new_names else set()
+    whole_names = {
+        name for node in proto.graph.node if _is_kept_whole(node) for name in node.output
+    }
     read = {name for node in proto.graph.node if _is_kept_whole(node) for name in node.input}
-    surviving |= whole | read
+    surviving |= whole_names | read
     fused = onnx.ModelProto()
     fused.CopyFrom(proto)
     del fused.graph.node[:]
     for index, node in enumerate(proto.graph.node):
-        for name in (one for one in node.output if one in surviving):
+        for name in (name for name in node.output if name in surviving):
             region = region_before(nodes, name, surviving)
             if region == [index]:
                 fused.graph.node.append(node)
                 break
-            fused.graph.node.append(_join_nodes([proto.graph.node[one] for one in region], name))
+            fused.graph.node.append(
+                _join_nodes([proto.graph.node[index] for index in region], name)
+            )
     fused.opset_import.append(onnx.helper.make_opsetid(_FUSED, 1))
     return fused
 
 
 def _is_kept_whole(node: Any) -> bool:
     """Return whether a node is left unchanged because its subgraphs read outer tensors by name."""
-    return len(node.output) != 1 or any(each.HasField("g") for each in node.attribute)
+    return len(node.output) != 1 or any(attribute.HasField("g") for attribute in node.attribute)
 
 
 def _join_nodes(nodes: Sequence[Any], tensor: str) -> Any:
     """Return one node for several that compute a tensor."""
-    made = {name for node in nodes for name in node.output}
-    asked = dict.fromkeys(
-        name for node in nodes for name in node.input if name and name not in made
+    names = {name for node in nodes for name in node.output}
+    requested_values = dict.fromkeys(
+        name for node in nodes for name in node.input if name and name not in names
     )
     untyped = onnx.helper.make_empty_tensor_value_info
-    body = onnx.helper.make_graph(nodes, "body", [*map(untyped, asked)], [untyped(tensor)])
+    body = onnx.helper.make_graph(
+        nodes, "body", [*map(untyped, requested_values)], [untyped(tensor)]
+    )
     op = "".join(node.op_type for node in nodes[:4])
-    joined = onnx.helper.make_node(op, list(asked), [tensor], name=nodes[-1].name, domain=_FUSED)
+    joined = onnx.helper.make_node(
+        op, list(requested_values), [tensor], name=nodes[-1].name, domain=_FUSED
+    )
     joined.attribute.append(onnx.helper.make_attribute(_BODY, body))
     return joined
 
 
 def _expand_groups(proto: Any) -> Any:
     """Return a copy of a model with the nodes of each group in place of the group."""
-    made = onnx.ModelProto()
-    made.CopyFrom(proto)
-    del made.graph.node[:]
+    model = onnx.ModelProto()
+    model.CopyFrom(proto)
+    del model.graph.node[:]
     for number, node in enumerate(proto.graph.node):
         if node.domain != _FUSED:
-            made.graph.node.append(node)
+            model.graph.node.append(node)
             continue
-        body = next(each.g for each in node.attribute if each.name == _BODY)
+        body = next(attribute.g for attribute in node.attribute if attribute.name == _BODY)
         called = {value.name: name for value, name in zip(body.input, node.input)}
         called |= {body.output[0].name: node.output[0]}
         for inner in body.node:
-            written = made.graph.node.add()
+            written = model.graph.node.add()
             written.CopyFrom(inner)
             for names in (written.input, written.output):
                 fresh = [name and called.get(name, f"{name}:{number}") for name in names]
                 names[:] = fresh
-    return made
+    return model

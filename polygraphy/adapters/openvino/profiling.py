@@ -126,14 +126,14 @@ def times_of_runs(
     """
     totals: list[Mapping[tuple[str, str], float]] = [{}]
     for number, events in enumerate(runs, 1):
-        totals.append({(one.name, one.op): one.microseconds * number for one in events})
-    found: list[list[NodeEvent]] = []
+        totals.append({(event.name, event.op): event.microseconds * number for event in events})
+    of_runs: list[list[NodeEvent]] = []
     for first, last in _successive(group):
         times = {
             key: _block_times([total.get(key, 0.0) for total in totals[first : last + 2]], last + 1)
             for key in totals[last + 1]
         }
-        found += [
+        of_runs += [
             [
                 evolve(event, microseconds=times[event.name, event.op][number - first])
                 for event in runs[number]
@@ -141,7 +141,7 @@ def times_of_runs(
             ]
             for number in range(first, last + 1)
         ]
-    return found
+    return of_runs
 
 
 def _block_times(totals: Sequence[float], inaccuracy: float) -> list[float]:
@@ -173,7 +173,7 @@ def _place_node(node: ExecutedNode, layers: Mapping[str, Layer]) -> ExecutedNode
     layer = layers.get(node.name)
     if layer is None:
         return evolve(node, origins=[node.name])
-    inputs = {each.name for each in layers.values() if each.kind == "Input"}
+    inputs = {layer.name for layer in layers.values() if layer.kind == "Input"}
     return evolve(
         node,
         reads=[name if name in inputs else f"{_PREFIX}{name}" for name in layer.reads],

@@ -157,7 +157,7 @@ def _executed_nodes(tables: Sequence[Sequence[_Row]], *, is_sorted: bool) -> lis
 
 def _keys(table: Iterable[_Row]) -> Iterator[tuple[str, str, int]]:
     """Yield name, operator and occurrence of each row: cut names may be equal."""
-    seen: dict[tuple[str, str], int] = {}
+    seen_values: dict[tuple[str, str], int] = {}
     for row in table:
-        count = seen[row.name, row.op] = seen.get((row.name, row.op), -1) + 1
+        count = seen_values[row.name, row.op] = seen_values.get((row.name, row.op), -1) + 1
         yield row.name, row.op, count

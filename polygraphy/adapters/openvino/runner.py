@@ -65,13 +65,17 @@ class OpenvinoRunner(BaseRunner):
 
     def activate_impl(self) -> None:
         """Compile the model, and create an inference request."""
-        given: Any = self._compiled  # A compiled model can be called, as loaders can.
+        given_compiled: Any = self._compiled  # A compiled model can be called, as loaders can.
         with self._last_words("compiled"):
-            compiled = given if hasattr(given, "create_infer_request") else evaluate(given)
+            compiled = (
+                given_compiled
+                if hasattr(given_compiled, "create_infer_request")
+                else evaluate(given_compiled)
+            )
         check_has_outputs(compiled.outputs)
-        known = compiled_facts(compiled)
-        self._inputs = _describe_ports(known.inputs, compiled.inputs)
-        self._outputs = _describe_ports(known.outputs, compiled.outputs)
+        facts = compiled_facts(compiled)
+        self._inputs = _describe_ports(facts.inputs, compiled.inputs)
+        self._outputs = _describe_ports(facts.outputs, compiled.outputs)
         with translate_errors("run"):
             self._request = compiled.create_infer_request()
         self.compiled = compiled
@@ -116,8 +120,8 @@ class OpenvinoRunner(BaseRunner):
         metadata = TensorMetadata()
         for name, (index, dtype) in self._inputs.items():
             shape = self.compiled.inputs[index].partial_shape
-            known = None if shape.rank.is_dynamic else [_dimension(one) for one in shape]
-            metadata.add(name, dtype, known)
+            dimensions = None if shape.rank.is_dynamic else [_dimension(value) for value in shape]
+            metadata.add(name, dtype, dimensions)
         return metadata
 
     def infer_impl(self, feed_dict: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,8 +138,8 @@ class OpenvinoRunner(BaseRunner):
         watch = self._last_words("ran") if self._may_take_long else nullcontext()
         with watch, translate_errors("run"):
             # Tensors share the memory of these, and do not keep them: they last until it is run.
-            held = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
-            for array, (index, dtype) in zip(held, self._inputs.values()):
+            contiguouses = [contiguous(host_copy(name, feed_dict[name])) for name in self._inputs]
+            for array, (index, dtype) in zip(contiguouses, self._inputs.values()):
                 self._request.set_input_tensor(index, tensor_of(array, dtype))
             start = _now()
             self._request.start_async()

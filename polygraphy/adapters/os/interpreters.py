@@ -31,12 +31,12 @@ def interpreter_of(path: str) -> str:
             raise FileError(f"{path} is not an executable interpreter.", path=path)
         return path
     with translate_os_errors(path, "read the folder"):
-        found = [Path(path) / name for name in _INTERPRETERS if (Path(path) / name).exists()]
-    if not found:
+        interpreters = [Path(path) / name for name in _INTERPRETERS if (Path(path) / name).exists()]
+    if not interpreters:
         raise FileError(
             f"{path} is not a virtual environment: it has no {_INTERPRETERS[0]}.", path=path
         )
-    return str(found[0])
+    return str(interpreters[0])
 
 
 def output_of(
@@ -51,19 +51,21 @@ def output_of(
     Raises:
         BackendError: it failed; with its last line, and the path that it is about.
     """
-    done = resolve(Commands).start(command, timeout=timeout, environment=environment).wait()
-    if done.code == 0:
-        return done.output
-    lines = [line for line in done.output.splitlines() if line.strip()]
+    finished = resolve(Commands).start(command, timeout=timeout, environment=environment).wait()
+    if finished.code == 0:
+        return finished.output
+    lines = [line for line in finished.output.splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
-    ended = f"signal {-done.code}" if done.code < 0 else f"exit code {done.code}"
+    ended = f"signal {-finished.code}" if finished.code < 0 else f"exit code {finished.code}"
     raise BackendError(f"{path}: {last or f'exited with {ended} and no output'}")
 
 
 def value_after(output: str, word: str) -> str | None:
     """Return the rest of the line that starts with a word; None if there is none."""
     lines = (line.partition(" ") for line in output.splitlines())
-    return next((rest.strip() for first, _, rest in lines if first == word), None)
+    return next(
+        (remaining_name.strip() for first, _, remaining_name in lines if first == word), None
+    )
 
 
 class OtherEnvironment:
@@ -100,14 +102,25 @@ class OtherEnvironment:
         """Run a model in the environment, and return its outputs."""
         inputs = [value.name for value in model.graph.input]
         weights = {tensor.name for tensor in model.graph.initializer}
-        asked = [name for name in inputs if name not in weights]
+        requested_names = [name for name in inputs if name not in weights]
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            path, given, made = (str(Path(folder) / n) for n in ("model.onnx", "in.npz", "out.npz"))
+            path, given_name, new_name = (
+                str(Path(folder) / n) for n in ("model.onnx", "in.npz", "out.npz")
+            )
             with G_LOGGER.verbosity(G_LOGGER.WARNING):  # Where it is written is of no interest.
                 save_model(model, path)
-            np.savez(given, **{str(i): feed[name] for i, name in enumerate(asked)})
+            np.savez(given_name, **{str(i): feed[name] for i, name in enumerate(requested_names)})
             how = json.dumps({key: value for key, value in settings.items() if key != "module"})
-            command = [self._interpreter, "-I", "-c", self._program, path, given, made, how]
+            command = [
+                self._interpreter,
+                "-I",
+                "-c",
+                self._program,
+                path,
+                given_name,
+                new_name,
+                how,
+            ]
             names = json.loads(value_after(output_of(command, self.path), "names") or "[]")
-            with np.load(made) as stored:
+            with np.load(new_name) as stored:
                 return {name: stored[str(i)] for i, name in enumerate(names)}

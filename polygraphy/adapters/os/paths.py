@@ -203,7 +203,7 @@ def _is_beside(name: object, path: str | Path) -> bool:
     """
     if not isinstance(name, str):
         return True
-    folders = (os.path.realpath(each) for each in (Path(name).parent, Path(path).parent))
+    folders = (os.path.realpath(path) for path in (Path(name).parent, Path(path).parent))
     targets = (os.path.realpath(each) for each in (name, path))
     return len(set(folders)) == 1 or len(set(targets)) == 1
 
@@ -227,13 +227,15 @@ def check_writable(path: str | Path) -> None:
     """
     import tempfile
 
-    given = Path(path)
+    given_path = Path(path)
     with translate_os_errors(path, "write"):
-        if given.is_dir():
+        if given_path.is_dir():
             raise FileError(f"{path} is a folder.", path=path, hint="Use the path of a file.")
-        if given.exists() and not given.is_file():
+        if given_path.exists() and not given_path.is_file():
             return  # A device or a pipe.
-        folder = next(each for each in Path(os.path.realpath(given)).parents if each.exists())
+        folder = next(
+            parent for parent in Path(os.path.realpath(given_path)).parents if parent.exists()
+        )
         with tempfile.TemporaryFile(dir=folder):
             pass
 
@@ -310,10 +312,10 @@ def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
     Raises:
         FileError: the file cannot be written.
     """
-    given = ensure_parent(path)
+    parent = ensure_parent(path)
     # What /dev/stdout leads to may have no path of its own.
-    is_special = given.exists() and not given.is_file()
-    target = given if is_special else Path(os.path.realpath(given))
+    is_special = parent.exists() and not parent.is_file()
+    target = parent if is_special else Path(os.path.realpath(parent))
     if target.is_dir():
         raise FileError(f"{path} is a folder.", path=path, hint="Use the path of a file.")
     encoding = None if "b" in mode else "utf-8"
@@ -337,8 +339,8 @@ def staged_file(path: str | Path, mode: str = "wb") -> Iterator[StagedFile]:
 def is_empty_file(path: str | Path) -> bool:
     """Return whether a file is there that holds nothing."""
     with suppress(OSError):
-        found = Path(path).stat()
-        return stat.S_ISREG(found.st_mode) and found.st_size == 0
+        found_stat = Path(path).stat()
+        return stat.S_ISREG(found_stat.st_mode) and found_stat.st_size == 0
     return False
 
 

@@ -112,13 +112,13 @@ def _operator(domain: str, op: str, reference: Reference) -> type[OpRun]:
             for name, value in given.items()
             if value is not None and name not in _NOT_ATTRIBUTES
         }
-        operands = [own_copy(each) for each in inputs]
+        operands = [own_copy(input_name) for input_name in inputs]
         return _as_outputs(
             _call_reference(reference, attrs, operands, self.onnx_node), self.onnx_node
         )
 
-    made: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
-    return made
+    operator: type[OpRun] = type(op, (op_run.OpRun,), {"op_domain": domain, "_run": run})
+    return operator
 
 
 def _call_reference(
@@ -135,10 +135,10 @@ def _call_reference(
         raise
     except Exception as error:
         text = " ".join(str(error).split()).rstrip(".")
-        said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        name = f"{type(error).__name__}: {text}" if text else type(error).__name__
         raise BackendError(
             f"The reference of {node.op_type} failed at node {node.name!r}:"
-            f" {said}{user_frame(error)}.",
+            f" {name}{user_frame(error)}.",
             backend="pluginref",
         ) from error
 
@@ -207,14 +207,14 @@ class PluginRefRunner(EvaluatedRunner):
         Raises:
             BackendError: an operator has neither a reference nor an implementation.
         """
-        own = self._references
-        if isinstance(own, str):
-            run_script(own)
-            own = None
+        references = self._references
+        if isinstance(references, str):
+            run_script(references)
+            references = None
         model = _onnx_model(evaluate(self._graph))
         check_has_outputs(model.graph.output)
         with _translated_errors("load"):
-            self._evaluator = evaluator_of(model, {**OP_REGISTRY, **(own or {})})
+            self._evaluator = evaluator_of(model, {**OP_REGISTRY, **(references or {})})
 
     def infer_impl(self, feed_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the outputs of one evaluation."""

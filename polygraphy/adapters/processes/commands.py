@@ -129,9 +129,9 @@ class WarmInterpreter:
                 raise BackendError(_ENDED)
             assert self._process.stdout is not None
             heard = self._process.stdout.fileno()
-            left = None if end is None else max(0.0, end - time.monotonic())
+            remaining_value = None if end is None else max(0.0, end - time.monotonic())
             try:
-                if not select.select([heard], [], [], left)[0]:
+                if not select.select([heard], [], [], remaining_value)[0]:
                     return None
                 read = os.read(heard, _BLOCK)
             except (
@@ -190,11 +190,11 @@ class WarmInterpreter:
         if self._process is not None:
             return
         self._environment = environment
-        self._channel, other = socket.socketpair()
-        with other:
+        self._channel, other_socket = socket.socketpair()
+        with other_socket:
             self._process = start_command(
                 [*self._command, *words],
-                stdin=other.fileno(),
+                stdin=other_socket.fileno(),
                 stdout=subprocess.PIPE,
                 env=environment,
             )
@@ -248,10 +248,10 @@ _AS_MODULE = ["-m", _OURS]
 
 def _own_path(interpreter: str) -> str:
     """Return the path of this process's interpreter if a name stands for it, else the name."""
-    found = shutil.which(interpreter)
+    which = shutil.which(interpreter)
     return (
         sys.executable
-        if found and Path(found).parent == Path(sys.executable).parent
+        if which and Path(which).parent == Path(sys.executable).parent
         else interpreter
     )
 

@@ -68,10 +68,10 @@ def open_interpreter(path: str, folder: str) -> tuple[str, Mapping[str, str], Ma
     variables = _import_variables(Path(folder))
     if not path:
         sections = bound_function(sections_of, "packages")()
-        return sys.executable, variables, {n: v for one in sections for n, v in one.facts}
+        return sys.executable, variables, {n: v for section in sections for n, v in section.facts}
     interpreter = str(Path(interpreter_of(path)).absolute())  # The link of a venv stays one.
-    asked = safe_command([interpreter, "-c", _ASKED])
-    output = output_of(asked, path, environment=variables)
+    command = safe_command([interpreter, "-c", _ASKED])
+    output = output_of(command, path, environment=variables)
     versions = json.loads(value_after(output, "versions") or "{}")
     missing = [name for name, version in versions.items() if version == "missing"]
     if missing or not versions:
@@ -107,15 +107,15 @@ def _import_variables(folder: Path) -> dict[str, str]:
     """Return environment variables with which an interpreter imports this package, and nothing from
     the current folder.
     """
-    here = Path(polygraphy.__file__).resolve().parent
+    parent = Path(polygraphy.__file__).resolve().parent
     link = folder.resolve() / "package" / _NAME
     with translate_os_errors(link, "create the link"):
         link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.is_symlink() or link.resolve() != here:
+        if not link.is_symlink() or link.resolve() != parent:
             with suppress(FileNotFoundError):
                 link.unlink()
             with suppress(FileExistsError):  # Another shard of the sweep was quicker.
-                link.symlink_to(here)
+                link.symlink_to(parent)
         program = link.parent / "__main__.py"
         if not program.exists():
             with atomic_file(str(program)) as stream:
@@ -130,4 +130,4 @@ def _package_requirements() -> list[str]:
         required = metadata.requires(_NAME) or []
     except metadata.PackageNotFoundError:
         required = list(_NEEDED)
-    return sorted(one for one in required if "extra ==" not in one)
+    return sorted(name for name in required if "extra ==" not in name)

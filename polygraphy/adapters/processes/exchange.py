@@ -33,9 +33,11 @@ _WRITTEN_AT_ONCE = 1 << 30
 class _Pickler(pickle.Pickler):
     """Pickles models as they are serialized, without a copy in between."""
 
-    def __init__(self, file: io.BytesIO, parts: list[pickle.PickleBuffer], held: ExitStack) -> None:
+    def __init__(
+        self, file: io.BytesIO, parts: list[pickle.PickleBuffer], exit_stack: ExitStack
+    ) -> None:
         super().__init__(file, protocol=5, buffer_callback=parts.append)
-        self._held = held
+        self._held = exit_stack
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, type) or not hasattr(value, "SerializeToString"):
@@ -115,8 +117,8 @@ def receive(channel: socket.socket) -> list[memoryview]:
     """
     header, descriptors, _, _ = socket.recv_fds(channel, _HEADER.size, 1)
     try:
-        rest = _read_bytes(channel, _HEADER.size - len(header))
-        is_shared, length = _HEADER.unpack(header + rest)
+        remaining_bytes = _read_bytes(channel, _HEADER.size - len(header))
+        is_shared, length = _HEADER.unpack(header + remaining_bytes)
         sizes = array("Q", bytes(_read_bytes(channel, length)))
         starts = _starts(sizes)
         total = starts[-1] + sizes[-1]

@@ -226,9 +226,9 @@ class _Forked:
             return self._other.reap()
         if self._answer is None and self.pid is None:
             self._waiting.close()  # It may import for ever.
-        found = self._answer or self._waiting.stop(self._number)
-        code = int(found.get("code", _KILLED))
-        return _Used(code, found.get("cpu", 0.0), found.get("memory", 0))
+        answer = self._answer or self._waiting.stop(self._number)
+        code = int(answer.get("code", _KILLED))
+        return _Used(code, answer.get("cpu", 0.0), answer.get("memory", 0))
 
 
 _Process = _Fresh | _Forked
@@ -302,9 +302,9 @@ class LaunchedProcess:
             "memory": max(self._peak, memory),
             "said": self._last_line(),
         }
-        found = _load_summary(self._job.report)
-        if found is not None and how == "exit":
-            record["essence"] = found
+        summary = _load_summary(self._job.report)
+        if summary is not None and how == "exit":
+            record["essence"] = summary
         try:
             with atomic_file(self._job.result) as stream:
                 stream.write(json.dumps(record, ensure_ascii=True).encode())
@@ -359,12 +359,12 @@ class _ProcessLock(_Lock):
 def _lock_file(path: str) -> _Lock | None:
     """Lock a file; None if another process holds it."""
     if fcntl is None:
-        held = filelock.FileLock(path, timeout=0)
+        file_lock = filelock.FileLock(path, timeout=0)
         try:
-            held.acquire()
+            file_lock.acquire()
         except filelock.Timeout:
             return None
-        return _ProcessLock(path, held)
+        return _ProcessLock(path, file_lock)
     while True:
         with translate_os_errors(path, "write"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -51,32 +51,34 @@ class LocalPool:
         running: list[_Running] = []
         try:
             while waiting or running:
-                taken = 0
-                while waiting and taken < len(waiting) and _can_start(waiting[0], running, count):
+                used_index = 0
+                while (
+                    waiting and used_index < len(waiting) and _can_start(waiting[0], running, count)
+                ):
                     job = waiting.popleft()
                     device = _device_for(job, devices, running)
                     shared = count > 1 and not job.exclusive
                     launched = launch(job, limits, device, shared=shared)
                     if launched is None:  # Another sweep runs it: its result will be there.
                         waiting.append(job)
-                        taken += 1
+                        used_index += 1
                     else:
                         running.append(_Running(job, launched, device))
                 if not running:
                     time.sleep(_PATIENCE * 5)
-                for each in list(running):
-                    record = each.launched.poll(_PATIENCE / len(running))
+                for row in list(running):
+                    record = row.launched.poll(_PATIENCE / len(running))
                     if record is not None:
-                        running.remove(each)
-                        ended(each.job, record)
+                        running.remove(row)
+                        ended(row.job, record)
         finally:
-            for each in running:
-                each.launched.stop()
+            for row in running:
+                row.launched.stop()
 
 
 def _can_start(job: Job, running: Sequence[_Running], count: int) -> bool:
     """Return whether a job can start next to those that run."""
-    if job.exclusive or any(each.job.exclusive for each in running):
+    if job.exclusive or any(row.job.exclusive for row in running):
         return not running
     return len(running) < count
 
@@ -85,7 +87,7 @@ def _visible_devices() -> list[str]:
     """Return the available GPUs, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
-        return [each.strip() for each in named.split(",") if each.strip()]
+        return [word.strip() for word in named.split(",") if word.strip()]
     return [str(number) for number in range(len(machine_facts()["gpus"]))]
 
 
@@ -93,5 +95,5 @@ def _device_for(job: Job, devices: Sequence[str], running: Sequence[_Running]) -
     """Return the GPU that the fewest use, or none for a job that needs none."""
     if not job.gpu:
         return ""
-    taken = [each.device for each in running]
-    return min(devices, key=taken.count, default=None)
+    device_for = [row.device for row in running]
+    return min(devices, key=device_for.count, default=None)

@@ -102,9 +102,9 @@ class WarmProcess:
         with self._lock:
             self._finish_begun()
             message = self._send(function, arguments, number)
-            kept = Kept(self, number)
-            self._begun = kept, message
-            return kept
+            to_keep = Kept(self, number)
+            self._begun = to_keep, message
+            return to_keep
 
     def release(self, number: int, generation: int) -> None:
         """Let the process drop an object with the next call; may be called at any time."""
@@ -149,7 +149,7 @@ class WarmProcess:
         """Send a call to the process, which is started if it does not run; return the message,
         which has to stay open until the answer has come.
         """
-        uses_kept = any(isinstance(each, Kept) for each in arguments)
+        uses_kept = any(isinstance(argument, Kept) for argument in arguments)
         self._start(is_setting_up=number is not None and not uses_kept)
         released, self._released = self._released, []
         how = (str(Path.cwd()), G_LOGGER.module_severity, self._limits[1], released, number)
@@ -245,12 +245,12 @@ class WarmProcess:
                 hint="Run the model by itself to see why: polygraphy run with -vv.",
             )
         self._environment = environment
-        self._channel, other = socket.socketpair()
+        self._channel, other_socket = socket.socketpair()
         paths = json.dumps([path for path in sys.path if path])
-        with other:
+        with other_socket:
             process = start_command(
                 safe_command([sys.executable, "-c", _MAIN, paths]),
-                stdin=other.fileno(),
+                stdin=other_socket.fileno(),
                 stdout=subprocess.DEVNULL,
             )
         self._process = process
@@ -339,8 +339,8 @@ def _answer_to(received: Any, nowhere: int, errors: int) -> tuple[bool, Any]:
         if folder != str(Path.cwd()):
             os.chdir(folder)
         G_LOGGER.module_severity = severity
-        for gone in released:
-            _kept_objects.pop(gone, None)
+        for removed_value in released:
+            _kept_objects.pop(removed_value, None)
         _redirect_output(nowhere if is_silent else errors)
         result = function(*arguments)
         if number is None:

@@ -96,12 +96,14 @@ def main() -> None:
         *lines, rest = (rest + read).split(b"\n")
         for line in lines:
             request = json.loads(line)
-            given = [files.popleft() for _ in range(request["descriptors"])]
+            poplefts = [files.popleft() for _ in range(request["descriptors"])]
             if not request["words"]:
                 _stop_run(request["number"])
                 continue
             _import_for(request["words"], preload)
-            send_answer(number=request["number"], pid=_start_command_line(request, given, prepare))
+            send_answer(
+                number=request["number"], pid=_start_command_line(request, poplefts, prepare)
+            )
 
 
 def _child_exit_descriptor() -> int:
@@ -116,14 +118,14 @@ def _child_exit_descriptor() -> int:
 
 def _seconds_to_next_deadline() -> float | None:
     """Return the seconds until the next time limit; None if there is none."""
-    deadlines = [each.deadline for each in _running.values() if each.deadline is not None]
+    deadlines = [indices.deadline for indices in _running.values() if indices.deadline is not None]
     return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
 
 def _exit_on_signal(signum: int, frame: Any) -> NoReturn:
     """Kill all running process groups, and end this process."""
-    for each in _running.values():
-        _kill_group(each.pid)
+    for indices in _running.values():
+        _kill_group(indices.pid)
     os._exit(1)
 
 

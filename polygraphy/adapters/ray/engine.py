@@ -61,7 +61,7 @@ class RayEngine:
             while waiting or running:
                 while waiting and len(running) < most:
                     job = waiting.popleft()
-                    asked = {
+                    requested_values = {
                         "num_cpus": _whole(job.gpu and has_gpus) if job.exclusive else 1,
                         "num_gpus": 1 if job.gpu and has_gpus else 0,
                         "max_retries": _RETRIES,
@@ -69,14 +69,14 @@ class RayEngine:
                         "name": job.key,
                     }
                     facts = (attrs.asdict(job), attrs.asdict(limits), has_gpus)
-                    running[task.options(**asked).remote(*facts)] = job
-                done, _ = ray.wait(list(running), num_returns=1, timeout=1.0)
-                for one in done:
-                    job = running.pop(one)
-                    ended(job, _record_of(one, job))
+                    running[task.options(**requested_values).remote(*facts)] = job
+                finished_value, _ = ray.wait(list(running), num_returns=1, timeout=1.0)
+                for value in finished_value:
+                    job = running.pop(value)
+                    ended(job, _record_of(value, job))
         finally:
-            for one in running:
-                ray.cancel(one, force=True)
+            for value in running:
+                ray.cancel(value, force=True)
 
 
 def _whole(needs_gpu: bool) -> int:
@@ -114,12 +114,12 @@ def _record_of(task: Any, job: Job) -> Mapping[str, Any]:
 
 def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tuple[str, int]:
     """Run a job on this host to its end, in a task of Ray; return its key and exit code."""
-    made, given = Job(**{**job, "command": tuple(job["command"])}), Limits(**limits)
-    if given.memory is None:
-        given = evolve(given, memory=free_memory() // 2 // cores())
-    device = "" if not made.gpu else os.environ.get("CUDA_VISIBLE_DEVICES") if has_gpus else None
+    new_job, given_limits = Job(**{**job, "command": tuple(job["command"])}), Limits(**limits)
+    if given_limits.memory is None:
+        given_limits = evolve(given_limits, memory=free_memory() // 2 // cores())
+    device = "" if not new_job.gpu else os.environ.get("CUDA_VISIBLE_DEVICES") if has_gpus else None
     while True:
-        launched = launch(made, given, device, shared=not made.exclusive)
+        launched = launch(new_job, given_limits, device, shared=not new_job.exclusive)
         if launched is not None:
             break
         Event().wait(_PATIENCE)  # The process of a worker that died may end just now.
@@ -128,7 +128,7 @@ def _launch(job: dict[str, Any], limits: dict[str, Any], has_gpus: bool) -> tupl
             pass
     finally:
         launched.stop()
-    return made.key, record["code"]
+    return new_job.key, record["code"]
 
 
 @contextmanager
@@ -151,8 +151,8 @@ def _connect() -> None:
     """
     if ray.is_initialized():
         return
-    here = str(Path(polygraphy.__file__).resolve().parent.parent)
-    paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    local_name = str(Path(polygraphy.__file__).resolve().parent.parent)
+    paths = os.pathsep.join(filter(None, [local_name, os.environ.get("PYTHONPATH")]))
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # As without Ray: its own are 15 nicer.
     try:

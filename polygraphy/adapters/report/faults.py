@@ -74,8 +74,8 @@ class OutputFaults:
 
     def _add_fault(self, name: str, fault: float | None) -> None:
         """Record the difference of an output if it is larger than before; None if it matches."""
-        known = self.faults.setdefault(name, None)
-        if fault is not None and (known is None or isnan(fault) or fault > known):
+        known_fault = self.faults.setdefault(name, None)
+        if fault is not None and (known_fault is None or isnan(fault) or fault > known_fault):
             self.faults[name] = fault
 
     def __getattr__(self, event: str) -> Callable[..., None]:
@@ -86,10 +86,14 @@ def _output_label(name: str, result: Any) -> str:
     """Return the name of an output, with that of its partner if they differ."""
     if getattr(result, "is_missing", False):
         return f"{name}{GUESSED}nothing"
-    one, other = getattr(result, "tensor0", None), getattr(result, "tensor1", None)
-    if one is None or other is None or find_by_name(one.name, [other.name]) is not None:
+    value, other_value = getattr(result, "tensor0", None), getattr(result, "tensor1", None)
+    if (
+        value is None
+        or other_value is None
+        or find_by_name(value.name, [other_value.name]) is not None
+    ):
         return name
-    return f"{one.name}{GUESSED}{other.name}"
+    return f"{value.name}{GUESSED}{other_value.name}"
 
 
 def _ignore_event(*facts: Any) -> None:
@@ -100,5 +104,5 @@ def _difference(result: Any) -> float:
     """Return the largest difference of an output; infinity if it is unknown or one side is
     infinite.
     """
-    found = getattr(result, "max_absdiff", None)
-    return float("inf") if found is None else float(found)
+    found_value = getattr(result, "max_absdiff", None)
+    return float("inf") if found_value is None else float(found_value)

@@ -57,14 +57,14 @@ def _lines(document: Document) -> Iterator[str]:
             yield from _sample_lines(result)
         elif result["kind"] == "steps":
             yield from _steps(result)
-    others = [check for check in checks_of(document) if check.outcome != PASSED]
-    others = others if not document.comparisons else []
-    if others:
+    checks = [check for check in checks_of(document) if check.outcome != PASSED]
+    checks = checks if not document.comparisons else []
+    if checks:
         yield ""
-        shown = ([check.group, check.name, check.message] for check in others)
+        shown = ([check.group, check.name, check.message] for check in checks)
         yield from _table(("", "what", "why"), list(shown)[:_MOST_ROWS])
-        if len(others) > _MOST_ROWS:
-            yield from ("", f"{len(others) - _MOST_ROWS} more in the JSON document.")
+        if len(checks) > _MOST_ROWS:
+            yield from ("", f"{len(checks) - _MOST_ROWS} more in the JSON document.")
     for advice in [] if document.culprits else advice_for(document):
         yield ""
         yield text_of(advice.text)
@@ -74,9 +74,9 @@ def _lines(document: Document) -> Iterator[str]:
         yield ""
         yield f"> {text_of(note)}"
     yield ""
-    for each in document.files:
-        if each.quantization:
-            yield text_of(f"Quantized model {each.path}: {each.quantization}")
+    for file in document.files:
+        if file.quantization:
+            yield text_of(f"Quantized model {file.path}: {file.quantization}")
             yield ""
     facts = [f"exit code {document.exit_code}", f"{document.seconds:.3g} s", document.started]
     facts += [
@@ -94,13 +94,13 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
     for row in sweep["rows"]:
         counts[row["label"]][row["state"]] += 1
     states = list(dict.fromkeys(row["state"] for row in sweep["rows"]))
-    rows = ([label, *(str(found[state] or "") for state in states)] for label, found in
+    rows = ([label, *(str(count[state] or "") for state in states)] for label, count in
             counts.items())  # fmt: skip
     yield ""
     yield from _table(("combination", *states), rows)
     for row in sweep["rows"]:
         if row["slower_nodes"]:
-            text = slower_text([SlowerNodes(**each) for each in row["slower_nodes"]])
+            text = slower_text([SlowerNodes(**value) for value in row["slower_nodes"]])
             yield from ("", text_of(f"{row['name']}: slower nodes: {text}."))
     for group in sweep["groups"]:
         yield ""
@@ -110,26 +110,26 @@ def _causes(sweep: Mapping[str, Any]) -> Iterator[str]:
             yield from ("", proof, "", _code(group["remedy"]))
 
 
-def _sample_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _sample_lines(found_values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about samples, with those whose answer changed."""
     yield ""
-    yield " ".join(map(text_of, sample_sentences(found)))
-    changed = found["changed"][:_MOST_ROWS]
+    yield " ".join(map(text_of, sample_sentences(found_values)))
+    changed = found_values["changed"][:_MOST_ROWS]
     if changed:
         yield ""
-        rows = ([each["name"], each["label"], *each["answers"]] for each in changed)
-        yield from _table(("sample", "label", *found["parties"]), rows)
-    if len(found["changed"]) > len(changed):
-        yield from ("", f"{len(found['changed']) - len(changed)} more in the JSON document.")
+        rows = ([value["name"], value["label"], *value["answers"]] for value in changed)
+        yield from _table(("sample", "label", *found_values["parties"]), rows)
+    if len(found_values["changed"]) > len(changed):
+        yield from ("", f"{len(found_values['changed']) - len(changed)} more in the JSON document.")
 
 
-def _steps(found: Mapping[str, Any]) -> Iterator[str]:
+def _steps(found_values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about the first wrong step of a model with states, and the table of steps."""
     yield ""
-    yield " ".join(map(text_of, steps_in_words(found)))
-    if found["first_wrong"] is not None:
+    yield " ".join(map(text_of, steps_in_words(found_values)))
+    if found_values["first_wrong"] is not None:
         yield ""
-        titles, rows = step_table(found)
+        titles, rows = step_table(found_values)
         yield from _table(tuple(titles), rows)
 
 
@@ -215,8 +215,8 @@ def annotate(document: Document) -> None:
 def error_lines(document: Document) -> list[str]:
     """Return GitHub's annotation lines for what did not pass."""
     failed = [check for check in checks_of(document) if check.outcome in (FAILED, ERROR)]
-    model = next((_path_in_checkout(each.path) for each in document.files
-                  if format_named(each.path)), "")  # fmt: skip
+    model = next((_path_in_checkout(file.path) for file in document.files
+                  if format_named(file.path)), "")  # fmt: skip
     place = f"file={_escape_text(model, _IN_TITLES)}," if model else ""
     lines = []
     for check in failed[:_MOST_LINES]:
@@ -264,9 +264,9 @@ def junit_of(document: Document) -> str:
     properties = _append_element(suite, "properties", {})
     facts = {"verdict": document.verdict, "exit_code": document.exit_code}
     facts.update(
-        (fact, text) for each in document.environment.sections for fact, text in each.facts
+        (fact, text) for section in document.environment.sections for fact, text in section.facts
     )
-    facts.update((f"sha256 of {each.path}", each.sha256) for each in document.files if each.sha256)
+    facts.update((f"sha256 of {file.path}", file.sha256) for file in document.files if file.sha256)
     for name, value in facts.items():
         _append_element(properties, "property", {"name": name, "value": value})
     for check in checks:
@@ -292,9 +292,9 @@ def _element(tag: str, attributes: Mapping[str, object]) -> ET.Element:
 
 def _append_element(parent: ET.Element, tag: str, attributes: Mapping[str, object]) -> ET.Element:
     """Return a new XML element under another."""
-    made = _element(tag, attributes)
-    parent.append(made)
-    return made
+    element = _element(tag, attributes)
+    parent.append(element)
+    return element
 
 
 def _writable(text: str) -> str:

@@ -35,8 +35,8 @@ def sarif_of(document: Document) -> str:
         ],
         "results": results,
     }
-    made = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(made, indent=2, ensure_ascii=True) + "\n"
+    values = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(values, indent=2, ensure_ascii=True) + "\n"
 
 
 def _findings(document: Document) -> Iterator[dict[str, Any]]:
@@ -76,5 +76,5 @@ def _sarif_result(rule: str, level: str, text: str, path: str, nodes: list[str])
     }
     if nodes:
         place["logicalLocations"] = [{"name": name, "kind": "element"} for name in nodes]
-    said = f"{nodes[0]}: {text}" if nodes else text
-    return {"ruleId": rule, "level": level, "message": {"text": said}, "locations": [place]}
+    name_alone = f"{nodes[0]}: {text}" if nodes else text
+    return {"ruleId": rule, "level": level, "message": {"text": name_alone}, "locations": [place]}

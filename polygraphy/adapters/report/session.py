@@ -66,12 +66,12 @@ _SOURCES = ("packages", "machine")
 
 def environment() -> Environment:
     """Return versions of libraries and facts about the machine."""
-    found = (section for key in _SOURCES for section in bound_function(sections_of, key)())
-    kept = (
+    sections = (section for key in _SOURCES for section in bound_function(sections_of, key)())
+    kept_environment = (
         evolve(section, facts=tuple(fact for fact in section.facts if fact[1] != "not set"))
-        for section in found
+        for section in sections
     )
-    return Environment(tuple(section for section in kept if section.facts))
+    return Environment(tuple(section for section in kept_environment if section.facts))
 
 
 def file_facts(paths: Sequence[str]) -> list[FileFacts]:
@@ -106,10 +106,10 @@ def first_model(paths: Sequence[str]) -> Model | None:
             source = ModelSource(path, ignore_external_data=True)
             detail = Detail(layers=True, attrs=True, origins=True)
             try:
-                found = bound_function(describe_file, "onnx")(source, detail)
+                found_value = bound_function(describe_file, "onnx")(source, detail)
             except PolygraphyException:  # The report is about more than the model.
                 return None
-            return found if isinstance(found, Model) else None
+            return found_value if isinstance(found_value, Model) else None
     return None
 
 
@@ -136,12 +136,12 @@ class ReportsRecorder:
 
     def accuracy(self, results: AccuracyResults) -> None:
         """Record saved verdicts; comparisons are separate events."""
-        found = [
+        found_results = [
             {"function": result.label, "parties": pair, "iterations": len(iterations)}
             for result in results
             for pair, iterations in result.read()
         ]
-        self._record_event("accuracy", comparisons=found)
+        self._record_event("accuracy", comparisons=found_results)
 
     def environment(self, environment: Environment) -> None:
         """Record the sections about the environment."""
@@ -184,12 +184,12 @@ class ReportsRecorder:
 
     def sparsity(self, weights: Sequence[WeightSparsity]) -> None:
         """Record the sparsity of weights."""
-        found = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
-        self._record_event("sparsity", path=self._path, weights=found)
+        found_weights = [{**plain(weight), "is_sparse": weight.is_sparse} for weight in weights]
+        self._record_event("sparsity", path=self._path, weights=found_weights)
 
-    def differences(self, found: Sequence[Difference]) -> None:
+    def differences(self, found_differences: Sequence[Difference]) -> None:
         """Record the differences between two models."""
-        self._record_event("differences", differences=found)
+        self._record_event("differences", differences=found_differences)
 
     def outline(self, title: str, outline: Outline) -> None:
         """Record the outline of a model."""
@@ -229,8 +229,8 @@ class ReportsRecorder:
     ) -> None:
         """Record the layers whose tactics differ."""
         layers = {
-            name: [None if one is None else str(one) for one in both]
-            for name, both in difference.items()
+            name: [None if algorithm is None else str(algorithm) for algorithm in both_pair]
+            for name, both_pair in difference.items()
         }
         self._record_event("tactic_differences", replays=[name0, name1], layers=layers)
 
@@ -260,14 +260,14 @@ def detail_of(answer: CompareResult) -> Mapping[str, Any] | None:
     """
     if not isinstance(answer, OutputCompareResult) or answer.arrays is None:
         return None
-    found, expected = answer.arrays
-    if found.dtype.kind in "OSUc" or expected.dtype.kind in "OSUc" or not found.size:
+    array, expected = answer.arrays
+    if array.dtype.kind in "OSUc" or expected.dtype.kind in "OSUc" or not array.size:
         return None
     worst = answer.mismatches.worst if answer.mismatches is not None else None
-    detail: dict[str, Any] = {"is_sample": found.size > _MOST}
-    detail |= _histograms(_thin_out(found), _thin_out(expected))
-    if worst is not None and found.ndim:
-        detail["around"] = _surrounding_elements(found, expected, worst.index)
+    detail: dict[str, Any] = {"is_sample": array.size > _MOST}
+    detail |= _histograms(_thin_out(array), _thin_out(expected))
+    if worst is not None and array.ndim:
+        detail["around"] = _surrounding_elements(array, expected, worst.index)
     return detail
 
 
@@ -277,16 +277,16 @@ def _thin_out(array: _Array) -> _Array:
     return np.asarray(flat[:: max(1, -(-flat.size // _MOST))], np.float64)
 
 
-def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
+def _histograms(array: _Array, expected: _Array) -> dict[str, Any]:
     """Return histograms of both sides, and of the differences by powers of ten."""
-    finite = [side[np.isfinite(side)] for side in (found, expected)]
+    finite = [side[np.isfinite(side)] for side in (array, expected)]
     ends = [(float(side.min()), float(side.max())) for side in finite if side.size]
     low, high = min((a for a, _ in ends), default=0.0), max((b for _, b in ends), default=1.0)
     if not low < high or not np.isfinite(high - low):
         low, high = low - 0.5, low + 0.5
     counts = [list(histogram(side, _BINS, (low, high)).counts) for side in finite]
     with np.errstate(all="ignore"):
-        difference = np.abs(found - expected)
+        difference = np.abs(array - expected)
         sizes = difference[np.isfinite(difference) & (difference > 0)]
         decades = histogram(np.log10(sizes), _BINS)
     return {
@@ -303,7 +303,7 @@ def _histograms(found: _Array, expected: _Array) -> dict[str, Any]:
 
 
 def _surrounding_elements(
-    found: _Array, expected: _Array, index: tuple[int, ...]
+    array: _Array, expected: _Array, index: tuple[int, ...]
 ) -> dict[str, Any]:
     """Return the elements around an index in the last two dimensions."""
     starts = [max(0, at - _AROUND) for at in index[-2:]]
@@ -313,7 +313,7 @@ def _surrounding_elements(
     )
     return {
         "start": [*map(int, index[:-2]), *map(int, starts)],
-        "found": plain(np.atleast_2d(np.asarray(found[place], np.float64)).tolist()),
+        "found": plain(np.atleast_2d(np.asarray(array[place], np.float64)).tolist()),
         "expected": plain(np.atleast_2d(np.asarray(expected[place], np.float64)).tolist()),
     }
 
@@ -387,8 +387,8 @@ class Session:
     def _document(self, code: int, model: Model | None) -> Document:
         """Return the document of the command, for an exit code."""
         recorder = self._recorder
-        meant = code if self._code is None else self._code
-        verdict = recorder.verdict or VERDICTS.get(meant, "error")
+        intended_code = code if self._code is None else self._code
+        verdict = recorder.verdict or VERDICTS.get(intended_code, "error")
         comparisons = with_nodes(recorder.comparisons, None if model is None else model.graph)
         return Document(
             command=_command(sys.argv),
@@ -430,8 +430,8 @@ _NUMBERS = re.compile(r"\[\n\s+-?[\d.e+-]+(,\n\s+-?[\d.e+-]+)*\n\s+\]")
 def json_of(document: Document) -> str:
     """Return a document as JSON text, which any encoding has."""
     text = json.dumps(document.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
-    text = _NUMBERS.sub(lambda found: " ".join(found[0].split()), text)
-    text = _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = _NUMBERS.sub(lambda match: " ".join(match[0].split()), text)
+    text = _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     # A surrogate, which no encoding has, may come from any name in a model.
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
@@ -456,18 +456,18 @@ def _take_standard_output() -> TextIO | None:
     """Return a stream for the document alone: other output of this process and its children goes to
     standard error from now on.
     """
-    taken: TextIO | None = sys.stdout  # None where it was closed before the start.
-    if taken is None:
+    stdout: TextIO | None = sys.stdout  # None where it was closed before the start.
+    if stdout is None:
         return None
-    taken.flush()
+    stdout.flush()
     sys.stdout = sys.stderr
     try:
-        descriptor, error = taken.fileno(), sys.stderr.fileno()
+        descriptor, error = stdout.fileno(), sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):
-        return taken
-    kept = os.dup(descriptor)
+        return stdout
+    dup = os.dup(descriptor)
     os.dup2(error, descriptor)
-    return os.fdopen(kept, "w", encoding="utf-8")
+    return os.fdopen(dup, "w", encoding="utf-8")
 
 
 def _print_text(stream: TextIO, text: str) -> None:

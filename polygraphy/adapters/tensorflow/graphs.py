@@ -79,13 +79,13 @@ def _conditional_ops(graph: tensorflow.Graph) -> set[str]:
     inside: set[str] = set()
     for entrance, ends in _ENTRANCES.items():
         waiting = [op for op in graph.get_operations() if op.type == entrance]
-        seen: set[str] = set()
+        seen_names: set[str] = set()
         while waiting:
             op = waiting.pop()
-            if op.name not in seen and op.type not in ends:
-                seen.add(op.name)
+            if op.name not in seen_names and op.type not in ends:
+                seen_names.add(op.name)
                 waiting.extend(user for tensor in op.outputs for user in tensor.consumers())
-        inside |= seen
+        inside |= seen_names
     return inside
 
 
@@ -150,11 +150,11 @@ def graph_from_definition(definition: Any, source: object = "") -> tensorflow.Gr
     return graph
 
 
-def prune_graph(definition: Any, kept: Sequence[str]) -> Any:
+def prune_graph(definition: Any, kept_names: Sequence[str]) -> Any:
     """Return the part of a `GraphDef` that some tensors depend on, and its placeholders."""
     tf = tensorflow_module()
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]
-    names = list(dict.fromkeys([*inputs, *map(op_name, kept)]))
+    names = list(dict.fromkeys([*inputs, *map(op_name, kept_names)]))
     return tf.compat.v1.graph_util.extract_sub_graph(definition, names)
 
 
@@ -193,11 +193,11 @@ class ModifyGraphOutputs(BaseLoader):
         if self._outputs == constants.MARK_ALL:
             chosen = set(computed)
         else:
-            known = [tensor.name for op in graph.get_operations() for tensor in op.outputs]
+            names = [tensor.name for op in graph.get_operations() for tensor in op.outputs]
             words = [self._outputs] if isinstance(self._outputs, str) else self._outputs
-            qualified = [f"{word}:0" if f"{word}:0" in known else word for word in words]
-            chosen = matching(qualified, known, unless=set(known) - set(computed))
-            computed = known
+            qualified = [f"{word}:0" if f"{word}:0" in names else word for word in words]
+            chosen = matching(qualified, names, unless=set(names) - set(computed))
+            computed = names
         if not chosen:
             raise UsageError("No tensor of the TensorFlow graph can be an output.")
         outputs = [name for name in computed if name in chosen]
@@ -208,12 +208,12 @@ class ModifyGraphOutputs(BaseLoader):
 _HANDING_ON = {"CheckNumerics", "Identity", "PreventGradient", "StopGradient"}
 
 
-def without_passthroughs(definition: Any, kept: Collection[str]) -> Any:
+def without_passthroughs(definition: Any, kept_names: Collection[str]) -> Any:
     """Return a copy of a `GraphDef` in which consumers of operations that only pass on their input
     read that input directly.
 
-    An operation stays if its name is among the `kept`, or if it, or another because of it, waits
-    for an operation whose result it does not read.
+    An operation stays if its name is among the `kept_names`, or if it, or another because of it,
+    waits for an operation whose result it does not read.
     """
     waited_for = {name[1:] for node in definition.node for name in node.input if name[0] == "^"}
     sources = {
@@ -222,7 +222,7 @@ def without_passthroughs(definition: Any, kept: Collection[str]) -> Any:
         if node.op in _HANDING_ON
         and len(node.input) == 1
         and node.name not in waited_for
-        and node.name not in kept
+        and node.name not in kept_names
     }
     shorter = type(definition)()
     shorter.CopyFrom(definition)
@@ -289,8 +289,10 @@ class OptimizeGraph(BaseLoader):
             if any(
                 node.op in ("VarHandleOp", "VariableV2", "Variable") for node in definition.node
             ):
-                kept = [name for name in names if name not in inputs]
-                definition = v1.graph_util.convert_variables_to_constants(session, definition, kept)
+                kept_names = [name for name in names if name not in inputs]
+                definition = v1.graph_util.convert_variables_to_constants(
+                    session, definition, kept_names
+                )
             definition = prune_graph(definition, outputs)
         if not any(
             op.op_def.is_stateful for op in graph_from_definition(definition).get_operations()
@@ -344,11 +346,11 @@ def frozen_session(session: Any, outputs: Sequence[str]) -> GraphAndOutputs:
     v1 = tensorflow_module().compat.v1
     definition = session.graph.as_graph_def()
     inputs = [node.name for node in definition.node if node.op == "Placeholder"]
-    kept = [name for name in map(op_name, outputs) if name not in inputs]
-    constant = v1.graph_util.convert_variables_to_constants(session, definition, kept)
+    kept_names = [name for name in map(op_name, outputs) if name not in inputs]
+    constant = v1.graph_util.convert_variables_to_constants(session, definition, kept_names)
     # It keeps what the outputs need only; inputs that they do not need are inputs all the same.
-    found = {node.name for node in constant.node}
+    names = {node.name for node in constant.node}
     constant.node.extend(
-        node for node in definition.node if node.name in inputs and node.name not in found
+        node for node in definition.node if node.name in inputs and node.name not in names
     )
     return graph_from_definition(constant), list(outputs)

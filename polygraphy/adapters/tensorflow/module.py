@@ -130,11 +130,11 @@ def _first_line(error: Exception) -> str:
         return "It is damaged."
     lines = [" ".join(line.split()) for line in str(error).splitlines()]
     nodes = [index for index, line in enumerate(lines) if line.startswith("Node: ")]
-    said = next((line for line in lines[nodes[0] + 1 if nodes else 0 :] if line), "")
-    said = next((line for line in reversed(lines) if line.startswith(_CAUSE)), said).removeprefix(
+    name = next((line for line in lines[nodes[0] + 1 if nodes else 0 :] if line), "")
+    name = next((line for line in reversed(lines) if line.startswith(_CAUSE)), name).removeprefix(
         _CAUSE
     )
-    return f"{said.rstrip('.')}." if said else f"{type(error).__name__}."
+    return f"{name.rstrip('.')}." if name else f"{type(error).__name__}."
 
 
 _ENTRIES = {NUMPY_NAMES.get(entry.name, entry.name): entry for entry in DataType}

@@ -59,7 +59,7 @@ class GraphFromFrozen(BaseLoader):
             )
         path = readable_file(self._path, "Model")
         definition = tensorflow_module().compat.v1.GraphDef()
-        G_LOGGER.info(f"Loading TensorFlow graph: {path.absolute()}")
+        G_LOGGER.progress(f"Loading TensorFlow graph: {path.absolute()}")
         with translate_os_errors(path, "read"):
             content = path.read_bytes()
         with translate_errors("load", path):
@@ -111,7 +111,7 @@ class GraphFromSavedModel(BaseLoader):
         """
         path = _saved_model_folder(self._path)
         tf = tensorflow_module()
-        G_LOGGER.info(f"Loading SavedModel: {path.absolute()}")
+        G_LOGGER.progress(f"Loading SavedModel: {path.absolute()}")
         with translate_errors("load", path):
             model = tf.saved_model.load(str(path), tags=self._tags and list(self._tags))
         function = self._choose_signature(model, path)
@@ -187,7 +187,7 @@ class GraphFromCkpt(BaseLoader):
         """
         prefix = self._prefix()
         v1 = tensorflow_module().compat.v1
-        G_LOGGER.info(f"Loading checkpoint: {prefix.absolute()}")
+        G_LOGGER.progress(f"Loading checkpoint: {prefix.absolute()}")
         graph = tensorflow_module().Graph()
         with (
             graph.as_default(),
@@ -213,8 +213,8 @@ class GraphFromCkpt(BaseLoader):
             )
         prefix = folder / (self._name or self._latest(folder))
         if not prefix.with_name(f"{prefix.name}.index").is_file():
-            known = sorted(path.stem for path in folder.glob("*.index"))
-            raise UnknownNameError(f"In the folder {folder}, the checkpoint", prefix.name, known)
+            stems = sorted(path.stem for path in folder.glob("*.index"))
+            raise UnknownNameError(f"In the folder {folder}, the checkpoint", prefix.name, stems)
         if not prefix.with_name(f"{prefix.name}.meta").is_file():
             raise ModelError(
                 f"The checkpoint {prefix} contains variables only: {prefix.name}.meta, which has"
@@ -261,7 +261,7 @@ class GraphFromKeras(BaseLoader):
             return GraphFromSavedModel(self._path).call_impl()
         path = readable_file(self._path, "Model")
         tf = tensorflow_module()
-        G_LOGGER.info(f"Loading Keras model: {path.absolute()}")
+        G_LOGGER.progress(f"Loading Keras model: {path.absolute()}")
         if path.suffix == ".keras" and not is_zipfile(path):
             raise ModelError(f"{path} is not a complete Keras file (a zip archive).", path=path)
         with _version_named(path), translate_errors("load", path):
@@ -284,9 +284,9 @@ def _version_named(path: Path) -> Iterator[None]:
     try:
         yield
     except PolygraphyException as error:
-        written, here = _version_of(path), tensorflow_module().keras.__version__
-        if written is not None and written != here:
-            error.hint = f"It was saved by Keras {written}, and this is Keras {here}."
+        written, version = _version_of(path), tensorflow_module().keras.__version__
+        if written is not None and written != version:
+            error.hint = f"It was saved by Keras {written}, and this is Keras {version}."
         raise
 
 
@@ -411,7 +411,7 @@ def _attributes(op: Any) -> Iterator[Attribute]:
         if not name.startswith("_"):
             kind = value.WhichOneof("value")
             if kind == "list":
-                field = next((field for field, found in value.list.ListFields()), None)
+                field = next((field for field, found_value in value.list.ListFields()), None)
                 items = getattr(value.list, field.name) if field is not None else ()
                 parts = tuple(_attribute(field.name, item)[1] for item in items) if field else ()
                 yield Attribute(name, "strings" if _are_texts(parts) else "ints", parts)

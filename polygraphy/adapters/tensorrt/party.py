@@ -104,14 +104,14 @@ class TrtParty:
         """Return a function that computes the outputs; the engine is built for the shapes of the
         first data.
         """
-        made = evaluate(model)
-        if without and not isinstance(made, str):
-            self._unnamed = {n.output[0] for n in made.graph.node if not n.name and n.output}
-        if not isinstance(made, str):
-            made = with_types(made)
+        result = evaluate(model)
+        if without and not isinstance(result, str):
+            self._unnamed = {n.output[0] for n in result.graph.node if not n.name and n.output}
+        if not isinstance(result, str):
+            result = with_types(result)
         lowered = {} if self._half is None else {self._half: True}
         settings = {**self._settings, **({"tf32": None} if plain else lowered)}
-        return _Built(made, settings, self._layer_names(without), self._timings)
+        return _Built(result, settings, self._layer_names(without), self._timings)
 
     def executed(self, model: Any, *, without: Collection[str] = ()) -> None:
         """Return None: engines do not show their graph."""
@@ -143,12 +143,12 @@ def with_types(model: Any) -> Any:
     except Exception as error:  # Of a model above 2 GiB, say; the parser says what it lacks.
         G_LOGGER.verbose(f"Data types of outputs cannot be inferred: {error}")
         return model
-    known = {value.name: value.type for value in (*inferred.value_info, *inferred.output)}
+    types = {value.name: value.type for value in (*inferred.value_info, *inferred.output)}
     typed = type(model)()
     typed.CopyFrom(model)
     for output in typed.graph.output:
-        if not output.type.WhichOneof("value") and output.name in known:
-            output.type.tensor_type.elem_type = known[output.name].tensor_type.elem_type
+        if not output.type.WhichOneof("value") and output.name in types:
+            output.type.tensor_type.elem_type = types[output.name].tensor_type.elem_type
     return typed
 
 
@@ -175,16 +175,16 @@ def widen_ranges(ranges: Sequence[DomainProfile], shapes: Shapes) -> list[Domain
     """
     exact = DomainProfile.from_shapes(shapes)
     ranks = {name: len(shape) for name, shape in shapes.items()}
-    is_like = bool(ranges) and ranks == {name: len(each.min) for name, each in ranges[-1].items()}
+    is_like = bool(ranges) and ranks == {name: len(bound.min) for name, bound in ranges[-1].items()}
     if not is_like or len(ranges) < _PROFILES:
         return [*ranges, exact] if is_like else [exact]
     growth = {name: np.subtract(shape, ranges[-1][name].max) for name, shape in shapes.items()}
-    if any((each < 0).any() for each in growth.values()):
+    if any((array < 0).any() for array in growth.values()):
         return [exact]
     spans = [
         span // new
-        for name, each in growth.items()
-        for span, new in zip(np.subtract(ranges[-1][name].max, ranges[-1][name].min), each)
+        for name, array in growth.items()
+        for span, new in zip(np.subtract(ranges[-1][name].max, ranges[-1][name].min), array)
         if new
     ]
     steps = max(spans, default=0) + 1
@@ -224,14 +224,14 @@ class _Built:
     def __call__(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Run the engine."""
         shapes = {name: tuple(np.shape(array)) for name, array in feed.items()}
-        if self._runner is None or not any(_contains(each, shapes) for each in self._ranges):
+        if self._runner is None or not any(_contains(bounds, shapes) for bounds in self._ranges):
             self.close()
             self._ranges = widen_ranges(self._ranges, shapes)
             self._runner = self._build_runner()
             self._build_engine()
         fitted, _ = fit_feed(feed, self._runner.get_input_metadata(use_numpy_dtypes=False))
-        made = self._runner.infer(fitted, check_inputs=False)
-        return {name: np.array(array) for name, array in made.items()}
+        values = self._runner.infer(fitted, check_inputs=False)
+        return {name: np.array(array) for name, array in values.items()}
 
     def close(self) -> None:
         """Release the engine."""

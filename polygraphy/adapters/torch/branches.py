@@ -18,10 +18,10 @@ def describe_condition(path: str, line: int) -> str:
     """Return which condition decides whether a line of a file runs, as ``line 8 tests `x.sum() > 0`
     ``; empty if none does, or it is the same for all data.
     """
-    found = _deciding_statement(parse_file(path), line)
-    if found is None:
+    deciding_statement = _deciding_statement(parse_file(path), line)
+    if deciding_statement is None:
         return ""
-    return f"line {found.lineno} tests `{condition_text(found.test)}`"
+    return f"line {deciding_statement.lineno} tests `{condition_text(deciding_statement.test)}`"
 
 
 def condition_text(expression: ast.expr) -> str:
@@ -40,36 +40,44 @@ def parse_file(path: str) -> Sequence[ast.stmt]:
 
 def _deciding_statement(body: Sequence[ast.stmt], line: int) -> ast.If | ast.While | None:
     """Return the innermost statement that decides whether a line runs."""
-    for position, each in enumerate(body):
-        if not each.lineno <= line <= (each.end_lineno or each.lineno):
+    for position, deciding_statement in enumerate(body):
+        if (
+            not deciding_statement.lineno
+            <= line
+            <= (deciding_statement.end_lineno or deciding_statement.lineno)
+        ):
             continue
-        for inner in _blocks(each):
-            if (found := _deciding_statement(inner, line)) is not None:
-                return found
+        for inner in _blocks(deciding_statement):
+            if (statement := _deciding_statement(inner, line)) is not None:
+                return statement
         is_inside = any(
             inner and inner[0].lineno <= line <= (inner[-1].end_lineno or 0)
-            for inner in _blocks(each)
+            for inner in _blocks(deciding_statement)
         )
-        if isinstance(each, (ast.If, ast.While)) and is_inside and may_vary(each.test):
-            return each
-        asked = (before for before in body[:position] if isinstance(before, ast.If))
-        left = [before for before in asked if ends_with_jump(before) and may_vary(before.test)]
-        if left:
-            return left[-1]
+        if (
+            isinstance(deciding_statement, (ast.If, ast.While))
+            and is_inside
+            and may_vary(deciding_statement.test)
+        ):
+            return deciding_statement
+        befores = (before for before in body[:position] if isinstance(before, ast.If))
+        ifs = [before for before in befores if ends_with_jump(before) and may_vary(before.test)]
+        if ifs:
+            return ifs[-1]
     return None
 
 
-def _blocks(each: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _blocks(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the blocks of a statement: body, `else` and `finally`; empty if it has none."""
     for name in ("body", "orelse", "finalbody"):
-        yield getattr(each, name, [])
+        yield getattr(stmt, name, [])
 
 
-def ends_with_jump(each: ast.If) -> bool:
+def ends_with_jump(single_if: ast.If) -> bool:
     """Return whether an `if` ends with `return`, `raise` or the like, so that the rest is its other
     branch.
     """
-    return isinstance(each.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+    return isinstance(single_if.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
 
 def may_vary(test: ast.expr) -> bool:
@@ -84,4 +92,8 @@ def may_vary(test: ast.expr) -> bool:
             return False
     if isinstance(test, ast.Name):
         return test.id != "self"
-    return any(may_vary(each) for each in ast.iter_child_nodes(test) if isinstance(each, ast.expr))
+    return any(
+        may_vary(iter_child_node)
+        for iter_child_node in ast.iter_child_nodes(test)
+        if isinstance(iter_child_node, ast.expr)
+    )

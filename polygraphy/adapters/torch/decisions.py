@@ -78,8 +78,10 @@ def record_decisions(call: Callable[[], Any]) -> list[Decision]:
         if event == "line" and line in places:
             place = places[line]
             if isinstance(place.statement, ast.IfExp):
-                shown = records.setdefault((path, line), _Record())
-                shown.follows_data = shown.follows_data or _depends_on_data(place, frame)
+                shown_record = records.setdefault((path, line), _Record())
+                shown_record.follows_data = shown_record.follows_data or _depends_on_data(
+                    place, frame
+                )
                 return
             is_new = (path, line) not in records
             record = records.setdefault((path, line), _Record())
@@ -169,12 +171,14 @@ def _decision_places(path: str) -> dict[int, Place]:
     if not path.endswith(".py") or _is_library(path):
         return {}
     body = parse_file(path)
-    found: dict[int, Place] = {}
-    for function in (each for top in body for each in ast.walk(top)):
+    decision_places: dict[int, Place] = {}
+    for function in (child for top in body for child in ast.walk(top)):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for place in _places_of(function.body, 0, function):
-                found[_first_line(place.statement)] = place  # The innermost function comes last.
-    return found
+                decision_places[_first_line(place.statement)] = (
+                    place  # The innermost function comes last.
+                )
+    return decision_places
 
 
 @lru_cache(maxsize=1024)
@@ -196,22 +200,22 @@ def _places_of(body: Sequence[ast.stmt], after: int, function: ast.AST) -> Itera
         after: the line that runs behind the block; 0 if there is none.
         function: the function.
     """
-    for position, each in enumerate(body):
+    for position, stmt in enumerate(body):
         follows = body[position + 1].lineno if position + 1 < len(body) else after
-        if isinstance(each, (ast.If, ast.While, ast.For)):
-            orelse = each.orelse[0].lineno if each.orelse else follows
-            inside = each.body[0].lineno
-            if inside > each.lineno and (isinstance(each, ast.For) or may_vary(each.test)):
-                yield Place(each, inside, orelse, function)
-            yield from _places_of(each.body, follows if isinstance(each, ast.If) else 0, function)
-            yield from _places_of(each.orelse, follows, function)
-        elif not isinstance(each, (ast.With, ast.Try, ast.FunctionDef, ast.ClassDef)):
-            chosen = [one for one in ast.walk(each) if isinstance(one, ast.IfExp)]
+        if isinstance(stmt, (ast.If, ast.While, ast.For)):
+            orelse = stmt.orelse[0].lineno if stmt.orelse else follows
+            inside = stmt.body[0].lineno
+            if inside > stmt.lineno and (isinstance(stmt, ast.For) or may_vary(stmt.test)):
+                yield Place(stmt, inside, orelse, function)
+            yield from _places_of(stmt.body, follows if isinstance(stmt, ast.If) else 0, function)
+            yield from _places_of(stmt.orelse, follows, function)
+        elif not isinstance(stmt, (ast.With, ast.Try, ast.FunctionDef, ast.ClassDef)):
+            chosen = [child for child in ast.walk(stmt) if isinstance(child, ast.IfExp)]
             if chosen and may_vary(chosen[0].test):
                 yield Place(chosen[0], 0, 0, function)
-        if isinstance(each, (ast.With, ast.Try)):
-            yield from _places_of(each.body, 0, function)
-            for inner in getattr(each, "handlers", ()):
+        if isinstance(stmt, (ast.With, ast.Try)):
+            yield from _places_of(stmt.body, 0, function)
+            for inner in getattr(stmt, "handlers", ()):
                 yield from _places_of(inner.body, 0, function)
 
 
@@ -261,15 +265,18 @@ def _depends_on_data(place: Place, frame: FrameType) -> bool:
     """
     tainted = {name for name, value in frame.f_locals.items() if _holds_data(value)}
     statement = place.statement
-    for each in ast.walk(place.function):
-        if getattr(each, "lineno", statement.lineno) >= statement.lineno:
+    for child in ast.walk(place.function):
+        if getattr(child, "lineno", statement.lineno) >= statement.lineno:
             continue
-        if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and each.value is not None:
-            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-            if _data_names(each.value) & tainted:
+        if (
+            isinstance(child, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+            and child.value is not None
+        ):
+            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+            if _data_names(child.value) & tainted:
                 tainted |= {name for target in targets for name in _data_names(target)}
-        elif isinstance(each, ast.For) and _data_names(each.iter) & tainted:
-            tainted |= _data_names(each.target)
+        elif isinstance(child, ast.For) and _data_names(child.iter) & tainted:
+            tainted |= _data_names(child.target)
     tested = statement.iter if isinstance(statement, ast.For) else statement.test
     return bool(_data_names(tested) & (tainted - {"self"}))
 
@@ -280,12 +287,14 @@ def _data_names(expression: ast.AST) -> set[str]:
     """
     if isinstance(expression, ast.Attribute) and expression.attr in _SAME_FOR_ALL_DATA:
         return set()
-    own = {expression.id} if isinstance(expression, ast.Name) else set()
-    return own.union(*(_data_names(each) for each in ast.iter_child_nodes(expression)))
+    own_names = {expression.id} if isinstance(expression, ast.Name) else set()
+    return own_names.union(
+        *(_data_names(iter_child_node) for iter_child_node in ast.iter_child_nodes(expression))
+    )
 
 
 def _holds_data(value: Any) -> bool:
     """Return whether a value is a tensor of the run, and no weight, or a short list of such."""
     if isinstance(value, (list, tuple)):
-        return any(_holds_data(each) for each in value[:8])
+        return any(_holds_data(value) for value in value[:8])
     return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)

@@ -56,18 +56,18 @@ def translate_errors(doing: str, model: object = "") -> Iterator[None]:
         # The first line of some says nothing, as that a state does not fit.
         text = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])[:_LONGEST]
         place = user_frame(error)
-        said = f"{kind}: {text.rstrip('.')}{place}." if text else f"{kind}{place}."
+        name = f"{kind}: {text.rstrip('.')}{place}." if text else f"{kind}{place}."
         if doing == "load":
             raise ModelError(
-                f"PyTorch cannot load {model or 'the model'}: {said}",
+                f"PyTorch cannot load {model or 'the model'}: {name}",
                 path=model or None,
                 hint="Use a file from torch.export.save (.pt2) or torch.jit.save (.pt).",
             ) from error
         if doing == "run" and isinstance(error, TypeError):
-            raise InputError(f"The PyTorch model rejected the inputs: {said}") from error
+            raise InputError(f"The PyTorch model rejected the inputs: {name}") from error
         hint = "Out of memory: use a smaller batch." if kind == "OutOfMemoryError" else ""
         raise BackendError(
-            f"PyTorch could not {doing} the model: {said}", backend="torch", hint=hint
+            f"PyTorch could not {doing} the model: {name}", backend="torch", hint=hint
         ) from error
 
 
@@ -162,8 +162,8 @@ class Exported:
         if compiled:
             with translate_errors("compile"):
                 self._call = torch.compile(self._module)
-        held = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
-        place = getattr(held, "device", None)
+        value = next(iter([*program.state_dict.values(), *program.constants.values()]), None)
+        place = getattr(value, "device", None)
         return torch.device(place or device or "cpu")
 
     def move(self, device: Any) -> None:
@@ -181,10 +181,10 @@ class Exported:
         """Return tensors as positional and keyword arguments of the program."""
         from torch.utils import _pytree as pytree  # What describes the arguments has no other name.
 
-        given = iter(tensors)
+        given_tensors = iter(tensors)
         described = self.inputs() or TensorMetadata()
         leaves = [
-            next(given) if name in described else name
+            next(given_tensors) if name in described else name
             for name in self._program.graph_signature.user_inputs
         ]
         arranged = pytree.tree_unflatten(leaves, self._program.call_spec.in_spec)
@@ -193,7 +193,7 @@ class Exported:
     def run_all(self, tensors: Sequence[Any], keep: Keep | None = None) -> Mapping[str, Any]:
         """Run the program node by node, and return every tensor that one computes."""
         computed: dict[str, Any] = {}
-        kept = keep or computed.__setitem__
+        kept_keep = keep or computed.__setitem__
 
         class Recorder(torch.fx.Interpreter):  # type: ignore[misc, name-defined]
             """Keeps what each operation computes."""
@@ -202,7 +202,7 @@ class Exported:
                 """Return the result of a node, and record a copy of it."""
                 result = super().run_node(node)
                 if node.op == "call_function" and isinstance(result, torch.Tensor):
-                    kept(node.name, result.clone())  # A later operation may overwrite it.
+                    kept_keep(node.name, result.clone())  # A later operation may overwrite it.
                 return result
 
         args, kwargs = self._arrange_inputs(tensors)
@@ -300,14 +300,14 @@ class Module:
                 )
             try:
                 with mute_exporters():
-                    made = torch.export.export(self.model, tuple(tensors), strict=False)
+                    result = torch.export.export(self.model, tuple(tensors), strict=False)
             except Exception as error:  # Whatever the code of the module, or the exporter, raises.
-                said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+                line = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 raise UsageError(
                     "torch.export does not support the module, so the tensors inside it have no"
-                    f" names: {said[:200]}"
+                    f" names: {line[:200]}"
                 ) from error
-            self._exported[key] = Exported(made)
+            self._exported[key] = Exported(result)
         return self._exported[key]
 
     def stop(self) -> None:
@@ -381,10 +381,10 @@ def _about_class(loader: InvokeFromScript) -> str:
         for statement in _script_statements(loader.script.rpartition(":")[0])
         if isinstance(statement, ast.FunctionDef) and statement.name[0] != "_"
     ]
-    known = f" Functions there: {', '.join(functions)}." if functions else ""
+    text = f" Functions there: {', '.join(functions)}." if functions else ""
     return (
         f"{loader.script} is a class: its weights are random. Name a function that returns the"
-        f" trained module.{known}"
+        f" trained module.{text}"
     )
 
 
@@ -423,7 +423,7 @@ class TorchFromPath(BaseLoader):
             ModelError: it is neither.
         """
         path = readable_file(self._path, "Model")
-        G_LOGGER.info(f"Loading PyTorch model: {path.absolute()}")
+        G_LOGGER.progress(f"Loading PyTorch model: {path.absolute()}")
         kind = _archive_kind(path)
         with translate_errors("load", path):
             if kind == "script":
@@ -479,10 +479,10 @@ def _is_state(path: Path) -> bool:
         ):  # An archive, or a pickle of old releases.
             return False
     try:
-        found = torch.load(str(path), weights_only=True, map_location="meta")
+        found_value = torch.load(str(path), weights_only=True, map_location="meta")
     except Exception:  # pickle's, zipfile's and torch's own.
         return False
-    return isinstance(found, dict) and bool(found)
+    return isinstance(found_value, dict) and bool(found_value)
 
 
 def _newer_release(path: Path) -> str | None:
@@ -491,7 +491,7 @@ def _newer_release(path: Path) -> str | None:
     """
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
-            found = _RELEASE.search(archive.read(name)) if name.endswith(".json") else None
-            if found and mod.version(found[1].decode()) > mod.version(torch.__version__):
-                return found[1].decode()
+            match = _RELEASE.search(archive.read(name)) if name.endswith(".json") else None
+            if match and mod.version(match[1].decode()) > mod.version(torch.__version__):
+                return match[1].decode()
     return None

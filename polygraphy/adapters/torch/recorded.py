@@ -54,12 +54,12 @@ class Recording:
     def add(self, name: str, op: str, call: Call, origin: Origin | None) -> None:
         """Write an operation down."""
         leaves = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
-        reads = [each.name for each in leaves if isinstance(each, Named)]
+        reads = [leave.name for leave in leaves if isinstance(leave, Named)]
         self.calls[name] = call
         if origin is not None:
             self.frames[name] = origin.path, origin.line
-        said = None if origin is None else str(origin)
-        self.nodes.append(GraphNode(name, op, reads, [name], origin=said))
+        text = None if origin is None else str(origin)
+        self.nodes.append(GraphNode(name, op, reads, [name], origin=text))
 
 
 def record_call(
@@ -75,20 +75,22 @@ def record_call(
     """
     from torch.utils._python_dispatch import TorchDispatchMode  # No other name shows operations.
 
-    found = Recording()
-    held = {id(each): name for name, each in (*module.named_parameters(), *module.named_buffers())}
+    recording = Recording()
+    held_names = {
+        id(value): name for name, value in (*module.named_parameters(), *module.named_buffers())
+    }
     counts: dict[str, int] = {}
     for name, tensor in zip(names, tensors):
         setattr(tensor, _NAME, name)
 
     def name_of_tensor(tensor: Any) -> str:
         """Return the name of a tensor; an unknown one becomes a constant."""
-        name = getattr(tensor, _NAME, None) or held.get(id(tensor))
+        name = getattr(tensor, _NAME, None) or held_names.get(id(tensor))
         if name is None:  # Made by Python itself.
-            name = f"constant_{len(found.weights)}"
+            name = f"constant_{len(recording.weights)}"
             setattr(tensor, _NAME, name)
-        if name not in found.calls and name not in names:
-            found.weights.setdefault(name, tensor)
+        if name not in recording.calls and name not in names:
+            recording.weights.setdefault(name, tensor)
         return str(name)
 
     def set_name(tensor: Any, name: str) -> None:
@@ -103,29 +105,39 @@ def record_call(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            given = torch.utils._pytree.tree_map_only(
-                torch.Tensor, lambda each: Named(name_of_tensor(each)), (args, kwargs or {})
+            tree_map_only = torch.utils._pytree.tree_map_only(
+                torch.Tensor, lambda value: Named(name_of_tensor(value)), (args, kwargs or {})
             )
-            made = func(*args, **(kwargs or {}))
+            torch_dispatch = func(*args, **(kwargs or {}))
             op = str(func._schema.name)
-            own = op.rpartition("::")[2]
-            number = counts[own] = counts.get(own, -1) + 1
-            name = f"{own}_{number}" if number else own
-            stack = [(each.filename, str(each.lineno)) for each in traceback.extract_stack()]
-            found.add(name, op.replace("::", "."), Call(func, *given), Origin.of(stack[-2::-1], ""))
-            if isinstance(made, torch.Tensor):
-                set_name(made, name)
-            elif isinstance(made, (tuple, list)):
-                for index, each in enumerate(made):
-                    if isinstance(each, torch.Tensor):
+            own_name = op.rpartition("::")[2]
+            number = counts[own_name] = counts.get(own_name, -1) + 1
+            name = f"{own_name}_{number}" if number else own_name
+            stack = [
+                (frame_summary.filename, str(frame_summary.lineno))
+                for frame_summary in traceback.extract_stack()
+            ]
+            recording.add(
+                name,
+                op.replace("::", "."),
+                Call(func, *tree_map_only),
+                Origin.of(stack[-2::-1], ""),
+            )
+            if isinstance(torch_dispatch, torch.Tensor):
+                set_name(torch_dispatch, name)
+            elif isinstance(torch_dispatch, (tuple, list)):
+                for index, value in enumerate(torch_dispatch):
+                    if isinstance(value, torch.Tensor):
                         part = f"{name}.{index}"
-                        found.add(part, "getitem", Call(getitem, (Named(name), index), {}), None)
-                        set_name(each, part)
-            return made
+                        recording.add(
+                            part, "getitem", Call(getitem, (Named(name), index), {}), None
+                        )
+                        set_name(value, part)
+            return torch_dispatch
 
     with Writer():
         module(*tensors)
-    return found
+    return recording
 
 
 def compute_operation(recording: Recording, name: str, value: Callable[[str], Any]) -> Any:
@@ -138,6 +150,6 @@ def compute_operation(recording: Recording, name: str, value: Callable[[str], An
     """
     call = recording.calls[name]
     args, kwargs = torch.utils._pytree.tree_map_only(
-        Named, lambda each: value(each.name), (call.args, call.kwargs)
+        Named, lambda array: value(array.name), (call.args, call.kwargs)
     )
     return call.target(*args, **kwargs)

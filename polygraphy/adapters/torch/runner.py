@@ -221,7 +221,7 @@ def tensors_in(result: Any, name: str = "") -> list[tuple[str, Any]]:
     else:
         return []  # None, a number: whatever is no tensor is no output.
     return [
-        found
+        tensor
         for key, value in parts
-        for found in tensors_in(value, f"{name}.{key}" if name else str(key))
+        for tensor in tensors_in(value, f"{name}.{key}" if name else str(key))
     ]

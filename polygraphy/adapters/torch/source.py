@@ -97,8 +97,8 @@ class TorchProgram:
         """Load the program, and move it to the device."""
         if self._model is not None:
             return
-        made = get_model(self._given)
-        self._model = made[0] if isinstance(made, tuple) else made
+        model = get_model(self._given)
+        self._model = model[0] if isinstance(model, tuple) else model
         if self._device is not None:
             program = program_of(self._model)
             with translate_errors("start"):
@@ -135,7 +135,11 @@ class TorchProgram:
             notes.append("The module is in training mode; it was compared in evaluation mode.")
         place = program.start(None, compiled=False)
         try:
-            args = [tensor_from(name, feed[given], place) for name, given in names.items() if given]
+            args = [
+                tensor_from(name, feed[given_name], place)
+                for name, given_name in names.items()
+                if given_name
+            ]
             with torch.no_grad():
                 exported = program.exported(args)
         except UsageError as error:
@@ -161,9 +165,11 @@ class TorchProgram:
                 recording = record_call(self._model, [name for name in names if names[name]], args)
         except Exception:  # Whatever a module, or TorchScript, raises where it is watched.
             return OpenedTorch(program, names, notes=["Only outputs were compared.", *notes])
-        said = "torch.export does not support the module, so its operations were recorded while it"
+        recorded = (
+            "torch.export does not support the module, so its operations were recorded while it"
+        )
         " ran."
-        return OpenedModule(program, names, recording, [*notes[:-1], said])
+        return OpenedModule(program, names, recording, [*notes[:-1], recorded])
 
 
 class OpenedTorch:
@@ -200,8 +206,8 @@ class OpenedTorch:
         self.nodes = [_describe_operation(node) for node in calls]
         self.weights: Mapping[str, Any] = _Weights(self._stored_tensors()) if self._exported else {}
         drawing = (
-            _describe_randomness(one.target, one.args, one.kwargs, node)
-            for one, node in zip(calls, self.nodes)
+            _describe_randomness(call.target, call.args, call.kwargs, node)
+            for call, node in zip(calls, self.nodes)
         )
         self.unsteady = next(filter(None, drawing), "")
         self.open_dimensions = _open_dimensions(self._program, names)
@@ -218,13 +224,15 @@ class OpenedTorch:
         try:
             with translate_errors("run"), torch.no_grad(), computing_in_float32():
                 if keep is not None and isinstance(self._program, Exported):
-                    self._program.run_all(tensors, lambda name, each: keep(name, array_from(each)))
+                    self._program.run_all(
+                        tensors, lambda name, value: keep(name, array_from(value))
+                    )
                     return []
-                made = tensors_in(self._program.run(tensors))
-                names = self._program.output_names() or [name for name, _ in made]
-                if len(names) != len(made):
-                    names = [f"output_{index}" for index in range(len(made))]
-                return [(name, array_from(each)) for name, (_, each) in zip(names, made)]
+                new_pairs = tensors_in(self._program.run(tensors))
+                names = self._program.output_names() or [name for name, _ in new_pairs]
+                if len(names) != len(new_pairs):
+                    names = [f"output_{index}" for index in range(len(new_pairs))]
+                return [(name, array_from(value)) for name, (_, value) in zip(names, new_pairs)]
         finally:
             self._program.stop()
 
@@ -234,14 +242,16 @@ class OpenedTorch:
         place = self._program.start(None, compiled=False)
         return [_fit_input(name, feed, self._names[name], described, place) for name in self._names]
 
-    def alone(self, name: str, held: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
+    def alone(self, name: str, values: Mapping[str, Any], feed: Mapping[str, Any]) -> Any:
         """Return the result of an operation on given values in float64."""
-        given = {own: feed[other] for own, other in self._names.items() if other is not None}
-        known = ChainMap({}, held, given, self.weights)  # type: ignore[arg-type]
+        given_values = {
+            own_name: feed[name] for own_name, name in self._names.items() if name is not None
+        }
+        known_values = ChainMap({}, values, given_values, self.weights)  # type: ignore[arg-type]
         try:
             with torch.no_grad():
-                made = self._compute_operation(name, known)
-            return array_from(made) if isinstance(made, torch.Tensor) else None
+                operation = self._compute_operation(name, known_values)
+            return array_from(operation) if isinstance(operation, torch.Tensor) else None
         except Exception:  # Not every operator computes in float64, nor alone.
             return None
 
@@ -253,19 +263,19 @@ class OpenedTorch:
             return ""  # The file is another one by now.
         return describe_condition(place.path, place.line)
 
-    def _in_float64(self, name: str, known: Mapping[str, Any]) -> Any:
+    def _in_float64(self, name: str, known_values: Mapping[str, Any]) -> Any:
         """Return a tensor in float64; other values, such as sizes and tuples, unchanged."""
-        if name not in known:
-            return self._compute_operation(name, known)
-        tensor = tensor_from(name, known[name], "cpu")
+        if name not in known_values:
+            return self._compute_operation(name, known_values)
+        tensor = tensor_from(name, known_values[name], "cpu")
         return tensor.double() if tensor.is_floating_point() else tensor
 
-    def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
+    def _compute_operation(self, name: str, known_values: Mapping[str, Any]) -> Any:
         """Return the result of an operation on known arrays."""
 
-        def value(each: Any) -> Any:
+        def value(array: Any) -> Any:
             """Return the value of an operand in float64."""
-            return self._in_float64(each.name, known)
+            return self._in_float64(array.name, known_values)
 
         node = self._graph[name]
         if node.op != "call_function":
@@ -284,7 +294,7 @@ class OpenedTorch:
             **getattr(signature, "inputs_to_lifted_tensor_constants", {}),
         }
         state = {**self._exported.constants, **self._exported.state_dict}
-        return {name: state[held] for name, held in named.items() if held in state}
+        return {name: state[value] for name, value in named.items() if value in state}
 
     def decisions(self, feed: Mapping[str, Any]) -> Sequence[Decision]:
         """Return what the `if`s and loops of the module decide for some data; see the port."""
@@ -311,10 +321,10 @@ class OpenedTorch:
             options = ", ".join(
                 f"{name}={value}" for name, value in {"dynamo": True, **way}.items()
             )
-            what = "p" if way is not _OLDER else f"{_TRACED}, p.example_inputs[0]"
+            text = "p" if way is not _OLDER else f"{_TRACED}, p.example_inputs[0]"
             code = (
                 f"{SAFE_PATH}import torch; p = torch.export.load({json.dumps(self._path)});"
-                f' torch.onnx.export({what}, f="exported.onnx", {options})'
+                f' torch.onnx.export({text}, f="exported.onnx", {options})'
             )
             command = shlex.join(["python", "-c", code]) if self._path else ""
             yield options, command, partial(_export_quietly, self._exported, way)
@@ -330,8 +340,8 @@ class OpenedTorch:
         names = [self._names[name] or name for name in self._names]
         options: dict[str, Any] = {"dynamo": exporter.dynamo, "opset_version": exporter.opset}
         if self._module is None and exporter.dynamo:
-            made = _dynamo(self._exported, (), options)
-            return made, self._export_command(options) if self._path else ""
+            dynamo = _dynamo(self._exported, (), options)
+            return dynamo, self._export_command(options) if self._path else ""
         sizes = {name: dict(axes) for name, axes in exporter.sizes.items() if axes}
         if sizes and not exporter.dynamo:
             options |= {"dynamic_axes": sizes, "input_names": names}
@@ -413,13 +423,13 @@ class OpenedModule(OpenedTorch):
     ) -> list[tuple[str, Any]]:
         if keep is None:
             return super().run(feed)
-        kept = keep
-        self._record_operations(feed, lambda name, each: kept(name, array_from(each)))
+        kept_keep = keep
+        self._record_operations(feed, lambda name, value: kept_keep(name, array_from(value)))
         return []
 
-    def _compute_operation(self, name: str, known: Mapping[str, Any]) -> Any:
+    def _compute_operation(self, name: str, known_values: Mapping[str, Any]) -> Any:
         return compute_operation(
-            self._recording, name, lambda other: self._in_float64(other, known)
+            self._recording, name, lambda other_name: self._in_float64(other_name, known_values)
         )
 
     def condition_of(self, name: str) -> str:
@@ -459,19 +469,19 @@ class _Weights(Mapping[str, Any]):
 def _export_quietly(program: Any, way: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
     """Return the exported program; nothing is printed."""
     if way is _OLDER:
-        given = program.example_inputs[0]
+        example_input_ = program.example_inputs[0]
         with mute_exporters():
-            return _older(torch.jit.trace(program.module(), given), given)
+            return _older(torch.jit.trace(program.module(), example_input_), example_input_)
     with mute_exporters():
-        made = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
-    return onnx.load_model_from_string(made.model_proto.SerializeToString())
+        quietly = torch.onnx.export(program, verbose=False, **{"dynamo": True, **way})
+    return onnx.load_model_from_string(quietly.model_proto.SerializeToString())
 
 
 def _dynamo(program: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """Return the model that PyTorch's newer exporter makes of a program."""
     with mute_exporters():
-        made = torch.onnx.export(program, args, verbose=False, **options)
-    return onnx.load_model_from_string(made.model_proto.SerializeToString())
+        dynamo = torch.onnx.export(program, args, verbose=False, **options)
+    return onnx.load_model_from_string(dynamo.model_proto.SerializeToString())
 
 
 def _older(module: Any, args: tuple[Any, ...], options: Mapping[str, Any] = _OLDER) -> Any:
@@ -485,14 +495,14 @@ def _describe_operation(node: Any) -> GraphNode:
     """Return an operation as a node, with its arguments that are not tensors as text."""
     schema = getattr(node.target, "_schema", None)
     op = str(schema.name).replace("::", ".") if schema is not None else node.target.__name__
-    plain = [each for each in node.args if not isinstance(each, torch.fx.Node)]
+    plain = [argument for argument in node.args if not isinstance(argument, torch.fx.Node)]
     modules = node.meta.get("nn_module_stack") or {}
-    scope = next((str(each[0]) for each in reversed(list(modules.values())) if each[0]), "")
+    scope = next((str(module[0]) for module in reversed(list(modules.values())) if module[0]), "")
     origin = Origin.of(frames_in(node.meta.get("stack_trace") or ""), scope)
     return GraphNode(
         name=node.name,
         op=op,
-        reads=[each.name for each in node.all_input_nodes],
+        reads=[all_input_node.name for all_input_node in node.all_input_nodes],
         makes=[node.name],
         settings=", ".join(map(str, [*plain, *node.kwargs.items()])),
         origin=None if origin is None else str(origin),
@@ -508,16 +518,18 @@ def _describe_randomness(
     schema = getattr(target, "_schema", None)
     if schema is None:
         return ""
-    given = dict(zip((argument.name for argument in schema.arguments), args))
-    given = {
-        argument.name: given.get(argument.name, kwargs.get(argument.name, argument.default_value))
+    given_values = dict(zip((argument.name for argument in schema.arguments), args))
+    given_values = {
+        argument.name: given_values.get(
+            argument.name, kwargs.get(argument.name, argument.default_value)
+        )
         for argument in schema.arguments
     }
-    trains = next((given[name] for name in _SWITCHES if name in given), None)
-    share = next((given[name] for name in _SHARES if name in given), None)
+    trains = next((given_values[name] for name in _SWITCHES if name in given_values), None)
+    share = next((given_values[name] for name in _SHARES if name in given_values), None)
     where = f" ({node.origin})" if node.origin else ""
     name = str(schema.name).replace("::", ".")
-    if trains is True and "norm" in name and given.get("running_mean") is not None:
+    if trains is True and "norm" in name and given_values.get("running_mean") is not None:
         return (
             f"The program was exported in training mode: {name}{where} uses the statistics of"
             " its data. Export it again after model.eval()."
@@ -543,27 +555,29 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
     if wanted is None:
         return {name: name for name in feed}
     named: dict[str, str | None] = {name: name for name in wanted if name in feed}
-    left = [name for name in feed if name not in named]
+    names = [name for name in feed if name not in named]
     missing = [name for name in wanted if name not in named]
     needless = program.unread() if isinstance(program, Exported) else set()
     # What only few fit first: inputs may be in another order.
-    for name in sorted(missing, key=lambda one: sum(_fits(feed[x], wanted[one]) for x in left)):
-        fitting = (one for one in left if _fits(feed[one], wanted[name]))
-        named[name] = None if len(left) < len(missing) and name in needless else next(fitting, None)
-        if named[name] in left:
-            left.remove(str(named[name]))
-    lost = [name for name in wanted if named[name] is None and name not in needless]
-    if lost or left:
-        theirs = ", ".join(
+    for name in sorted(missing, key=lambda name: sum(_fits(feed[x], wanted[name]) for x in names)):
+        fitting = (text for text in names if _fits(feed[text], wanted[name]))
+        named[name] = (
+            None if len(names) < len(missing) and name in needless else next(fitting, None)
+        )
+        if named[name] in names:
+            names.remove(str(named[name]))
+    lost_names = [name for name in wanted if named[name] is None and name not in needless]
+    if lost_names or names:
+        reference_name = ", ".join(
             f"{name} {_describe_type(meta.dtype, meta.shape)}" for name, meta in wanted.items()
         )
-        mine = ", ".join(
+        text = ", ".join(
             f"{name} {_describe_type(array.dtype, array.shape)}" for name, array in feed.items()
         )
         raise InputError(
-            f"The inputs of the program ({theirs or 'none'}) and of the model"
-            f" ({mine or 'none'}) differ: {', '.join(map(repr, lost or left))} of the"
-            f" {'program' if lost else 'model'} has no counterpart.",
+            f"The inputs of the program ({reference_name or 'none'}) and of the model"
+            f" ({text or 'none'}) differ: {', '.join(map(repr, lost_names or names))} of the"
+            f" {'program' if lost_names else 'model'} has no counterpart.",
             hint="Pass the program from which the model was exported. If its inputs are nested,"
             " save"
             " it with torch.export.save.",
@@ -576,12 +590,12 @@ def _fits(array: Any, wanted: Any) -> bool:
     if wanted.shape is None:  # A parameter of a module, of which nothing is known.
         return True
     shape = numpy.shape(array)
-    same = len(shape) == len(wanted.shape) and all(
+    is_same = len(shape) == len(wanted.shape) and all(
         not isinstance(dim, int) or dim == size for dim, size in zip(wanted.shape, shape)
     )
     kinds = {"f": "f", "V": "f", "i": "i", "u": "i", "b": "b", "c": "c"}
-    own, asked = array.dtype.kind, wanted.dtype.numpy().kind
-    return same and kinds.get(own) == kinds.get(asked)
+    own_kind, kind = array.dtype.kind, wanted.dtype.numpy().kind
+    return is_same and kinds.get(own_kind) == kinds.get(kind)
 
 
 def _describe_type(dtype: Any, shape: Any) -> str:
@@ -591,17 +605,21 @@ def _describe_type(dtype: Any, shape: Any) -> str:
 
 
 def _fit_input(
-    name: str, feed: Mapping[str, Any], given: str | None, described: TensorMetadata, place: Any
+    name: str,
+    feed: Mapping[str, Any],
+    given_name: str | None,
+    described: TensorMetadata,
+    place: Any,
 ) -> Any:
     """Return the data of an input in its data type; zeros for an input that the program does not
     read.
     """
-    asked = described.get(name)
-    dtype = None if asked is None or asked.shape is None else asked.dtype
-    if given is None:
-        shape = [dim if isinstance(dim, int) else 1 for dim in (asked and asked.shape) or ()]
+    metadata = described.get(name)
+    dtype = None if metadata is None or metadata.shape is None else metadata.dtype
+    if given_name is None:
+        shape = [dim if isinstance(dim, int) else 1 for dim in (metadata and metadata.shape) or ()]
         return torch.zeros(shape, dtype=dtype and dtype.torch(), device=place)
-    tensor = tensor_from(name, feed[given], place)
+    tensor = tensor_from(name, feed[given_name], place)
     return tensor if dtype is None else tensor.to(dtype.torch())
 
 

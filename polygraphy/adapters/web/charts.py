@@ -85,8 +85,8 @@ def depth_chart(
     points = _worst_of_segments(points, len(rows))
     limits = [(number, _positive_number(row.limit, measure.limit)) for number, row, _ in points]
     noise = [(number, _positive_number(row.rounding, measure.limit)) for number, row, _ in points]
-    known = [value for _, value in (*limits, *noise) if value is not None]
-    scale = _Scale([*(value for *_, value in points), *known])
+    values = [value for _, value in (*limits, *noise) if value is not None]
+    scale = _Scale([*(value for *_, value in points), *values])
 
     def x_of_row(number: int) -> float:
         """Return the horizontal position of a row."""
@@ -140,26 +140,28 @@ def curves_chart(
         )
         for curve in curves
     ]
-    scale = _Scale([float(each["relative"]) for one in all_curves for each in one["tensors"]])
+    scale = _Scale(
+        [float(value["relative"]) for all_curve in all_curves for value in all_curve["tensors"]]
+    )
 
     def x_of_place(place: int) -> float:
         """Return the horizontal position of a place."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place + 0.5) / len(places)
 
     parts = [_axes(scale, len(places), "Largest difference, relative to the root mean square")]
-    for what, points in lines:
+    for array, points in lines:
         path = _path([(x_of_place(place), scale(value)) for place, _, value in points])
-        parts.append(Markup('<path class="curve {}" d="{}"/>').format(what, path))
-    for what, points in lines:
+        parts.append(Markup('<path class="curve {}" d="{}"/>').format(array, path))
+    for array, points in lines:
         wrong = [point for point in points if point[1]["wrong"]][:_MOST_POINTS]
         for place, error, value in wrong:
-            about = f"{error['name']}: {brief(value)} ({what})"
+            about = f"{error['name']}: {brief(value)} ({array})"
             parts.append(
                 Markup("<g><title>{}</title>{}</g>").format(
                     about, _triangle(x_of_place(place), scale(value))
                 )
             )
-    by_itself = [point for what, points in lines if what != "cumulative" for point in points]
+    by_itself = [point for value, points in lines if value != "cumulative" for point in points]
     first = next((point for point in by_itself if point[1]["wrong"]), None)
     if first is not None:
         place, error, value = first
@@ -176,15 +178,18 @@ def _worst_of_segments(
     """Return the points to draw; of very many, the first failure and the worst of each segment."""
     if len(points) <= _MOST_POINTS:
         return points
-    kept: dict[object, tuple[int, OutputRow, float]] = {}
+    of_segments: dict[object, tuple[int, OutputRow, float]] = {}
     for point in points:
         number, row, value = point
         key: object = (number * _SEGMENTES // count, row.passed)
-        if not row.passed and "first" not in kept:
+        if not row.passed and "first" not in of_segments:
             key = "first"
-        if key not in kept or (isnan(value), value) > (isnan(kept[key][2]), kept[key][2]):
-            kept[key] = point
-    return sorted(kept.values(), key=lambda point: point[0])
+        if key not in of_segments or (isnan(value), value) > (
+            isnan(of_segments[key][2]),
+            of_segments[key][2],
+        ):
+            of_segments[key] = point
+    return sorted(of_segments.values(), key=lambda point: point[0])
 
 
 def _positive_number(facts: Any, field: str) -> float | None:
@@ -273,8 +278,8 @@ def difference_chart(detail: Mapping[str, Any]) -> Markup:
     low, high = difference["decades"]
     title = "Sizes of the differences"
     apart = [
-        f"{difference[field]:,} {what}"
-        for field, what in (("equal", "equal"), ("not_finite", "not finite"))
+        f"{difference[field]:,} {name}"
+        for field, name in (("equal", "equal"), ("not_finite", "not finite"))
         if difference[field]
     ]
     title += f" ({', '.join(apart)})" if apart else ""
@@ -284,23 +289,31 @@ def difference_chart(detail: Mapping[str, Any]) -> Markup:
 
 def _bars(series: Sequence[tuple[str, Sequence[int], str]], ends: Any, title: str) -> Markup:
     """Return a bar chart of one or two series."""
-    width, height, left, base = 460, 170, 10, 140
+    width, height, margin, base = 460, 170, 10, 140
     most = max((max(counts, default=0) for _, counts, _ in series), default=0) or 1
     parts = []
     for position, (kind, counts, name) in enumerate(series):
-        step = (width - 2 * left) / max(len(counts), 1)
-        corners = [(float(left), float(base))]
+        step = (width - 2 * margin) / max(len(counts), 1)
+        corners = [(float(margin), float(base))]
         for index, count in enumerate(counts):
             y = base - 104 * (count / most) ** 0.5
-            corners += [(left + index * step, y), (left + (index + 1) * step, y)]
-        corners.append((float(width - left), float(base)))
+            corners += [
+                (margin + index * step, y),
+                (margin + (index + 1) * step, y),
+            ]
+        corners.append((float(width - margin), float(base)))
         parts.append(Markup('<path class="bars {}" d="{}"/>').format(kind, _path(corners)))
         if name:
             parts.append(
                 Markup(
                     '<rect class="bars {}" x="{}" y="20" width="14" height="9"/>'
                     '<text class="tick" x="{}" y="29">{}</text>'
-                ).format(kind, left + position * 210, left + 20 + position * 210, name[:26])
+                ).format(
+                    kind,
+                    margin + position * 210,
+                    margin + 20 + position * 210,
+                    name[:26],
+                )
             )
     parts.append(
         Markup(
@@ -308,7 +321,7 @@ def _bars(series: Sequence[tuple[str, Sequence[int], str]], ends: Any, title: st
             '<line class="axis" x1="{0}" x2="{2}" y1="{3}" y2="{3}"/>'
             '<text class="tick" x="{0}" y="{4}">{5}</text>'
             '<text class="tick" x="{2}" y="{4}" text-anchor="end">{6}</text>'
-        ).format(left, title, width - left, base, base + 18, *ends)
+        ).format(margin, title, width - margin, base, base + 18, *ends)
     )
     return svg(width, height, f"{title}; heights are square roots of counts", parts)
 

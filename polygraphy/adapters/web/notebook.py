@@ -46,18 +46,18 @@ def verdicts_html(results: AccuracyResults) -> str:
     """Return an HTML table with a row for each compared output."""
     rows = [
         (
-            f"{each['value_of']} vs. {each['reference']}",
-            each["output"],
-            each["dtype"] or "",
-            _shape_text(each["shape"]),
-            _number(each["max_absdiff"]),
-            _number(each["max_reldiff"]),
-            _number(each["metric"]),
-            each["tolerance"] or "",
-            f"{each['passed_iterations']}/{each['iterations']}",
-            "passed" if each["passed"] else "\N{BALLOT X} failed",
+            f"{record['value_of']} vs. {record['reference']}",
+            record["output"],
+            record["dtype"] or "",
+            _shape_text(record["shape"]),
+            _number(record["max_absdiff"]),
+            _number(record["max_reldiff"]),
+            _number(record["metric"]),
+            record["tolerance"] or "",
+            f"{record['passed_iterations']}/{record['iterations']}",
+            "passed" if record["passed"] else "\N{BALLOT X} failed",
         )
-        for each in sorted(records_of(results), key=lambda record: record["passed"])
+        for record in sorted(records_of(results), key=lambda record: record["passed"])
     ]
     title = ("runs", "output", "type", "shape", "max abs", "max rel", "metric", "tolerance",
              "iterations", "verdict")  # fmt: skip
@@ -67,9 +67,9 @@ def verdicts_html(results: AccuracyResults) -> str:
 
 def _steps_html(steps: StepsCompared) -> str:
     """Return an HTML table with a row for each step, or for several that are alike."""
-    found = plain(steps)
-    titles, rows = step_table(found)
-    return _table(" ".join(steps_in_words(found)), tuple(titles), [tuple(row) for row in rows])
+    steps_html = plain(steps)
+    titles, rows = step_table(steps_html)
+    return _table(" ".join(steps_in_words(steps_html)), tuple(titles), [tuple(row) for row in rows])
 
 
 def model_html(model: Model) -> str:
@@ -88,14 +88,14 @@ def diagnosis_html(result: DiagnosisResult) -> str:
     """Return an HTML table with a row for each culprit of a diagnosis."""
     rows = [
         (
-            ", ".join(one.nodes) or "the whole model",
-            one.op,
-            one.cause,
-            one.rewrite or one.party,
-            one.evidence[0] if one.evidence else "",
-            one.remedy.command or one.remedy.note,
+            ", ".join(culprit.nodes) or "the whole model",
+            culprit.op,
+            culprit.cause,
+            culprit.rewrite or culprit.party,
+            culprit.evidence[0] if culprit.evidence else "",
+            culprit.remedy.command or culprit.remedy.note,
         )
-        for one in result.culprits
+        for culprit in result.culprits
     ]
     steps = f"{len(result.attempts)} step{'s' * (len(result.attempts) != 1)}"
     caption = f"{result.verdict.upper()} after {steps}. {result.reason}".rstrip()
@@ -111,7 +111,7 @@ def _facts(array: Any) -> tuple[str, ...]:
     if array.dtype.kind in "OSUcV" or not 0 < array.size <= _LARGEST:
         return (*kind, "", "", "", "")
     summary = summarize(array, quantiles=())
-    numbers = (_number(each) for each in (summary.min, summary.max, summary.mean))
+    numbers = (_number(value) for value in (summary.min, summary.max, summary.mean))
     return (*kind, *numbers, str(summary.nan) if summary.nan else "")
 
 
@@ -129,7 +129,7 @@ def _table(
     caption: str, title: Iterable[str], rows: Sequence[Sequence[Any]], longest: int = 80
 ) -> str:
     """Return rows of text as an HTML table."""
-    head = Markup("").join(Markup("<th>{}</th>").format(each) for each in title)
+    head = Markup("").join(Markup("<th>{}</th>").format(name) for name in title)
     body = Markup("").join(
         Markup("<tr>{}</tr>").format(
             Markup("").join(
@@ -138,10 +138,10 @@ def _table(
         )
         for row in rows[:_MOST_ROWS]
     )
-    more = len(rows) - _MOST_ROWS
-    rest = Markup("<p>{} more</p>").format(more) if more > 0 else ""
+    extra = len(rows) - _MOST_ROWS
+    table = Markup("<p>{} more</p>").format(extra) if extra > 0 else ""
     return displayable(
         Markup(
             "<table><caption>{}</caption><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}"
-        ).format(caption, head, body, rest)
+        ).format(caption, head, body, table)
     )

@@ -284,7 +284,7 @@ class _Maker:
         elif kind == "tensor":
             return [attribute.name, kind, _weight(value)]
         elif kind == "tensors":
-            return [attribute.name, kind, [_weight(one) for one in value]]
+            return [attribute.name, kind, [_weight(value) for value in value]]
         else:
             text = _text(value)
         return [attribute.name, kind, text]
@@ -292,11 +292,11 @@ class _Maker:
 
 def _tensors(graph: Graph) -> dict[str, list[Any]]:
     """Return data types and shapes of tensors, by name."""
-    known: dict[str, Tensor] = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
-    known.update(graph.tensors)
+    tensors: dict[str, Tensor] = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
+    tensors.update(graph.tensors)
     return {
         name: [tensor.dtype, tensor.shape]
-        for name, tensor in known.items()
+        for name, tensor in tensors.items()
         if tensor.dtype is not None or tensor.shape is not None
     }
 
@@ -316,7 +316,7 @@ def _statistics(values: Any) -> list[list[str]]:
     if values.size <= 16:
         return [["elements", _text(values.tolist())]]
     summary = summarize(values, quantiles=())
-    shown = {
+    shown_values = {
         "min": summary.min,
         "max": summary.max,
         "mean": summary.mean,
@@ -325,20 +325,20 @@ def _statistics(values: Any) -> list[list[str]]:
         "NaN": summary.nan,
         "infinities": summary.posinf + summary.neginf,
     }
-    return [[title, _text(value)] for title, value in shown.items() if value]
+    return [[title, _text(value)] for title, value in shown_values.items() if value]
 
 
 def _text(value: Any) -> str:
     """Return a value as readable text of limited length."""
     if isinstance(value, (list, tuple)):
         listed = ", ".join(map(_text, value[:_MOST_ELEMENTS]))
-        more = len(value) - _MOST_ELEMENTS
-        return f"[{listed}{f', and {more:,} more' if more > 0 else ''}]"
+        extra = len(value) - _MOST_ELEMENTS
+        return f"[{listed}{f', and {extra:,} more' if extra > 0 else ''}]"
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(value)
     text = str(value)
-    more = len(text) - _MOST_LETTERS
-    return text if more <= 0 else f"{text[:_MOST_LETTERS]}... and {more:,} more characters"
+    extra = len(text) - _MOST_LETTERS
+    return text if extra <= 0 else f"{text[:_MOST_LETTERS]}... and {extra:,} more characters"
 
 
 VIEWER = Path(__file__).parent / "viewer"
@@ -353,7 +353,7 @@ def model_page(
     errors: Mapping[str, OutputRow] | None = None,
 ) -> str:
     """Return a page with a viewer in JavaScript; see the port."""
-    shown = document(model, drawings, statistics, errors)
+    shown_document = document(model, drawings, statistics, errors)
     script = "\n".join(_read_asset(name) for name in _SCRIPTS)
     script = f'(() => {{\n"use strict";\n{script}}})();\n'
     style = _read_asset("viewer.css")
@@ -361,11 +361,11 @@ def model_page(
         loader=FileSystemLoader(VIEWER), autoescape=True, undefined=StrictUndefined
     )
     return environment.get_template("page.html.j2").render(
-        title=displayable(shown["title"]),
+        title=displayable(shown_document["title"]),
         policy=policy_of(script, style),
         style=style,
         script=script,
-        document=json_for_script(shown),
+        document=json_for_script(shown_document),
     )
 
 

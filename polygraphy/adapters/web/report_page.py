@@ -80,23 +80,23 @@ def region_of(
         anchor: returns the id of the row of a tensor in the page.
         most: how many nodes are drawn at most.
     """
-    shown = [node for node in model.graph.nodes if constant_weight(node) is None]
-    chosen = _nearest_nodes(shown, list(dict.fromkeys(centres)), most)
+    shown_nodes = [node for node in model.graph.nodes if constant_weight(node) is None]
+    chosen = _nearest_nodes(shown_nodes, list(dict.fromkeys(centres)), most)
     if not chosen:
         return None
-    kept = tuple(node for index, node in enumerate(shown) if index in chosen)
-    drawing = draw_graph(evolve(model.graph, nodes=kept, inputs=(), outputs=()))
+    nodes = tuple(node for index, node in enumerate(shown_nodes) if index in chosen)
+    drawing = draw_graph(evolve(model.graph, nodes=nodes, inputs=(), outputs=()))
     levels = levels_of(rows)
     boxes = _boxes(drawing)
     parts = [_wire(drawing, number, boxes) for number in range(len(drawing.wires))]
     marked = set(centres)
     parts += [
         _node(node, box, levels, anchor, is_centre=node.label in marked)
-        for node, box in zip(kept, boxes)
+        for node, box in zip(nodes, boxes)
     ]
     width = max(x for x, _ in boxes) + _WIDTH + _MARGIN
     height = max(y for _, y in boxes) + _HEIGHT + _MARGIN
-    return svg(width, height, f"{len(kept)} nodes of {len(shown)}", parts, is_fixed=True)
+    return svg(width, height, f"{len(nodes)} nodes of {len(shown_nodes)}", parts, is_fixed=True)
 
 
 def _nearest_nodes(nodes: Sequence[Node], centres: Sequence[str], most: int) -> set[int]:
@@ -122,11 +122,11 @@ def _nearest_nodes(nodes: Sequence[Node], centres: Sequence[str], most: int) -> 
 
 def _boxes(drawing: GraphDrawing) -> list[tuple[float, float]]:
     """Return the upper left corner of each node."""
-    left = min(
+    remaining_value = min(
         [*drawing.layout.columns, *(bend for bends in drawing.layout.bends for bend in bends)]
     )
     return [
-        (_MARGIN + (column - left) * _COLUMN, float(_MARGIN + row * _ROW))
+        (_MARGIN + (column - remaining_value) * _COLUMN, float(_MARGIN + row * _ROW))
         for row, column in zip(drawing.layout.rows, drawing.layout.columns)
     ]
 
@@ -160,12 +160,12 @@ def _node(
     is_centre: bool,
 ) -> Markup:
     """Return the drawing of a node, which links to its row."""
-    found, (x, y) = [name for name in node.outputs if name in levels], box
-    kind, text = _node_class([levels[name] for name in found])
+    names, (x, y) = [name for name in node.outputs if name in levels], box
+    kind, text = _node_class([levels[name] for name in names])
     if is_centre:
         kind += " centre"
     label = node.label
-    link = next(filter(None, map(anchor, found)), None)
+    link = next(filter(None, map(anchor, names)), None)
     about = f"{node.op} {label}\n{', '.join(node.inputs)} -> {', '.join(node.outputs)}"
     if node.origin is not None:
         about += f"\n{node.origin}"
@@ -184,11 +184,11 @@ def _node(
     return start + drawn + Markup("</g>" if link is None else "</a>")
 
 
-def _node_class(found: Sequence[tuple[int, str]]) -> tuple[str, str]:
+def _node_class(found_pairs: Sequence[tuple[int, str]]) -> tuple[str, str]:
     """Return the class of a node in the drawing, and the text about its errors."""
-    if not found:
+    if not found_pairs:
         return "unknown", "not compared"
-    level, words = max(found)
+    level, words = max(found_pairs)
     return f"failed-{level}" if level else "passed", words
 
 
@@ -256,8 +256,8 @@ class _Table:
 
 def report_page(document: Document, model: Model | None, place: str = ".") -> str:
     """Return a page that shows a document; see the port."""
-    sweeps = [_matrix(each, place) for each in document.results if each["kind"] == _SWEEP]
-    tables = [_table(each, number) for number, each in enumerate(document.comparisons)]
+    sweeps = [_matrix(result, place) for result in document.results if result["kind"] == _SWEEP]
+    tables = [_table(comparison, number) for number, comparison in enumerate(document.comparisons)]
     script = (_FOLDER / "report.js").read_text(encoding="utf-8")
     style = (_FOLDER / "report.css").read_text(encoding="utf-8")
     environment = Environment(
@@ -289,34 +289,34 @@ def report_page(document: Document, model: Model | None, place: str = ".") -> st
         checks=[] if sweeps else _other_checks(document),
         sweeps=sweeps,
         samples=[
-            (each, list(sample_sentences(each)))
-            for each in document.results
-            if each["kind"] == _SAMPLES
+            (result, list(sample_sentences(result)))
+            for result in document.results
+            if result["kind"] == _SAMPLES
         ],
         steps=[
-            (list(steps_in_words(each)), *step_table(each))
-            for each in document.results
-            if each["kind"] == _STEPS
+            (list(steps_in_words(result)), *step_table(result))
+            for result in document.results
+            if result["kind"] == _STEPS
         ],
-        times=[times_table(each) for each in document.results if each["kind"] == _PROFILE],
+        times=[times_table(result) for result in document.results if result["kind"] == _PROFILE],
         most_cells=_MOST_CELLS,
         most_rows=_MOST_ROWS,
         curves=list(_curves(document)),
         curve_words={
-            what: words
-            for what, words in _CURVES.items()
-            if any(curve["what"] == what for curve in _error_curves(document))
+            name: words
+            for name, words in _CURVES.items()
+            if any(curve["what"] == name for curve in _error_curves(document))
         },
         attempts=[
             attempt
-            for each in document.results
-            if each["kind"] == _ATTEMPTS
-            for attempt in each["attempts"]
+            for result in document.results
+            if result["kind"] == _ATTEMPTS
+            for attempt in result["attempts"]
         ],
         results=[
-            (_heading(each), _text(each))
-            for each in document.results
-            if each["kind"] not in (_ATTEMPTS, _ERRORS, _PROFILE, _SWEEP, _SAMPLES, _STEPS)
+            (_heading(result), _text(result))
+            for result in document.results
+            if result["kind"] not in (_ATTEMPTS, _ERRORS, _PROFILE, _SWEEP, _SAMPLES, _STEPS)
         ],
     )
     return displayable(page)
@@ -356,9 +356,9 @@ def _matrix(sweep: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 def _cell_texts(folder: str, number: int, row: Mapping[str, Any]) -> list[str]:
     """Return the class of the row of a cell, and the texts of its columns."""
     time = "" if row["inference"] is None else _brief(row["inference"] * 1000)
-    why = [f"{each[0].upper()}{each[1:]}." for each in (*row["changes"], row["known"]) if each]
+    why = [f"{value[0].upper()}{value[1:]}." for value in (*row["changes"], row["known"]) if value]
     if row["state"] != PASSED or row["changes"] or row["is_foreign"]:
-        slower = slower_text([SlowerNodes(**each) for each in row["slower_nodes"]])
+        slower = slower_text([SlowerNodes(**value) for value in row["slower_nodes"]])
         why += [f"Slower: {slower}." if slower else ""]
         why += [row["summary"], "Run on a different machine." if row["is_foreign"] else ""]
     return [
@@ -426,15 +426,15 @@ def _curves(document: Document) -> Iterator[tuple[str, Markup]]:
 
 def _error_curves(document: Document) -> list[Mapping[str, Any]]:
     """Return the measured errors of tensors in a diagnosis."""
-    found = [each["curves"] for each in document.results if each["kind"] == _ERRORS]
-    return [curve for each in found for curve in each]
+    results = [result["curves"] for result in document.results if result["kind"] == _ERRORS]
+    return [curve for value in results for curve in value]
 
 
 def _rows_of_curves(document: Document) -> dict[str, OutputRow]:
     """Return the worst row of each tensor among errors of nodes that were run alone."""
     rows: dict[str, OutputRow] = {}
-    for each in document.results:
-        for curve in each["curves"] if each["kind"] == _ERRORS else ():
+    for result in document.results:
+        for curve in result["curves"] if result["kind"] == _ERRORS else ():
             for error in curve["tensors"] if curve["what"] != "cumulative" else ():
                 name, excess = error["name"], float(error["excess"])
                 if name not in rows or excess > (rows[name].worst.excess or 0.0):
@@ -470,9 +470,9 @@ def _surrounding_cells(row: OutputRow) -> Mapping[str, Any] | None:
         return None
     start, index = around["start"], list(row.worst.element.index)
     lines = []
-    for line, (found, expected) in enumerate(zip(around["found"], around["expected"])):
+    for line, (found_value, expected) in enumerate(zip(around["found"], around["expected"])):
         cells = []
-        for column, pair in enumerate(zip(found, expected)):
+        for column, pair in enumerate(zip(found_value, expected)):
             offset = [line, column] if len(index) > 1 else [column]
             place = [
                 *start[: -len(offset)],
@@ -485,8 +485,11 @@ def _surrounding_cells(row: OutputRow) -> Mapping[str, Any] | None:
 
 def _other_checks(document: Document) -> list[Any]:
     """Return the checks without a table of outputs, failures first."""
-    shown = {f"{' vs. '.join(each.parties)} ({each.function})" for each in document.comparisons}
-    checks = [check for check in checks_of(document) if check.group not in shown]
+    texts = {
+        f"{' vs. '.join(comparison.parties)} ({comparison.function})"
+        for comparison in document.comparisons
+    }
+    checks = [check for check in checks_of(document) if check.group not in texts]
     return sorted(checks, key=lambda check: check.outcome == PASSED)
 
 
@@ -504,8 +507,8 @@ def _script_element(name: str, value: Any) -> Markup:
 def _text(value: Any) -> str:
     """Return a text of limited length."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
-    more = len(text) - _MOST_LETTERS
-    return text if more <= 0 else f"{text[:_MOST_LETTERS]}\n... {more:,} more characters"
+    extra = len(text) - _MOST_LETTERS
+    return text if extra <= 0 else f"{text[:_MOST_LETTERS]}\n... {extra:,} more characters"
 
 
 def _brief(value: Any) -> str:

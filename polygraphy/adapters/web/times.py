@@ -22,13 +22,13 @@ _WIDTH = 200
 """Of a bar; the browser stretches it."""
 
 
-def times_table(found: Mapping[str, Any]) -> Mapping[str, Any]:
+def times_table(found_values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the texts and bars of a table.
 
     Args:
-        found: the document of a `ProfileTable`, with the order of its rows.
+        found_values: the document of a `ProfileTable`, with the order of its rows.
     """
-    table = table_in(found)
+    table = table_in(found_values)
     has_errors = any(row.error is not None for row in table.rows)
     numbers = {id(row): number for number, row in enumerate(table.rows, 1)}
     names = [side.runner for side in table.sides]
@@ -57,7 +57,7 @@ def times_table(found: Mapping[str, Any]) -> Mapping[str, Any]:
                 "inner": [*_inner_lines(row)],
                 "figures": [*_number_cells(row, is_pair=is_pair, has_errors=has_errors)],
             }
-            for row in table.sorted(found["sort"])
+            for row in table.sorted(found_values["sort"])
         ],
     }
 
@@ -77,12 +77,21 @@ def _places(row: TimeRow, *, has_providers: bool) -> Iterator[str]:
 
 def _inner_lines(row: TimeRow) -> Iterator[str]:
     """Yield a line for each node in the bodies of a row."""
-    for name, op in dict.fromkeys((one.name, one.op) for cell in row.cells for one in cell.inner):
+    for name, op in dict.fromkeys(
+        (inner_time.name, inner_time.op) for cell in row.cells for inner_time in cell.inner
+    ):
         times = [
-            next((one.microseconds for one in cell.inner if (one.name, one.op) == (name, op)), None)
+            next(
+                (
+                    inner_time.microseconds
+                    for inner_time in cell.inner
+                    if (inner_time.name, inner_time.op) == (name, op)
+                ),
+                None,
+            )
             for cell in row.cells
         ]
-        texts = ["-" if one is None else digits_text(one) for one in times]
+        texts = ["-" if time is None else digits_text(time) for time in times]
         yield f"{name} {op}: {' | '.join(texts)} us"
 
 
@@ -130,10 +139,10 @@ class _Bars:
         start = 0.0 if len(shares) == 1 else half
         parts = [Markup('<rect class="middle" x="{:.1f}" width="0.6" height="8"/>').format(start)]
         for at, (share, (kind, _)) in enumerate(zip(shares, self.keys)):
-            left = start - half * share if len(shares) == 2 and at == 0 else start
+            remaining_start = start - half * share if len(shares) == 2 and at == 0 else start
             parts.append(
                 Markup('<rect class="{}" x="{:.1f}" width="{:.1f}" height="8"/>').format(
-                    kind, left, half * share
+                    kind, remaining_start, half * share
                 )
             )
         return Markup(

@@ -28,7 +28,7 @@ from polygraphy.domain.compare import (
     UncomparedResult,
 )
 from polygraphy.domain.compare.pairwise import is_program
-from polygraphy.domain.compare.result import check_metrics
+from polygraphy.domain.compare.result import OutputCompareResult, check_metrics
 from polygraphy.domain.errors import CheckFailedError, InconclusiveError, UsageError
 from polygraphy.domain.results.results import IterationResult, RunResults, label_of_runner
 from polygraphy.domain.states.aligning import read_part
@@ -80,12 +80,12 @@ class WorstTensors:
             values = pair.sides(name)
             if values is None:
                 continue
-            found = _Kept(rank_of(result), pair.runners, pair.positions, values)
+            Kept = _Kept(rank_of(result), pair.runners, pair.positions, values)
             known = self._kept.get(name)
-            if known is None or found.badness > known.badness:
-                self._kept[name] = found
+            if known is None or Kept.badness > known.badness:
+                self._kept[name] = Kept
             if len(self._kept) > self._count:
-                del self._kept[min(self._kept, key=lambda each: self._kept[each].badness)]
+                del self._kept[min(self._kept, key=lambda name: self._kept[name].badness)]
 
     def save(self) -> None:
         """Save the recorded outputs, the worst first: one iteration for each run; nothing if no
@@ -118,7 +118,11 @@ def compare_iteration(
         if shared := outputs0.unmarked and outputs0.unmarked.keys() & outputs1.unmarked.keys():
             outputs0, outputs1 = _with_unmarked(outputs0, shared), _with_unmarked(outputs1, shared)
             unmarked = _answers(compare, label, _only(outputs0, shared), _only(outputs1, shared))
-            results |= {name: each for name, each in unmarked.items() if not each}
+            results |= {
+                name: compare_result
+                for name, compare_result in unmarked.items()
+                if not compare_result
+            }
     return results, (outputs0, outputs1), (outputs0.origin, outputs1.origin)
 
 
@@ -139,22 +143,22 @@ def _answers(
     }
 
 
-def with_chosen(run: Run, other: Run) -> Run:
+def with_chosen(run: Run, other_names: Run) -> Run:
     """Return a run without outputs that the other run excludes, because saved results may contain
     other outputs.
     """
     name, outputs = run
-    if outputs is None or other[1] is None or not outputs.unmarked:
+    if outputs is None or other_names[1] is None or not outputs.unmarked:
         return run
-    return name, _with_unmarked(outputs, outputs.unmarked.keys() & other[1].keys())
+    return name, _with_unmarked(outputs, outputs.unmarked.keys() & other_names[1].keys())
 
 
 def _with_unmarked(outputs: IterationResult, names: Collection[str]) -> IterationResult:
     """Return an iteration with outputs of the model that were not chosen."""
     if not names:
         return outputs
-    own = {name: array for name, array in outputs.unmarked.items() if name in names}
-    return outputs.with_outputs({**outputs, **own})
+    arrays = {name: array for name, array in outputs.unmarked.items() if name in names}
+    return outputs.with_outputs({**outputs, **arrays})
 
 
 def _only(outputs: IterationResult, names: Container[str]) -> IterationResult:
@@ -235,11 +239,11 @@ class DepthPlot:
 def _rows_by_pair(comparisons: Sequence[Comparison]) -> dict[str, Sequence[OutputRow]]:
     """Return the rows of each pair of runs by name; equal names are numbered."""
     labelled: dict[str, Sequence[OutputRow]] = {}
-    for each in comparisons:
-        name = label = " vs. ".join(each.parties)
+    for comparison in comparisons:
+        name = label = " vs. ".join(comparison.parties)
         while label in labelled:
-            label = f"{name} ({sum(other.startswith(name) for other in labelled) + 1})"
-        labelled[label] = each.outputs
+            label = f"{name} ({sum(other_name.startswith(name) for other_name in labelled) + 1})"
+        labelled[label] = comparison.outputs
     return labelled
 
 
@@ -325,8 +329,8 @@ def compare_accuracy(
     for verdict in verdicts or ():
         comparison.console.comparison_finished(verdict)
     if comparison.samples is not None:
-        for found in comparison.samples.results(is_whole=is_whole):
-            comparison.console.samples_compared(found)
+        for result in comparison.samples.results(is_whole=is_whole):
+            comparison.console.samples_compared(result)
     steps = [figures.compared() for figures in comparison.steps.values()]
     for compared in steps:
         comparison.console.steps_compared(compared)
@@ -505,6 +509,8 @@ class _Comparison:
             log.extend_last(pair.results)
         else:
             log.add(pair.results)
+        if not self._keep_arrays:
+            OutputCompareResult.prepare_settling(pair.results.values())
         for result in pair.results.values():
             if isinstance(result, CompareResult):
                 self._let_go(result)
@@ -571,8 +577,8 @@ class _Comparison:
                     brief="",  # The result has the names.
                 )
             )
-        kept = {name: result for name, result in pair.results.items() if name not in missing}
-        return evolve(pair, results=kept)
+        results = {name: result for name, result in pair.results.items() if name not in missing}
+        return evolve(pair, results=results)
 
 
 def _without_unread(run: Run, other: Run) -> Run:
@@ -604,15 +610,15 @@ def _functions(compare_func: Any) -> list[Any]:
     if compare_func is None:
         return [SimpleCompareFunc()]
     functions = compare_func if isinstance(compare_func, (list, tuple)) else [compare_func]
-    made = [function() if isinstance(function, type) else function for function in functions]
-    for function in made:
+    result = [function() if isinstance(function, type) else function for function in functions]
+    for function in result:
         check_signature(
             function, "comparison function", "the outputs of one run", "those of the other"
         )
         grant = optional_method(function, PairwiseCompareFunc.grant_threads)
         if grant is not None:
             grant(cores())
-    return made
+    return result
 
 
 def _label(function: Any) -> str:

@@ -50,8 +50,10 @@ def compare_saved(
     if first.kind is RunResults:
         names = [[name for name, _ in stored.runs] for stored in (first, second)]
         pairs = _pairs(paths, names[0], names[1])
-        both = set(names[0]) & set(names[1])
-        streams = [_label_results(one, path, both) for one, path in zip((first, second), paths)]
+        both_names = set(names[0]) & set(names[1])
+        streams = [
+            _label_results(stored, path, both_names) for stored, path in zip((first, second), paths)
+        ]
     else:
         pairs = [(1, 0)]
         streams = [_as_results(stored, path) for stored, path in zip((first, second), paths)]
@@ -67,14 +69,16 @@ def compare_saved(
 def _check_kinds(paths: tuple[str, str], stored: tuple[Stored, Stored]) -> None:
     """Raise UsageError unless both files contain inference results, or both contain input data."""
     kinds: dict[type, str] = {dict: "input data", RunResults: "inference results"}
-    for path, one in zip(paths, stored):
-        if one.kind not in kinds:
+    for path, single_stored in zip(paths, stored):
+        if single_stored.kind not in kinds:
             raise UsageError(
                 f"{path} contains accuracy results, which cannot be compared.",
                 hint="Use files of saved outputs, or of saved inputs.",
             )
     if stored[0].kind is not stored[1].kind:
-        first, second = (f"{path} holds {kinds[one.kind]}" for path, one in zip(paths, stored))
+        first, second = (
+            f"{path} holds {kinds[stored.kind]}" for path, stored in zip(paths, stored)
+        )
         raise UsageError(
             f"{first}, but {second}: only data of the same kind can be compared.",
             hint="Use two files of saved outputs, or two of saved inputs.",
@@ -82,7 +86,7 @@ def _check_kinds(paths: tuple[str, str], stored: tuple[Stored, Stored]) -> None:
 
 
 def _pairs(
-    paths: tuple[str, str], expected: Sequence[str], found: Sequence[str]
+    paths: tuple[str, str], expected: Sequence[str], found_names: Sequence[str]
 ) -> list[tuple[int, int]]:
     """Return pairs of runs, as positions in both files, of candidate and reference.
 
@@ -91,20 +95,23 @@ def _pairs(
     """
     count = len(expected)
     if count == 1:
-        return [(count + index, 0) for index in range(len(found))]
-    if count != len(found):
+        return [(count + index, 0) for index in range(len(found_names))]
+    if count != len(found_names):
         raise UsageError(
-            f"{paths[0]} contains results of {count} runners, but {paths[1]} of {len(found)}:"
+            f"{paths[0]} contains results of {count} runners, but {paths[1]} of {len(found_names)}:"
             " they cannot be paired.",
             hint="Compare files with the same number of runners, or use a reference with a single"
             " runner.",
         )
-    for ours, theirs in (
-        (expected, found),
-        ([kind_of_runner(name) for name in expected], [kind_of_runner(name) for name in found]),
+    for ours, reference_names in (
+        (expected, found_names),
+        (
+            [kind_of_runner(name) for name in expected],
+            [kind_of_runner(name) for name in found_names],
+        ),
     ):
-        if len(set(ours)) == count and set(ours) == set(theirs):
-            return [(count + index, ours.index(name)) for index, name in enumerate(theirs)]
+        if len(set(ours)) == count and set(ours) == set(reference_names):
+            return [(count + index, ours.index(name)) for index, name in enumerate(reference_names)]
     return [(count + index, index) for index in range(count)]
 
 
@@ -130,10 +137,10 @@ def _as_results(stored: Stored, path: str) -> Iterator[RunResults]:
 
 def _what_there_is(functions: Collection[str], answers: Collection[Any]) -> str:
     """Return a sentence about the settings that the results were made with."""
-    there = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
+    remote_names = [f"metrics of {', '.join(sorted(functions))}"] if functions else []
     if any(isinstance(answer, OutputCompareResult) for answer in answers):
-        there.append("differences of the function simple, for --rtol and --atol")
-    return f"It contains {' and '.join(there) or 'verdicts without metrics'}."
+        remote_names.append("differences of the function simple, for --rtol and --atol")
+    return f"It contains {' and '.join(remote_names) or 'verdicts without metrics'}."
 
 
 def check_accuracy(
@@ -174,7 +181,7 @@ def check_accuracy(
     if not any(len(iterations) for result in results for _, iterations in result.read()):
         raise InconclusiveError(f"{path} contains no verdicts, so nothing was checked.")
     if functions:
-        functions = [name for each in functions for name in GROUPS.get(each, (each,))]
+        functions = [name for function in functions for name in GROUPS.get(function, (function,))]
         results = _select_functions(path, results, functions)
     judge = _Judge((rtol, atol, check_error_stat), thresholds or {})
     if judge.has_work:
@@ -207,18 +214,18 @@ def _select_functions(
         ({_function_of(answer) for _, _, _, answer in result.outputs()}, result)
         for result in results
     ]
-    there = {name for names, _ in by_function for name in names if name}
+    remote_names = {name for names, _ in by_function for name in names if name}
     for function in functions:
-        if function not in there:
+        if function not in remote_names:
             raise UsageError(
                 f"{path} contains no results of the comparison function {function}.",
-                hint=f"It contains results of: {', '.join(sorted(there)) or 'none'}.",
+                hint=f"It contains results of: {', '.join(sorted(remote_names)) or 'none'}.",
             )
-    kept = [result for names, result in by_function if names & set(functions)]
+    accuracy_results = [result for names, result in by_function if names & set(functions)]
     left_out = [result.label for names, result in by_function if not names & set(functions)]
     if left_out:
         resolve(Console).note(f"Skipped, because not selected: {', '.join(left_out)}.")
-    return AccuracyResults(kept)
+    return AccuracyResults(accuracy_results)
 
 
 def _judge_average(path: str, result: AccuracyResult) -> None:
@@ -253,12 +260,14 @@ class _Judge:
 
     def check_names(self, results: AccuracyResults) -> None:
         """Raise UsageError for settings of outputs that do not exist."""
-        known = dict.fromkeys(name for result in results for name in result.output_names())
+        known_values = dict.fromkeys(name for result in results for name in result.output_names())
         settings = (*self._tolerances, *self._thresholds.values())
-        named = {name for each in settings if isinstance(each, Mapping) for name in each if name}
+        named = {
+            name for setting in settings if isinstance(setting, Mapping) for name in setting if name
+        }
         for name in sorted(named):
-            if name not in known:
-                raise UnknownNameError("Output", name, known)
+            if name not in known_values:
+                raise UnknownNameError("Output", name, known_values)
 
     def check_results(self, path: str, results: AccuracyResults) -> None:
         """Raise UsageError for settings that apply to nothing in the file."""

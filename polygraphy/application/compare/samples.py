@@ -56,13 +56,13 @@ class Samples:
         listed = [paths] if isinstance(paths, str) else list(paths)
         if not listed:
             raise UsageError("There are no samples: set a path of data.")
-        found = {path: sample_files(path) for path in listed}
+        found_files = {path: sample_files(path) for path in listed}
         self.names: list[str] | None = None
-        if all(files is not None for files in found.values()):
-            pairs = [(path, each) for path in listed for each in found[path] or ()]
+        if all(files is not None for files in found_files.values()):
+            pairs = [(path, name) for path in listed for name in found_files[path] or ()]
             self.names = [_sample_name(path, file) for path, file in pairs]
         self.output = output
-        is_folder = len(listed) == 1 and found[listed[0]] not in (None, listed)
+        is_folder = len(listed) == 1 and found_files[listed[0]] not in (None, listed)
         self.labels = self._labels(listed[0] if is_folder else None, labels)
 
     def _labels(self, folder: str | None, given: str | None) -> Labels | None:
@@ -90,8 +90,8 @@ class Samples:
 
     def name_of(self, iteration: int) -> str:
         """Return the name of an iteration's sample."""
-        known = self.names is not None and iteration < len(self.names)
-        return self.names[iteration] if known and self.names else f"iteration {iteration}"
+        is_known = self.names is not None and iteration < len(self.names)
+        return self.names[iteration] if is_known and self.names else f"iteration {iteration}"
 
 
 def _sample_name(path: str, file: str) -> str:

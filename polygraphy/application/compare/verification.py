@@ -69,10 +69,10 @@ def verify(
         UsageError: there are no data.
         BackendError: a model cannot be run.
     """
-    asked, then = input_metadata(original), input_metadata(edited)
+    metadata, then = input_metadata(original), input_metadata(edited)
     for name, meta in then.items():  # The edited model may have fixed some dimensions.
-        if name in asked:
-            asked.add(name, asked[name].dtype, meta.shape)
+        if name in metadata:
+            metadata.add(name, metadata[name].dtype, meta.shape)
     function = _as_of_verification(compare_func)
     pair = _Pair(original, edited, then, resolve(NarrowModels).computed(edited))
     feeds: Iterable[Mapping[str, Any]] | None = None
@@ -81,7 +81,7 @@ def verify(
         if judge is not None:
             function, feeds = judge, judge.feeds
     if feeds is None:
-        feeds = _feeds(original, asked, data_loader)
+        feeds = _feeds(original, metadata, data_loader)
     results = compare_accuracy(pair.runs(feeds), compare_func=function)
     if advice is not None and not results:
         G_LOGGER.info(f"To find the nodes at fault and a fix: {advice}")
@@ -124,12 +124,16 @@ class _Pair:
 
     def fed(self, feed_dict: Mapping[str, Any], inside: Mapping[str, Any]) -> dict[str, Any]:
         """Return input data converted to the types of the edited model."""
-        made = {}
+        values = {}
         for name, meta in self.then.items():
-            given = inside[name] if name in inside else feed_dict[name]
+            given_value = inside[name] if name in inside else feed_dict[name]
             is_cast = meta.dtype is not None and name not in inside
-            made[name] = np.asarray(given, meta.dtype.numpy()) if is_cast and meta.dtype else given
-        return made
+            values[name] = (
+                np.asarray(given_value, meta.dtype.numpy())
+                if is_cast and meta.dtype
+                else given_value
+            )
+        return values
 
     def _rough(self, feed_dict: Mapping[str, Any], dtype: str) -> Sequence[Mapping[str, Any]]:
         """Return the outputs of the original model as rounding may move them."""
@@ -152,9 +156,9 @@ class _Pair:
             else:
                 after = self.compute(fed)
             runs = RunResults()
-            for runner, values, known in zip((_EDITED, _ORIGINAL), (after, before), facts):
+            for runner, values, fact in zip((_EDITED, _ORIGINAL), (after, before), facts):
                 chosen = {name: values[name] for name in outputs}
-                result = IterationResult(chosen, runner_name=runner, facts=known)
+                result = IterationResult(chosen, runner_name=runner, facts=fact)
                 if self.compute is None:
                     result.rough = partial(self._rough, feed_dict)
                 runs.append((runner, [result]))
@@ -176,8 +180,8 @@ def _half_precision_judge(pair: _Pair, data_loader: Any) -> _OfHalf | None:
     dtype, nodes = narrow
     try:
         opened = models.open(pair.original, dtype)
-        if kept := set(opened.passes) - set(nodes):
-            opened = models.open(pair.original, dtype, set(opened.passes) - kept)
+        if kept_names := set(opened.passes) - set(nodes):
+            opened = models.open(pair.original, dtype, set(opened.passes) - kept_names)
     except PolygraphyException as error:
         G_LOGGER.verbose(f"The accumulated rounding is unknown: {error}")
         return None
@@ -224,52 +228,60 @@ class _OfHalf(PairwiseCompareFunc):
         """Return the comparison of all outputs of one iteration; the second run is the original
         model's.
         """
-        made, right = dict(iter_result0), dict(iter_result1)
+        result0, result1 = dict(iter_result0), dict(iter_result1)
         explained = {}
         for name in iter_result0:
-            made[name], right[name] = self._alike(name, made[name], right[name])
-            explained[name] = self._tolerance.rounding(name, right[name])
+            result0[name], result1[name] = self._alike(name, result0[name], result1[name])
+            explained[name] = self._tolerance.rounding(name, result1[name])
 
         def judge(rounding: Mapping[str, Rounding], values: Mapping[str, Any]) -> Any:
             """Return the comparison of some outputs with the tolerances that rounding explains."""
-            rtol = {"": 0.0, **{name: each.rtol for name, each in rounding.items()}}
-            atol = {"": 0.0, **{name: each.atol for name, each in rounding.items()}}
+            rtol = {"": 0.0, **{name: rounding.rtol for name, rounding in rounding.items()}}
+            atol = {"": 0.0, **{name: rounding.atol for name, rounding in rounding.items()}}
             function = SimpleCompareFunc(rtol=rtol, atol=atol, infinities_compare_equal=True)
             function.given_by = self.given_by
-            known = {name: right[name] for name in values} if len(rounding) == 1 else right
-            return function(iter_result0.with_outputs(values), iter_result1.with_outputs(known))
+            known_judge = (
+                {name: result1[name] for name in values} if len(rounding) == 1 else result1
+            )
+            return function(
+                iter_result0.with_outputs(values), iter_result1.with_outputs(known_judge)
+            )
 
-        results: dict[str, CompareResult] = judge(explained, made)
+        results: dict[str, CompareResult] = judge(explained, result0)
         for name, rounding in explained.items():
             result = results.get(name)
             if rounding.parts and isinstance(result, OutputCompareResult):
                 results[name] = judge_worst_part(
                     result,
                     rounding,
-                    lambda own, _, arrays, name=name: judge({name: own}, {name: arrays[0]})[name],
+                    lambda own_value, _, arrays, name=name: judge(
+                        {name: own_value}, {name: arrays[0]}
+                    )[name],
                 )
         return results
 
-    def _alike(self, name: str, value: Any, right: Any) -> tuple[Any, Any]:
+    def _alike(self, name: str, value: Any, expected: Any) -> tuple[Any, Any]:
         """Return an output and its reference as arrays with aligned elements."""
-        if isinstance(right, (list, tuple)):
-            one, other = in_a_row(value), in_a_row(right)
-            return (one, other) if one.shape == other.shape else (value, right)
-        if not isinstance(right, np.ndarray) or not isinstance(value, np.ndarray):
-            return value, right
-        rounding = self._tolerance.rounding(name, right)
-        if is_float(right):
-            value = np.asarray(value, right.dtype)
-        if is_ordered(self._tolerance.facts, name) and deviation(value, right, rounding=rounding):
-            value = in_order(value, right, rounding)
-        found = deviation(value, right, rounding=rounding)
-        if found.count and not found and not is_float(right):
+        if isinstance(expected, (list, tuple)):
+            array, other_array = in_a_row(value), in_a_row(expected)
+            return (array, other_array) if array.shape == other_array.shape else (value, expected)
+        if not isinstance(expected, np.ndarray) or not isinstance(value, np.ndarray):
+            return value, expected
+        rounding = self._tolerance.rounding(name, expected)
+        if is_float(expected):
+            value = np.asarray(value, expected.dtype)
+        if is_ordered(self._tolerance.facts, name) and deviation(
+            value, expected, rounding=rounding
+        ):
+            value = in_order(value, expected, rounding)
+        found_deviation = deviation(value, expected, rounding=rounding)
+        if found_deviation.count and not found_deviation and not is_float(expected):
             G_LOGGER.info(
-                f"Output {name!r}: {found.count} of {right.size} elements differ; a type this"
-                " coarse can break that many ties differently."
+                f"Output {name!r}: {found_deviation.count} of {expected.size} elements differ; a"
+                " type this coarse can break that many ties differently."
             )
-            return right, right
-        return value, right
+            return expected, expected
+        return value, expected
 
 
 def _run_optimized(model: Any, feed: Mapping[str, Any]) -> None:
@@ -329,12 +341,12 @@ def verify_runs(model: Any, data_loader: Any = None) -> bool:
     return passed
 
 
-def _feeds(model: Any, asked: TensorMetadata, data_loader: Any) -> Iterator[Mapping[str, Any]]:
+def _feeds(model: Any, metadata: TensorMetadata, data_loader: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the input data of every iteration, at least one; generated data are valid for the
     model.
     """
     feeds = Feeds(DataLoader() if data_loader is None else data_loader, resolve(Console))
-    feeds.describe_model(asked, partial(find_facts, model))
+    feeds.describe_model(metadata, partial(find_facts, model))
     yield feeds.current
     while feeds.advance():
         yield feeds.current

@@ -244,15 +244,15 @@ class RunningCheck:
         Raises:
             UsageError: it cannot check anything.
         """
-        found = self._judge()
+        judge = self._judge()
         for _ in range(self._check.runs - 1):
-            if found.outcome is Outcome.BAD:
+            if judge.outcome is Outcome.BAD:
                 break
             self._running, self._faults = self._start()
             again = self._judge()
-            if again.outcome is not Outcome.GOOD or found.outcome is Outcome.GOOD:
-                found = again
-        return found
+            if again.outcome is not Outcome.GOOD or judge.outcome is Outcome.GOOD:
+                judge = again
+        return judge
 
     def stop(self) -> None:
         """Stop the command, because its result is not needed."""

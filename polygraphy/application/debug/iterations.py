@@ -151,8 +151,8 @@ class Iterations:
         self._kept_failure: Mapping[str, Any] | None = None
         self._rows = Rows()
         self._command = check if isinstance(check, CheckCommand) else None
-        own = [*self._artifact_paths, *self._artifacts, *self._numbered]
-        self._jobs = Jobs(self._command, artifact, own, str(PurePath(logs) / "jobs"), jobs)
+        own_names = [*self._artifact_paths, *self._artifacts, *self._numbered]
+        self._jobs = Jobs(self._command, artifact, own_names, str(PurePath(logs) / "jobs"), jobs)
 
     @property
     def count(self) -> int:
@@ -189,13 +189,15 @@ class Iterations:
         self._load_replay()
         number = self._numbers.get(suffix, -1) + 1
         self._numbers[suffix] = number
-        left = "" if remaining is None else f" | Approximately {remaining} iteration(s) remaining"
+        remaining_text = (
+            "" if remaining is None else f" | Approximately {remaining} iteration(s) remaining"
+        )
         title = f"Iteration {number}" + (f" ({suffix})" if suffix else "")
-        G_LOGGER.verbose(f"RUNNING | {title}{left}")
+        G_LOGGER.verbose(f"RUNNING | {title}{remaining_text}")
         start = time.perf_counter()
         replay_key, state = DebugReplay.key(number, suffix), dict(state or {})
-        found = self._look_up_answer(replay_key, state)
-        if found is None:
+        checked = self._look_up_answer(replay_key, state)
+        if checked is None:
             record = IterationRecord(Outcome.BAD, number, state)
             try:
                 self._save_replay(
@@ -205,8 +207,8 @@ class Iterations:
                     text = json.dumps({"iteration": number})
                     write_text(self._info, f"{text}\n")
                 started = self._jobs.started(Candidate(key, make), ahead)
-                found = self._finish_check(started, unmade)
-                self._sort_artifacts(started.place, found.outcome, number, suffix)
+                checked = self._finish_check(started, unmade)
+                self._sort_artifacts(started.place, checked.outcome, number, suffix)
                 self._jobs.done(started, () if self._keeps else self._artifact_paths)
             except BaseException as error:
                 self.close()
@@ -215,12 +217,12 @@ class Iterations:
                 raise
             finally:
                 self._remove_files()
-        self._replay[replay_key] = self._record(found, number, state)
+        self._replay[replay_key] = self._record(checked, number, state)
         self._save_replay(self._replay, self._save)
         seconds = time.perf_counter() - start
-        self._book(found, state, replay_key, seconds)
-        G_LOGGER.verbose(f"{_WORDS[found.outcome]} | {title} | Duration {seconds:.3f}s")
-        return found.outcome
+        self._book(checked, state, replay_key, seconds)
+        G_LOGGER.verbose(f"{_WORDS[checked.outcome]} | {title} | Duration {seconds:.3f}s")
+        return checked.outcome
 
     def _record(self, found: Checked, number: int, state: Mapping[str, Any]) -> IterationRecord:
         """Return the replay record of an iteration; it contains the first failure, if it is the
@@ -247,19 +249,19 @@ class Iterations:
         start = time.perf_counter()
         try:
             make(self._artifact)
-            found = self._command.start(afresh=True).wait()
+            checked = self._command.start(afresh=True).wait()
         finally:
             self._remove_files()
-        log = self._log("proof", found)
-        if found.outcome is Outcome.BAD:
+        log = self._log("proof", checked)
+        if checked.outcome is Outcome.BAD:
             seconds = time.perf_counter() - start
             G_LOGGER.info(
                 f"Verified: {label} also fails the check in a new process ({seconds:.1f} s)."
             )
             return
-        said = "passes the check" if found.outcome is Outcome.GOOD else found.reason
+        reason = "passes the check" if checked.outcome is Outcome.GOOD else checked.reason
         raise InconclusiveError(
-            f"Not verified: {label}, loaded in a new process: {said}. See {log}.",
+            f"Not verified: {label}, loaded in a new process: {reason}. See {log}.",
             hint="For an intermittent failure, run the check several times: --check-runs N.",
         )
 
@@ -286,20 +288,24 @@ class Iterations:
             if option not in _SAVED:
                 continue
             saved = RunResults.load(path)
-            held = {name for _, sets in saved for one in sets for name in one}
-            if held.isdisjoint(outputs):
-                theirs, mine = (", ".join(map(repr, names)) for names in (sorted(held), outputs))
+            held_names = {
+                name for _, sets in saved for iteration_result in sets for name in iteration_result
+            }
+            if held_names.isdisjoint(outputs):
+                reference_name, text = (
+                    ", ".join(map(repr, names)) for names in (sorted(held_names), outputs)
+                )
                 raise UsageError(
-                    f"{path} contains none of the outputs of the model ({mine}), but"
-                    f" {theirs or 'no outputs'}.",
+                    f"{path} contains none of the outputs of the model ({text}), but"
+                    f" {reference_name or 'no outputs'}.",
                     hint="Save the outputs of the fp32 model (polygraphy run MODEL --onnxrt"
                     " --save-outputs FILE).",
                 )
             lengths = {len(sets) for _, sets in saved}
             if count is not None and count not in lengths:
-                said = count_text(max(lengths), "set")
+                sets_text = count_text(max(lengths), "set")
                 raise UsageError(
-                    f"{path} contains results of {said} of data, but there {_are(count)} now.",
+                    f"{path} contains results of {sets_text} of data, but there {_are(count)} now.",
                     hint="Use the data of these results (--load-inputs, --iterations).",
                 )
 
@@ -325,10 +331,10 @@ class Iterations:
         passed, count = self.counts[Outcome.GOOD], self.count
         rate = f"{100 * passed / count:.1f}%" if count else "none"
         unresolved = self.counts[Outcome.UNRESOLVED]
-        more = f" | Unresolved: {unresolved}" if unresolved else ""
-        more += f" | Not shown: {self._rows.left_out} (-v)" if self._rows.left_out else ""
+        text = f" | Unresolved: {unresolved}" if unresolved else ""
+        text += f" | Not shown: {self._rows.left_out} (-v)" if self._rows.left_out else ""
         G_LOGGER.finish(
-            f"Finished {count} iteration(s) | Passed: {passed}/{count} | Pass Rate: {rate}{more}"
+            f"Finished {count} iteration(s) | Passed: {passed}/{count} | Pass Rate: {rate}{text}"
         )
         if self._written:
             first, last = self._written[0], PurePath(self._written[-1]).name
@@ -345,7 +351,7 @@ class Iterations:
         """
         if self._known is not None:
             return
-        known = DebugReplay() if self._load is None else load_debug_replay(self._load)
+        debug_replay = DebugReplay() if self._load is None else load_debug_replay(self._load)
         for path in (self._artifact, self._info):
             if path is not None and path_exists(path):
                 raise UsageError(
@@ -354,7 +360,7 @@ class Iterations:
                 )
         for path in self._results:
             check_writable(path)
-        self._known = known
+        self._known = debug_replay
 
     def _look_up_answer(self, key: str, state: Mapping[str, Any]) -> Checked | None:
         """Return the answer recorded for the same iteration; None if there is none."""
@@ -453,8 +459,8 @@ class Iterations:
 
     def _remove_files(self) -> None:
         """Remove the files of the search; artifacts stay if they are to be kept."""
-        made = [] if self._keeps else self._artifact_paths
-        for path in (self._info, self._skip_path, *made):
+        artifact_paths = [] if self._keeps else self._artifact_paths
+        for path in (self._info, self._skip_path, *artifact_paths):
             if path is not None:
                 remove_path(path)
 
@@ -491,8 +497,8 @@ def repeat(
             f"until={until!r} is invalid.", hint="Use 'good', 'bad', or a number of at least 1."
         )
     while True:
-        left = until - iterations.count - 1 if isinstance(until, int) else None
-        outcome = iterations.run(make, remaining=left)
+        remaining_index = until - iterations.count - 1 if isinstance(until, int) else None
+        outcome = iterations.run(make, remaining=remaining_index)
         is_last = until in (iterations.count, outcome.value)
         _check_that_some_are_made(iterations, is_last=is_last)
         if is_last:

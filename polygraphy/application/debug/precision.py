@@ -64,9 +64,9 @@ def find_layers_to_raise(
         UsageError: there are no layers.
         InconclusiveError: no engine passes, not even with all layers in the higher precision.
     """
-    for what, name, known in (("Mode", mode, _MODES), ("Direction", direction, _DIRECTIONS)):
-        if name not in known:
-            raise UnknownNameError(what, name, known)
+    for text, name, known_names in (("Mode", mode, _MODES), ("Direction", direction, _DIRECTIONS)):
+        if name not in known_names:
+            raise UnknownNameError(text, name, known_names)
     if not layers:
         raise UsageError("The network has no layer whose precision can be set.")
     ordered = list(layers) if direction == "forward" else list(reversed(layers))
@@ -85,18 +85,18 @@ def find_layers_to_raise(
         )
 
     if mode == "minimal":
-        found = smallest_good_set(ordered, test, is_ranked=is_ranked)
+        found_ordered = smallest_good_set(ordered, test, is_ranked=is_ranked)
     else:
         search = first_good if mode == "bisect" else first_good_in_order
         count = search(len(ordered), lambda count: test(ordered[:count]))
-        found = None if count is None else ordered[:count]
+        found_ordered = None if count is None else ordered[:count]
     iterations.finish()
-    if found is None:
+    if found_ordered is None:
         raise InconclusiveError(
             "No engine passes the check, not even with all layers in the higher precision.",
             hint="The cause may be something else, or the check is too strict.",
         )
-    names = [name for name in layers if name in set(found)]
+    names = [name for name in layers if name in set(found_ordered)]
     _tell(names, len(layers))
     return names
 
@@ -155,15 +155,17 @@ def find_nodes_to_keep(
         PolygraphyException: the model cannot be cast, run or written.
     """
     if iterations is None:
-        found = try_half_precision(model, dtype, data_loader=data_loader, rtol=rtol, atol=atol)
-        _check(found)
-        kept: Sequence[str] = found.kept
-        _tell_kept(found)
+        half_precision = try_half_precision(
+            model, dtype, data_loader=data_loader, rtol=rtol, atol=atol
+        )
+        _check(half_precision)
+        to_keep: Sequence[str] = half_precision.kept
+        _tell_kept(half_precision)
     else:
-        kept = _search_by_checks(model, dtype, iterations, data_loader)
-    if command := convert_command(path, dtype, kept):
+        to_keep = _search_by_checks(model, dtype, iterations, data_loader)
+    if command := convert_command(path, dtype, to_keep):
         G_LOGGER.info(f"To convert it: {command}")
-    return list(kept)
+    return list(to_keep)
 
 
 def _search_by_checks(
@@ -176,43 +178,43 @@ def _search_by_checks(
     iterations.expect_saved(open_model(loaded).outputs, count)
     order = rank_nodes(model, dtype, data_loader=data_loader)
 
-    def save_cast_model(path: str, kept: Sequence[str]) -> None:
+    def save_cast_model(path: str, kept_names: Sequence[str]) -> None:
         """Save the model in low precision, except for some nodes."""
         with G_LOGGER.verbosity(G_LOGGER.ERROR):  # What it says is the same each time.
-            cast = cast_precision(loaded, entry, keep_nodes=kept)
+            cast = cast_precision(loaded, entry, keep_nodes=kept_names)
         save_to_file(cast, path)
 
     return find_layers_to_raise(order, save_cast_model, iterations, mode="minimal", is_ranked=True)
 
 
-def _check(found: HalfPrecision) -> None:
+def _check(half: HalfPrecision) -> None:
     """Raise an error if a search found no answer."""
-    if found.verdict == "ill-conditioned":
+    if half.verdict == "ill-conditioned":
         raise InconclusiveError(
             "The model is sensitive to rounding (ill-conditioned): rounding only its inputs"
-            f" changes {found.before.name!r} by {found.before.excess:.3g} times the tolerance.",
+            f" changes {half.before.name!r} by {half.before.excess:.3g} times the tolerance.",
             hint="Raise --rtol and --atol, or use different data (--load-inputs).",
         )
-    if found.verdict == "inconclusive" or (found.verdict == "fault" and not found.kept):
+    if half.verdict == "inconclusive" or (half.verdict == "fault" and not half.kept):
         raise InconclusiveError(
             "No set of nodes in fp32 makes the outputs close enough.",
             hint="Check the fp32 model with polygraphy diagnose.",
         )
 
 
-def _tell_kept(found: HalfPrecision) -> None:
+def _tell_kept(half: HalfPrecision) -> None:
     """Log the nodes that stay in higher precision, with cause and evidence."""
     findings = resolve(Findings)
-    if not found.kept:
-        findings.conclude(summary=f"All nodes can be cast: {found.before}.")
-        G_LOGGER.info(f"All nodes can be cast: {found.before}.")
+    if not half.kept:
+        findings.conclude(summary=f"All nodes can be cast: {half.before}.")
+        G_LOGGER.info(f"All nodes can be cast: {half.before}.")
         return
-    findings.conclude(summary=f"{count_text(len(found.kept), 'node')} cannot be cast to fp16.")
-    lines = "\n".join(f"    {name}" for name in found.kept)
+    findings.conclude(summary=f"{count_text(len(half.kept), 'node')} cannot be cast to fp16.")
+    lines = "\n".join(f"    {name}" for name in half.kept)
     G_LOGGER.info(
-        f"{len(found.kept)} node(s) must stay in fp32 ({found.checks} sets tried):\n{lines}"
+        f"{len(half.kept)} node(s) must stay in fp32 ({half.checks} sets tried):\n{lines}"
     )
-    for culprit in found.culprits:
+    for culprit in half.culprits:
         names = ", ".join(map(repr, culprit.nodes))
         G_LOGGER.info(f"{culprit.fault.cause}: {culprit.op} {names}: {culprit.fault.evidence}.")
-    G_LOGGER.info(f"With them {found.after}; without, {found.before}.")
+    G_LOGGER.info(f"With them {half.after}; without, {half.before}.")

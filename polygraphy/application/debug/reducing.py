@@ -95,8 +95,8 @@ class Parts:
 
         def test(question: Sequence[int]) -> Outcome:
             """Return the outcome of a check of one part, and remember it."""
-            answers[question] = found = self.test(part(question), suffix, total, next_candidates)
-            return found
+            answers[question] = outcome = self.test(part(question), suffix, total, next_candidates)
+            return outcome
 
         return search(test)
 
@@ -109,15 +109,17 @@ class Parts:
     ) -> Outcome:
         """Return the outcome of checking a part; `total` is the number of nodes searched."""
         if part not in self._known:
-            done = self._tried.get(suffix, 0)
-            self._tried[suffix] = done + 1
-            left = None if total is None else max(0, round(log2(total + 1)) - done - 1)
+            finished_index = self._tried.get(suffix, 0)
+            self._tried[suffix] = finished_index + 1
+            remaining_index = (
+                None if total is None else max(0, round(log2(total + 1)) - finished_index - 1)
+            )
             candidate = self._candidate(part)
             self._known[part] = self.iterations.run(
                 candidate.make,
                 suffix=suffix,
                 state={"num_nodes": len(part.nodes), "part": _digest(part)},
-                remaining=left,
+                remaining=remaining_index,
                 unmade=Outcome.UNRESOLVED,
                 key=part,
                 ahead=ahead,
@@ -160,32 +162,41 @@ def _digest(part: Part) -> str:
 
 
 def reduce_end(
-    parts: Parts, left: Part, search: Callable[..., GraphFound], suffix: str = "outputs"
+    parts: Parts, remaining_part: Part, search: Callable[..., GraphFound], suffix: str = "outputs"
 ) -> Part:
     """Return the smallest failing part after removing nodes at the end."""
-    place = {node: index for index, node in enumerate(left.nodes)}
+    place = {node: index for index, node in enumerate(remaining_part.nodes)}
     dependencies = parts.opened.dependencies
-    used = [[place[each] for each in dependencies[node] if each in place] for node in left.nodes]
+    used = [
+        [place[index] for index in dependencies[node] if index in place]
+        for node in remaining_part.nodes
+    ]
     reach = reaches(used)
 
     def part(ends: Sequence[int]) -> Part:
         """Return the part that ends at some nodes."""
-        kept = _nodes_of(left, reach, ends)
-        starts = None if left.starts is None else tuple(n for n in left.starts if n in set(kept))
-        return Part(kept, tuple(left.nodes[end] for end in ends), starts)
+        nodes = _nodes_of(remaining_part, reach, ends)
+        starts = (
+            None
+            if remaining_part.starts is None
+            else tuple(n for n in remaining_part.starts if n in set(nodes))
+        )
+        return Part(nodes, tuple(remaining_part.nodes[end] for end in ends), starts)
 
-    found = parts.run_search(partial(search, reach), part, suffix, len(reach))
-    return part(found.ends) if found.ends else left
+    found_search = parts.run_search(partial(search, reach), part, suffix, len(reach))
+    return part(found_search.ends) if found_search.ends else remaining_part
 
 
 def reduce_start(
-    parts: Parts, left: Part, search: Callable[..., GraphFound], suffix: str = "inputs"
+    parts: Parts, remaining_part: Part, search: Callable[..., GraphFound], suffix: str = "inputs"
 ) -> Part:
     """Return the smallest failing part after removing nodes at the start."""
-    turned = Part(left.nodes[::-1])  # What was last is first, so users are before the used.
+    turned = Part(
+        remaining_part.nodes[::-1]
+    )  # What was last is first, so users are before the used.
     place = {node: index for index, node in enumerate(turned.nodes)}
     users: list[list[int]] = [[] for _ in turned.nodes]
-    for node in left.nodes:
+    for node in remaining_part.nodes:
         for used in parts.opened.dependencies[node]:
             if used in place:
                 users[place[used]].append(place[node])
@@ -193,30 +204,32 @@ def reduce_start(
 
     def part(starts: Sequence[int]) -> Part:
         """Return the part that starts at some nodes."""
-        kept = _nodes_of(turned, reach, starts)
-        return Part(kept, left.ends, tuple(sorted(turned.nodes[index] for index in starts)))
+        nodes = _nodes_of(turned, reach, starts)
+        return Part(
+            nodes, remaining_part.ends, tuple(sorted(turned.nodes[index] for index in starts))
+        )
 
-    found = parts.run_search(partial(search, reach), part, suffix, len(reach))
-    return part(found.ends) if found.ends else left
+    found_search = parts.run_search(partial(search, reach), part, suffix, len(reach))
+    return part(found_search.ends) if found_search.ends else remaining_part
 
 
-def _nodes_of(left: Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
+def _nodes_of(part: Part, reach: Sequence[int], ends: Sequence[int]) -> Nodes:
     """Return the remaining nodes that lie between two sets, in graph order."""
     reached = 0
     for end in ends:
         reached |= reach[end]
-    return tuple(sorted(left.nodes[index] for index in members(reached)))
+    return tuple(sorted(part.nodes[index] for index in members(reached)))
 
 
-def reduce_middle(parts: Parts, left: Part) -> Part:
+def reduce_middle(parts: Parts, part: Part) -> Part:
     """Return the smallest failing part after removing any nodes."""
 
     def search(test: Callable[[Sequence[int]], Outcome]) -> list[int]:
         """Return a minimal list of nodes that still fails, by delta debugging."""
-        return ddmin(left.nodes, lambda nodes: test(tuple(nodes)))
+        return ddmin(part.nodes, lambda nodes: test(tuple(nodes)))
 
     nodes = tuple(parts.run_search(search, lambda nodes: Part(tuple(nodes)), "nodes", None))
-    return left if nodes == left.nodes else Part(nodes)
+    return part if nodes == part.nodes else Part(nodes)
 
 
 _SEARCHES: Mapping[str, Callable[..., GraphFound]] = {
@@ -324,14 +337,14 @@ def reduce_model(
     way = _Way(mode, reduce_outputs, reduce_inputs, save_inputs)
     try:
         parts = _prepare_failing_model(model, iterations, data_loader, save_inputs)
-        found, left = _reduce_failing(model, parts, way)
-        others = _reduce_rest(parts, left, way) if find_all else []
+        reduction, part = _reduce_failing(model, parts, way)
+        rest = _reduce_rest(parts, part, way) if find_all else []
     finally:
         iterations.close()
     iterations.finish()
-    if others and save_inputs is not None and found.feed is not None:
-        parts.save_feed(found.feed)
-    return evolve(found, others=others)
+    if rest and save_inputs is not None and reduction.feed is not None:
+        parts.save_feed(reduction.feed)
+    return evolve(reduction, others=rest)
 
 
 def numbered_path(path: str, number: int) -> str:
@@ -390,10 +403,10 @@ def _prepare_failing_model(
             if number:
                 G_LOGGER.info(f"The model fails with sample {number} of the data, which is used.")
             return parts
-    said = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
+    name = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
     how = "as is" if number < 1 else f"with each of {number + 1} samples"
     raise InconclusiveError(
-        f"Nothing to reduce: the whole model {said} {how}.",
+        f"Nothing to reduce: the whole model {name} {how}.",
         hint="See its log for the check. For an intermittent failure, use --check-runs N.",
     )
 
@@ -401,49 +414,49 @@ def _prepare_failing_model(
 def _reduce_failing(model: Any, parts: Parts, way: _Way) -> tuple[Reduction, Part]:
     """Return the reduction of a failing model, and the part that remains."""
     opened, iterations = parts.opened, parts.iterations
-    whole = tuple(range(len(opened.dependencies)))
+    whole_indices = tuple(range(len(opened.dependencies)))
     before = iterations.count
-    left = Part(whole)
+    part = Part(whole_indices)
     if way.reduce_outputs:
-        left = reduce_end(parts, left, way.search)
+        part = reduce_end(parts, part, way.search)
     if way.reduce_inputs:
-        left = reduce_start(parts, left, way.search)
-    if way.mode == "ddmin" and len(left.nodes) > 1:
-        left = reduce_middle(parts, left)
-    if way.mode == "bisect" and 1 < len(left.nodes) <= _FEW:
-        left = _try_in_order(parts, left, way)
-    names = [opened.name(node) for node in left.nodes]
-    _show(parts, left, checks=iterations.count - before + 1)
-    _suggest_mode(len(names), len(whole), way)
+        part = reduce_start(parts, part, way.search)
+    if way.mode == "ddmin" and len(part.nodes) > 1:
+        part = reduce_middle(parts, part)
+    if way.mode == "bisect" and 1 < len(part.nodes) <= _FEW:
+        part = _try_in_order(parts, part, way)
+    names = [opened.name(node) for node in part.nodes]
+    _show(parts, part, checks=iterations.count - before + 1)
+    _suggest_mode(len(names), len(whole_indices), way)
     if len(names) == 1 and way.reduce_outputs and way.reduce_inputs:
-        inside = _failing_subgraph(parts, left.nodes[0])
+        inside = _failing_subgraph(parts, part.nodes[0])
         if inside is not None:
-            return _reduce_failing(*inside, way)[0], left
-    bad = model if left == Part(whole) else parts.made(left)
+            return _reduce_failing(*inside, way)[0], part
+    bad = model if part == Part(whole_indices) else parts.made(part)
     feed = None
     if way.save_inputs is not None:
         feed = opened.feed(bad)
         parts.save_feed(feed)
-    good = parts.good_beside(len(left.nodes))
-    if good is None and len(whole) > 1:
+    good = parts.good_beside(len(part.nodes))
+    if good is None and len(whole_indices) > 1:
         G_LOGGER.warning(
             "No checked part passed, so the parts may fail for a different reason than the"
             " model. Choose the failure with --fail-code or --fail-regex."
         )
-    made = None if good is None else parts.made(good)
-    return Reduction(bad, made, names, feed, way.save_inputs), left
+    value = None if good is None else parts.made(good)
+    return Reduction(bad, value, names, feed, way.save_inputs), part
 
 
-def _try_in_order(parts: Parts, left: Part, way: _Way) -> Part:
+def _try_in_order(parts: Parts, part: Part, way: _Way) -> Part:
     """Return the smallest failing part when each of a few nodes is tried as the last and as the
     first.
     """
     search = first_bad_part_in_order
     if way.reduce_outputs:
-        left = reduce_end(parts, left, search, "last outputs")
+        part = reduce_end(parts, part, search, "last outputs")
     if way.reduce_inputs:
-        left = reduce_start(parts, left, search, "last inputs")
-    return left
+        part = reduce_start(parts, part, search, "last inputs")
+    return part
 
 
 def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
@@ -451,10 +464,10 @@ def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
     fail by itself.
     """
     try:
-        found = parts.opened.inside(node)
-        if found is None:
+        inside = parts.opened.inside(node)
+        if inside is None:
             return None
-        model, feed = found
+        model, feed = inside
         opened = open_reducible(model, [feed])
     except PolygraphyException as error:
         G_LOGGER.verbose(f"The subgraph of {parts.opened.name(node)!r} cannot be reduced: {error}")
@@ -468,46 +481,50 @@ def _failing_subgraph(parts: Parts, node: int) -> tuple[Any, Parts] | None:
     return model, inner
 
 
-def _reduce_rest(parts: Parts, left: Part, way: _Way) -> list[Reduction]:
+def _reduce_rest(parts: Parts, part: Part, way: _Way) -> list[Reduction]:
     """Return further reductions from the rest of the model, until it passes."""
     iterations = parts.iterations
-    others: list[Reduction] = []
+    reductions: list[Reduction] = []
     first = iterations.first_failure
-    while (rest := _remaining_model(parts, left)) is not None:
-        model, feed = rest
+    while (remaining_model := _remaining_model(parts, part)) is not None:
+        model, feed = remaining_model
         data = None if feed is None else [feed]
         iterations.hold_to_first_failure()
         parts = Parts(open_reducible(model, data), iterations, way.save_inputs)
         outcome = parts.test_whole(model)
-        own = iterations.first_failure
-        is_other = first is not None and own is not None and own["code"] != first["code"]
+        first_failure = iterations.first_failure
+        is_other = (
+            first is not None
+            and first_failure is not None
+            and first_failure["code"] != first["code"]
+        )
         if outcome is not Outcome.BAD or is_other:
-            said = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
+            name = "passes the check" if outcome is Outcome.GOOD else "cannot be checked"
             count = len(parts.opened.dependencies)
-            G_LOGGER.info(f"The rest of the model ({count} node(s)) {said}.")
+            G_LOGGER.info(f"The rest of the model ({count} node(s)) {name}.")
             break
-        found, left = _reduce_failing(model, parts, way)
-        if found.feed is not None:
-            path = numbered_path(way.save_inputs or "", len(others) + 2)
-            resolve(ResultStore).save([dict(found.feed)], path)
-        others.append(found)
-    return others
+        reduction, part = _reduce_failing(model, parts, way)
+        if reduction.feed is not None:
+            path = numbered_path(way.save_inputs or "", len(reductions) + 2)
+            resolve(ResultStore).save([dict(reduction.feed)], path)
+        reductions.append(reduction)
+    return reductions
 
 
-def _remaining_model(parts: Parts, left: Part) -> tuple[Any, Mapping[str, Any] | None] | None:
+def _remaining_model(parts: Parts, part: Part) -> tuple[Any, Mapping[str, Any] | None] | None:
     """Return the rest of a model, and its inputs with the recorded values (0 if not finite) of the
     nodes found. If the check compares with saved outputs, dependent nodes are removed as well.
     """
     opened = parts.opened
-    culprits = set(left.nodes)
-    rest = [node for node in range(len(opened.dependencies)) if node not in culprits]
+    culprits = set(part.nodes)
+    nodes = [node for node in range(len(opened.dependencies)) if node not in culprits]
     if parts.iterations.compares_with_saved_outputs:
         reach = reaches(opened.dependencies)
-        rest = [node for node in rest if culprits.isdisjoint(members(reach[node]))]
-    if not rest:
+        nodes = [node for node in nodes if culprits.isdisjoint(members(reach[node]))]
+    if not nodes:
         return None
     try:
-        model = opened.part(rest)
+        model = opened.part(nodes)
         feed = opened.feed(model)
     except PolygraphyException as error:
         G_LOGGER.warning(f"The rest of the model cannot be searched: {error}")
@@ -520,14 +537,14 @@ def _finite(array: Any) -> Any:
     return np.where(np.isfinite(array), array, 0).astype(array.dtype) if is_float(array) else array
 
 
-def _show(parts: Parts, left: Part, *, checks: int) -> None:
+def _show(parts: Parts, part: Part, *, checks: int) -> None:
     """Log the remaining part."""
     opened, total = parts.opened, len(parts.opened.dependencies)
-    names = [opened.name(node) for node in left.nodes]
-    named = [f"{opened.op(node)} {opened.name(node)!r}" for node in left.nodes[:_LISTED]]
+    names = [opened.name(node) for node in part.nodes]
+    named = [f"{opened.op(node)} {opened.name(node)!r}" for node in part.nodes[:_LISTED]]
     listed = ", ".join(named)
-    more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    summary = f"Reduced from {total} to {len(names)} node(s): {listed}{more}"
+    text = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    summary = f"Reduced from {total} to {len(names)} node(s): {listed}{text}"
     G_LOGGER.info(f"{summary} ({checks} checks, {parts.iterations.seconds:.1f} s)")
     findings = resolve(Findings)
     findings.found("reduction", {"nodes": names, "total": total})

@@ -41,11 +41,11 @@ class Place:
     def texts(self) -> dict[str, str]:
         """Return replacements for texts in a command that name files moved to this folder."""
         texts = {}
-        for path, here in self.files.items():
-            own = str(Path(here).absolute())
-            texts[str(Path(path).absolute())] = own
+        for path, file in self.files.items():
+            own_name = str(Path(file).absolute())
+            texts[str(Path(path).absolute())] = own_name
             if not _is_inside(path):
-                texts[path] = own
+                texts[path] = own_name
         return texts
 
 
@@ -129,7 +129,7 @@ class Jobs:
         self,
         command: CheckCommand | None,
         artifact: str | None,
-        own: Sequence[str],
+        own_names: Sequence[str],
         folder: str,
         count: int,
     ) -> None:
@@ -138,13 +138,13 @@ class Jobs:
         Args:
             command: the check; None where a user is asked.
             artifact: the path of what is made for each.
-            own: the paths of all that each check has for itself.
+            own_names: the paths of all that each check has for itself.
             folder: in which there is a place for each job; with one, the current folder is it.
             count: how many jobs there are.
         """
         self._command = command
         self._artifact = artifact
-        self._own = list(own)
+        self._own = list(own_names)
         self._folder = folder
         self._count = 1 if command is None or artifact is None else count
         self._here = Place()
@@ -159,36 +159,36 @@ class Jobs:
         return self._here.path(path)
 
     def started(
-        self, asked: Candidate, ahead: Callable[[int], Sequence[Candidate]] | None
+        self, wanted_candidate: Candidate, ahead: Callable[[int], Sequence[Candidate]] | None
     ) -> Started:
         """Return the requested check, started now or earlier; start likely next ones, and stop
         others.
         """
         if self._count == 1 or ahead is None:
-            return self._start(asked, Place())
+            return self._start(wanted_candidate, Place())
         if self._places is None:
             self._places = Places(self._folder, self._count, self._own)
         candidates = ahead(self._count - 1)
-        keys = {asked.key, *(candidate.key for candidate in candidates)}
+        keys = {wanted_candidate.key, *(candidate.key for candidate in candidates)}
         for key in [key for key in self._ahead if key not in keys]:
             self._stop(self._ahead.pop(key))
-        found = self._ahead.pop(asked.key, None)
-        for candidate in ([] if found else [asked]) + list(candidates):
+        started_job = self._ahead.pop(wanted_candidate.key, None)
+        for candidate in ([] if started_job else [wanted_candidate]) + list(candidates):
             place = None if candidate.key in self._ahead else self._places.take()
             if place is None:
                 continue
             started = self._start(candidate, place)
-            if candidate is asked:
-                found = started
+            if candidate is wanted_candidate:
+                started_job = started
             else:
                 self._ahead[candidate.key] = started
-        assert found is not None
-        return found
+        assert started_job is not None
+        return started_job
 
-    def done(self, started: Started, made: Sequence[str]) -> None:
+    def done(self, started: Started, new_names: Sequence[str]) -> None:
         """Release the folder of a check, without the files created there."""
         if self._places is not None and started.place.folder is not None:
-            for path in made:
+            for path in new_names:
                 remove_path(started.place.path(path))
             self._places.give_back(started.place)
 

@@ -80,52 +80,69 @@ def prove_remedies(
         culprits: who is to blame.
         pairs: all data, with the outputs that are right; those first on which outputs are wrong.
     """
-    made = []
+    remedies = []
     with case.attempt("remedy") as result:
         for party in case.parties:
-            own = [one for one in culprits if one.party == party.name]
+            own_culprits = [culprit for culprit in culprits if culprit.party == party.name]
             passes = list(
-                dict.fromkeys(n for one in own if one.rewrite for n in one.rewrite.split("+"))
+                dict.fromkeys(
+                    n
+                    for culprit in own_culprits
+                    if culprit.rewrite
+                    for n in culprit.rewrite.split("+")
+                )
             )
-            tried: dict[tuple[bool, tuple[str, ...]], float | None] = {}
-            for plain, without in ((False, tuple(passes)), (True, ())):
-                if own and party.rewrites and (plain or without):
-                    how: dict[str, Any] = {"plain": plain, "without": without}
-                    left = [
-                        _remaining_error(case, party, feed, right, **how) for feed, right in pairs
-                    ]
-                    known = [off for off in left if off is not None]
-                    tried[plain, without] = max(known) if len(known) == len(left) else None
-            best = next((how for how, off in tried.items() if off is not None), None)
-            for one in own:
+            ways = [(False, tuple(passes))] if passes else []
+            ways = [*ways, (True, ())] if own_culprits and party.rewrites else []
+            best, off = None, None
+            for plain, without in ways:
+                off = _largest_error(case, party, pairs, plain=plain, without=without)
+                if off is not None:
+                    best = plain, without
+                    break
+            for culprit in own_culprits:
                 remedy = Remedy()
-                facts = [*one.facts]
+                facts = [*culprit.facts]
                 if best is not None:
                     plain, without = best
-                    off = tried[best] or 0.0
-                    command = case.command(party, plain=plain, without=without, off=off)
+                    command = case.command(party, plain=plain, without=without, off=off or 0.0)
                     remedy = Remedy(command or None, True)
                     facts.append(evidence.right_without_rewrites(without))
-                made.append(evolve(one, remedy=remedy, facts=facts))
-            if tried:
+                remedies.append(evolve(culprit, remedy=remedy, facts=facts))
+            if ways:
                 is_all = best is None or best[0]
                 result.append(steps.remedy_tried(passes, best is not None, is_all))
-    return made
+    return remedies
+
+
+def _largest_error(
+    case: Case, party: SuspectedParty, pairs: Sequence[tuple[Feed, Values]], **how: Any
+) -> float | None:
+    """Return the largest error of a backend without rewrites on all data; None if it is wrong on
+    some.
+    """
+    largest = 0.0
+    for feed, right in pairs:
+        error = _remaining_error(case, party, feed, right, **how)
+        if error is None:
+            return None
+        largest = max(largest, error)
+    return largest
 
 
 def describe_plain_remedies(case: Case, expected: Values, feed: Feed) -> str:
     """Return a sentence that lists the backends whose outputs match only without graph rewrites,
     with the command; empty if there are none.
     """
-    said = []
-    for party in filter(lambda each: each.rewrites, case.parties):
+    plain_remedies = []
+    for party in filter(lambda party: party.rewrites, case.parties):
         if _remaining_error(case, party, feed, expected) is not None:
             continue
         off = _remaining_error(case, party, feed, expected, plain=True)
         if off is not None:
             command = case.command(party, plain=True, off=off)
-            said.append(reasons.right_without_rewrites(party.name, command))
-    return join_statements(*said)
+            plain_remedies.append(reasons.right_without_rewrites(party.name, command))
+    return join_statements(*plain_remedies)
 
 
 def _remaining_error(
@@ -135,14 +152,18 @@ def _remaining_error(
     try:
         compute = case.loaded(party, **how)
         values = compute(feed)
-        noise = rounding_noise(compute, feed, values)
     except REFUSALS:
         return None
-    found = case.differing(values, expected, noise)
-    if any(each.relative > LARGE and each.share >= 0.01 for each in found.values()):
+    differing = case.differing(values, expected)
+    if differing:
+        differing = case.differing(values, expected, rounding_noise(compute, feed, values))
+    if any(
+        difference.relative > LARGE and difference.share >= 0.01
+        for difference in differing.values()
+    ):
         return None
-    made = (deviation(values[name], expected[name]).largest for name in case.model.outputs)
-    return max(filter(np.isfinite, made), default=0.0)
+    errors = (deviation(values[name], expected[name]).largest for name in case.model.outputs)
+    return max(filter(np.isfinite, errors), default=0.0)
 
 
 @frozen
@@ -174,10 +195,15 @@ def guilty_passes(case: Case, party: SuspectedParty, place: Place, trace: Trace)
     experiment = _find_experiment(case, party, place, trace)
     if experiment is None:
         return []
-    if experiment.nodes <= _SMALL and (alone := healing_alone(party.passes, experiment.heals)):
-        whole = _nodes_after_rewrites(case, party, [])
+    if experiment.nodes <= _SMALL and (healing := healing_alone(party.passes, experiment.heals)):
+        nodes_after_rewrites = _nodes_after_rewrites(case, party, [])
         return [
-            min(alone, key=lambda name: len(whole ^ _nodes_after_rewrites(case, party, [name])))
+            min(
+                healing,
+                key=lambda name: len(
+                    nodes_after_rewrites ^ _nodes_after_rewrites(case, party, [name])
+                ),
+            )
         ]
     return healing_passes(party.passes, experiment.heals) or []
 
@@ -212,7 +238,7 @@ def _find_experiment(
     case: Case, party: SuspectedParty, place: Place, trace: Trace
 ) -> Experiment | None:
     """Return the smallest part around a region that the backend computes incorrectly."""
-    held = trace.held
+    experiment = trace.held
     nodes = case.model.nodes
     size = 0
     for hops in _HOPS:
@@ -221,13 +247,15 @@ def _find_experiment(
             continue
         size = len(chosen)
         try:
-            part = cut_part(case.model, chosen, held)
+            part = cut_part(case.model, chosen, experiment)
         except PolygraphyException:
             continue
-        made = _set_up_experiment(party, part, trace.values, size)
-        if made is not None:
-            return made
-    return _set_up_experiment(party, feed_part(case.model.proto, held), trace.values, len(nodes))
+        setup = _set_up_experiment(party, part, trace.values, size)
+        if setup is not None:
+            return setup
+    return _set_up_experiment(
+        party, feed_part(case.model.proto, experiment), trace.values, len(nodes)
+    )
 
 
 def _set_up_experiment(

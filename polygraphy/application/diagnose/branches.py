@@ -27,10 +27,10 @@ def inline_branches(case: Case, feeds: Sequence[Feed]) -> OpenModel:
     """
     model = case.model
     while True:
-        made = model.with_branches(_conditions(case, model, feeds))
-        if made is model:
+        result = model.with_branches(_conditions(case, model, feeds))
+        if result is model:
             return model
-        model = made
+        model = result
 
 
 def add_idle_branches(found: Found, request: Request) -> Found:
@@ -49,23 +49,25 @@ def _describe_idle_branches(case: Case, feeds: Sequence[Feed]) -> str:
     """Return a sentence about If branches that never ran and so were not compared; empty if all
     did, or it is unknown.
     """
-    known = _conditions(case, case.whole, feeds)
+    conditions = _conditions(case, case.whole, feeds)
     idle: dict[str, list[str]] = {}
     for node in case.whole.nodes:
-        if node.op == "If" and node.reads[0] in known:
-            branch = "else" if np.all(known[node.reads[0]]) else "then"
+        if node.op == "If" and node.reads[0] in conditions:
+            branch = "else" if np.all(conditions[node.reads[0]]) else "then"
             idle.setdefault(branch, []).append(node.name)
     return join_statements(*(steps.idle_branches(branch, names) for branch, names in idle.items()))
 
 
 def _conditions(case: Case, model: OpenModel, feeds: Sequence[Feed]) -> dict[str, Any]:
     """Return the known conditions of If nodes that are equal for all data."""
-    known: dict[str, Any] = {}
+    known_conditions: dict[str, Any] = {}
     for name in {node.reads[0] for node in model.nodes if node.op == "If"}:
-        found = [_condition(case, model, name, feed) for feed in feeds]
-        if found[0] is not None and all(np.array_equal(one, found[0]) for one in found):
-            known[name] = found[0]
-    return known
+        conditions = [_condition(case, model, name, feed) for feed in feeds]
+        if conditions[0] is not None and all(
+            np.array_equal(condition, conditions[0]) for condition in conditions
+        ):
+            known_conditions[name] = conditions[0]
+    return known_conditions
 
 
 def _condition(case: Case, model: OpenModel, name: str, feed: Feed) -> Any:

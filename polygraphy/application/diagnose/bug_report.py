@@ -75,25 +75,25 @@ def hand_over(case: Case, result: DiagnosisResult, folder: str | None, issue: st
     Raises:
         FileError: something cannot be written.
     """
-    culprit = next((one for one in result.culprits if one.cause not in NO_FAULT), None)
+    culprit = next((culprit for culprit in result.culprits if culprit.cause not in NO_FAULT), None)
     if culprit is None or result.verdict != FAULT:
         return
     failure, program = None, ""
-    with case.attempt(titles.CULPRIT_BY_ITSELF) as said:
+    with case.attempt(titles.CULPRIT_BY_ITSELF) as notes:
         for failure in _failures(case, culprit):
             program = failure_program(failure)
             if folder is None or _is_shown(failure, folder, program):
                 break
         else:
             failure = None
-        said.append(_describe_failure(case, failure, program if folder is not None else ""))
+        notes.append(_describe_failure(case, failure, program if folder is not None else ""))
     reports = resolve(DiagnosisReports)
     if folder is not None and failure is not None:
         reports.handed_over(folder, f"{failure.culprit.party}: {failure.said}")
     if issue is not None:
         graph = "" if failure is None else failure_text(failure)
         sections = [section for key in _SOURCES for section in bound_function(sections_of, key)()]
-        named = next((one for one in case.parties if one.name == culprit.party), None)
+        named = next((party for party in case.parties if party.name == culprit.party), None)
         called = "" if named is None else str(named.settings.get("module", named.name))
         text = issue_of(
             culprit, failure, sections, party=called, graph=graph, program=program, folder=folder
@@ -118,19 +118,19 @@ def add_report_command(case: Case, result: DiagnosisResult) -> DiagnosisResult:
     if not first.nodes:  # It is too new, or too old, for that party, which says so.
         return result
     command = report_command(case.path, case.parties, case.data_options) or None
-    made = [
-        evolve(one, remedy=Remedy(command)) if one.remedy == first.remedy else one
-        for one in result.culprits
+    culprits = [
+        evolve(culprit, remedy=Remedy(command)) if culprit.remedy == first.remedy else culprit
+        for culprit in result.culprits
     ]
-    return evolve(result, culprits=made)
+    return evolve(result, culprits=culprits)
 
 
 def _describe_failure(case: Case, failure: Failure | None, program: str) -> str:
     """Return the sentence on how many nodes show the fault, or that no part of the model does."""
     if failure is None:
         return steps.NO_PART_FAILS
-    shown = PROGRAM_FILE if program else ""
-    return steps.shown_by(failure.nodes, len(case.model.nodes), shown)
+    program_file = PROGRAM_FILE if program else ""
+    return steps.shown_by(failure.nodes, len(case.model.nodes), program_file)
 
 
 def _is_shown(failure: Failure, folder: str, program: str) -> bool:
@@ -140,25 +140,25 @@ def _is_shown(failure: Failure, folder: str, program: str) -> bool:
         return True
     path = str(Path(folder) / PROGRAM_FILE)
     write_text(path, program, executable=True)
-    done = resolve(Commands).start(safe_command([sys.executable, path]), timeout=_SECONDS).wait()
-    return done.code < 0 or (done.code == 1 and "FAILED" in done.output)
+    process = resolve(Commands).start(safe_command([sys.executable, path]), timeout=_SECONDS).wait()
+    return process.code < 0 or (process.code == 1 and "FAILED" in process.output)
 
 
 def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
     """Yield parts of the model that show a fault, the smallest first, and the whole."""
     third = resolve(SuspectedParty, REFERENCE)
-    party = next((one for one in case.parties if one.name == culprit.party), case.parties[0])
+    party = next((party for party in case.parties if party.name == culprit.party), case.parties[0])
     party = CarefulParty(party) if culprit.cause == "refusal" else party
-    known = None
+    tensors = None
     for able in (third, *case.parties):
         try:
-            known = trace_tensors(case, able, case.feed)
+            tensors = trace_tensors(case, able, case.feed)
             break
         except REFUSALS:
             continue
-    if known is None:
+    if tensors is None:
         return
-    held = known.held
+    values = tensors.held
     repaired = None if case.repaired is None else case.repaired()
     places = [i for i, node in enumerate(case.model.nodes) if node.name in set(culprit.nodes)]
     size = 0
@@ -168,23 +168,30 @@ def _failures(case: Case, culprit: Culprit) -> Iterator[Failure]:
             continue
         size = len(chosen)
         try:
-            part = case.model.part(chosen, held)
-            right = part if repaired is None else _same_part(repaired, case, chosen, held)
-            made = _failure(culprit, party, third, part, right, held, size)
+            part = case.model.part(chosen, values)
+            expected_part = part if repaired is None else _same_part(repaired, case, chosen, values)
+            failure = _failure(culprit, party, third, part, expected_part, values, size)
         except (*REFUSALS, KeyError):
             continue
-        if made is not None:
-            yield made
-    whole = case.model.proto
-    right = whole if repaired is None else repaired.proto
+        if failure is not None:
+            yield failure
+    proto = case.model.proto
+    expected_part = proto if repaired is None else repaired.proto
     try:
-        made = _failure(
-            culprit, party, third, whole, right, held, len(case.model.nodes), case.expected
+        failure = _failure(
+            culprit,
+            party,
+            third,
+            proto,
+            expected_part,
+            values,
+            len(case.model.nodes),
+            case.expected,
         )
     except (*REFUSALS, KeyError):
         return
-    if made is not None:
-        yield made
+    if failure is not None:
+        yield failure
 
 
 def _same_part(correct_model: OpenModel, case: Case, chosen: Sequence[int], values: Values) -> Any:
@@ -200,8 +207,8 @@ def _failure(
     party: SuspectedParty,
     third: SuspectedParty,
     part: Any,
-    right: Any,
-    held: Values,
+    expected_value: Any,
+    held_values: Values,
     nodes: int,
     expected: Values | None = None,
 ) -> Failure | None:
@@ -212,11 +219,11 @@ def _failure(
         KeyError: a value is missing.
     """
     opened = open_model(part)
-    feed = {name: held[name] for name in opened.inputs}
+    feed = {name: held_values[name] for name in opened.inputs}
     if not all(isinstance(value, np.ndarray) for value in feed.values()):
         return None
     if expected is None:
-        expected = feed_part(right, held).run(third, plain=True)
+        expected = feed_part(expected_value, held_values).run(third, plain=True)
     expected = {name: expected[name] for name in opened.outputs}
     if not all(isinstance(value, np.ndarray) for value in expected.values()):
         return None
@@ -225,16 +232,29 @@ def _failure(
         is_rewritten = culprit.cause in _OF_REWRITES
         plain = Part(part, feed).run(party, plain=True) if is_rewritten else {}
     except REFUSALS as error:
-        seen = (str(error), usual_tolerances(expected)) if culprit.cause == "refusal" else None
+        description = (
+            (str(error), usual_tolerances(expected)) if culprit.cause == "refusal" else None
+        )
     else:
         if culprit.cause == "refusal":
             return None
-        seen = find_failing_outputs(values, expected, plain) or _find_nan_outputs(culprit, values)
-    if seen is None:
+        description = find_failing_outputs(values, expected, plain) or _find_nan_outputs(
+            culprit, values
+        )
+    if description is None:
         return None
     without = culprit.rewrite.split("+") if culprit.rewrite else ()
     return Failure(
-        culprit, part, feed, expected, seen[1], party.name, party.settings, without, nodes, seen[0]
+        culprit,
+        part,
+        feed,
+        expected,
+        description[1],
+        party.name,
+        party.settings,
+        without,
+        nodes,
+        description[0],
     )
 
 

@@ -203,9 +203,9 @@ class Case:
         """Record the errors of tensors."""
         self._log.curves.append(curve)
 
-    def record_comparison(self, what: str, left_out: Sequence[str] = ()) -> None:
+    def record_comparison(self, title: str, left_out: Sequence[str] = ()) -> None:
         """Record a comparison with an oracle, and the outputs that it left out."""
-        self._log.evidence = self.evidence.compared(what, left_out)
+        self._log.evidence = self.evidence.compared(title, left_out)
 
     def record_left_out(self, reason: str) -> None:
         """Record that something was not compared."""
@@ -289,12 +289,14 @@ class Case:
             off: by how much the outputs still differ at most.
             is_auto: whether they are compared within the rounding limit.
         """
-        others = [
-            (one.name, one.backend, one.options) for one in self.parties if one.name != party.name
+        other_parties = [
+            (single_party.name, single_party.backend, single_party.options)
+            for single_party in self.parties
+            if single_party.name != party.name
         ]
         options = party.remedy(plain=plain, without=without)
-        backends = [(party.name, party.backend, options), *others]
-        if not others:
+        backends = [(party.name, party.backend, options), *other_parties]
+        if not other_parties:
             return run_command(self.path, backends, {}, is_auto=is_auto)
         # Not `auto` by default: rounding of quantized types explains almost anything.
         atol = float(10.0 ** np.ceil(np.log10(2 * off))) if off > _USUAL_ATOL else None
@@ -304,20 +306,25 @@ class Case:
         """Return a verified remedy that undoes changes to nodes."""
         is_file = self.is_given and self.model.given is self.model.proto
         command = insert_commands(self.path, graph, changed) if is_file else ""
-        note = "" if command else remedies.undo([one.change for one in changed])
+        note = "" if command else remedies.undo([variant.change for variant in changed])
         return Remedy(command or None, True, note)
 
-    def keep_errors(self, party: str, what: str, found: Mapping[str, TensorError]) -> None:
+    def keep_errors(self, party: str, text: str, tensor_errors: Mapping[str, TensorError]) -> None:
         """Keep the errors of tensors; see `Curve`."""
-        made = [found[name] for node in self.model.nodes for name in node.makes if name in found]
-        self.record_curve(Curve(party, what, made))
+        errors = [
+            tensor_errors[name]
+            for node in self.model.nodes
+            for name in node.makes
+            if name in tensor_errors
+        ]
+        self.record_curve(Curve(party, text, errors))
 
     def epsilon(self, output: str) -> float | None:
         """Return the epsilon of the least precise float type in the computation of an output; None
         if unknown or quantized.
         """
-        known = compute_dtype(self.facts, output)
-        precision = precision_of(known) if known in _FLOATS else None
+        dtype = compute_dtype(self.facts, output)
+        precision = precision_of(dtype) if dtype in _FLOATS else None
         return None if precision is None else precision.epsilon
 
     @property
@@ -344,14 +351,14 @@ class Case:
         self, values: Values, expected: Values, noise: Mapping[str, Any] | None = None
     ) -> dict[str, Deviation]:
         """Return, by output, the deviations that rounding does not explain."""
-        found = {}
+        deviations = {}
         for name in self.model.outputs:
             if name in values and name in expected:
-                held = (noise or {}).get(name, 0.0)
-                made = self.judged(name, values[name], expected[name], held)
-                if made:
-                    found[name] = made
-        return found
+                noise_level = (noise or {}).get(name, 0.0)
+                output_deviation = self.judged(name, values[name], expected[name], noise_level)
+                if output_deviation:
+                    deviations[name] = output_deviation
+        return deviations
 
     def rounding(self, name: str, value: Any, expected: Any) -> Rounding | None:
         """Return the rounding limit of an output, from its operators and data type; None unless it
@@ -384,7 +391,7 @@ def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, An
     cannot be run.
     """
     try:
-        made = [
+        moved_outputs = [
             compute(
                 {
                     name: move_by_epsilons(array, seed + _name_seed(name))
@@ -396,7 +403,7 @@ def rounding_noise(compute: Compute, feed: Feed, values: Values) -> dict[str, An
     except REFUSALS:
         return {}
     return {
-        name: spread([each[name] for each in made if name in each], value)
+        name: spread([value for values in moved_outputs if name in values], value)
         for name, value in values.items()
         if not isinstance(value, list)
     }
@@ -412,11 +419,11 @@ def add_origins(result: DiagnosisResult, nodes: Sequence[GraphNode]) -> Diagnosi
     origins = {node.name: node.origin for node in nodes if node.origin is not None}
     culprits = [
         evolve(
-            one,
-            origin=one.origin
-            or next((origins[n] for n in reversed(one.nodes) if n in origins), None),
+            culprit,
+            origin=culprit.origin
+            or next((origins[n] for n in reversed(culprit.nodes) if n in origins), None),
         )
-        for one in result.culprits
+        for culprit in result.culprits
     ]
     return evolve(result, culprits=culprits)
 
@@ -434,7 +441,7 @@ def conclude(result: DiagnosisResult) -> bool:
     if result.curves:
         findings.found("errors", {"curves": result.curves})
     if facts := facts_of(result.reason):
-        findings.found("reason", {"facts": [each.data() for each in facts]})
+        findings.found("reason", {"facts": [fact.data() for fact in facts]})
     findings.conclude(result.verdict, result.facts(), result.reason)
     if result.verdict == INCONCLUSIVE:
         raise InconclusiveError(result.reason)

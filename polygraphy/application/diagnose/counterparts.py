@@ -95,26 +95,32 @@ class Counterparts:
         self.pairs: dict[str, str] = {}
         self._pair_tensors()
         for name, value in expected.items():
-            if name not in self.pairs and (made := self._returning_operation(value)):
-                self.pairs[name] = made
-        lost = self.theirs.keys() - set(self.pairs.values())
-        others = {titles.of_program(name): name for name in lost}
+            if name not in self.pairs and (operation := self._returning_operation(value)):
+                self.pairs[name] = operation
+        lost_names = self.theirs.keys() - set(self.pairs.values())
+        names = {titles.of_program(name): name for name in lost_names}
         self.saved: MutableMapping[str, Any] = ChainMap(
-            {**expected}, rename_tensors(self.theirs, {**self.pairs, **others})  # type: ignore[arg-type]
+            {**expected}, rename_tensors(self.theirs, {**self.pairs, **names})  # type: ignore[arg-type]
         )
 
     def notes(self) -> str:
         """Return a note with the number of tensor pairs."""
-        made = {name for node in self._case.model.nodes for name in node.makes} & self._mine.keys()
-        return steps.counterparts(len(self.pairs.keys() & made), len(made))
+        new_names = {
+            name for node in self._case.model.nodes for name in node.makes
+        } & self._mine.keys()
+        return steps.counterparts(len(self.pairs.keys() & new_names), len(new_names))
 
     def _returning_operation(self, value: Any) -> str:
         """Return the operation that computes a return value of the program; empty if there
         is none.
         """
-        own = print_of(value)
-        same = [name for name, each in self._prints.items() if own and own.distance(each) == 0]
-        return same[-1] if same else ""
+        fingerprint = print_of(value)
+        equal_prints = [
+            name
+            for name, single_fingerprint in self._prints.items()
+            if fingerprint and fingerprint.distance(single_fingerprint) == 0
+        ]
+        return equal_prints[-1] if equal_prints else ""
 
     def _pair_tensors(self) -> None:
         """Pair all tensors: by value and, after the models diverge, by computing later nodes from
@@ -124,15 +130,15 @@ class Counterparts:
         for _ in range(_TRIED):
             if not self.off(ChainMap(self._changed, self.own)):  # type: ignore[arg-type]
                 break
-            found = next(self._parting(), None)
-            if found is None:
+            pair = next(self._parting(), None)
+            if pair is None:
                 break
-            mine, theirs = found
-            self.pairs[mine] = theirs
-            given = {mine: self.theirs[theirs]}
-            made = self._compute_with(given)
-            self._changed = ChainMap(given, made, self._changed)  # type: ignore[arg-type]
-            self._mine.update(_tensor_prints(made))
+            name, reference_name = pair
+            self.pairs[name] = reference_name
+            given_values = {name: self.theirs[reference_name]}
+            values = self._compute_with(given_values)
+            self._changed = ChainMap(given_values, values, self._changed)  # type: ignore[arg-type]
+            self._mine.update(_tensor_prints(values))
             self._match_values()
 
     def _match_values(self) -> None:
@@ -143,16 +149,20 @@ class Counterparts:
         nodes = self._case.model.nodes
         graphs = nodes, self._program.nodes
         self.pairs |= same_tensors(self._mine, self._prints, self._named, self.pairs, graphs)
-        same: dict[tuple[str, ...], list[str]] = {}
+        groups: dict[tuple[str, ...], list[str]] = {}
         for node in nodes:
             for name in self.pairs.keys() & set(node.makes):
-                same.setdefault((self.pairs[name], *node.reads), []).append(name)
+                groups.setdefault((self.pairs[name], *node.reads), []).append(name)
         reads = {node.name: node.reads for node in self._program.nodes}
         wrong: set[str] = set()
-        for (theirs, *_), made in same.items():
-            beside = [other for other in reads if reads[other] == reads.get(theirs)]
-            if len(beside) == len(made) > 1:
-                wrong.update(name for name, other in zip(made, beside) if other != theirs)
+        for (reference_name, *_), new_names in groups.items():
+            beside = [name for name in reads if reads[name] == reads.get(reference_name)]
+            if len(beside) == len(new_names) > 1:
+                wrong.update(
+                    name
+                    for name, other_name in zip(new_names, beside)
+                    if other_name != reference_name
+                )
         times = Counter(self.pairs.values())
         for node in nodes if wrong else ():
             for name in self.pairs.keys() & set(node.makes):
@@ -164,54 +174,60 @@ class Counterparts:
     def _parting(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of corresponding tensors with different values, the likeliest first."""
         nodes = self._case.model.nodes
-        mine = without_counterpart(nodes, self.pairs.keys())
-        theirs = without_counterpart(self._program.nodes, set(self.pairs.values()))
-        made = {name for node in nodes if node.reads for name in node.makes}
+        unpaired = without_counterpart(nodes, self.pairs.keys())
+        unpaired_reference = without_counterpart(self._program.nodes, set(self.pairs.values()))
+        names = {name for node in nodes if node.reads for name in node.makes}
         tried = 0
-        for name in mine:
-            if name not in self._mine or name not in made or tried == _TRIED:
+        for name in unpaired:
+            if name not in self._mine or name not in names or tried == _TRIED:
                 continue
-            own, recorded = self._mine[name], self._named.get(name)
+            fingerprint, recorded = self._mine[name], self._named.get(name)
             fitting = [
-                other
-                for other in theirs
-                if other in self._prints
-                and (self._prints[other].shape == own.shape or other == recorded)
+                name
+                for name in unpaired_reference
+                if name in self._prints
+                and (self._prints[name].shape == fingerprint.shape or name == recorded)
             ]
-            fitting.sort(key=lambda other: other != recorded)
+            fitting.sort(key=lambda other_name: other_name != recorded)
             tried += bool(fitting)
-            for most, other in product(_AHEAD, fitting[:_TRIED]):
-                if self._fits(name, other, theirs, most):
-                    yield name, other
+            for most, other_name in product(_AHEAD, fitting[:_TRIED]):
+                if self._fits(name, other_name, unpaired_reference, most):
+                    yield name, other_name
 
-    def _fits(self, tensor: str, program_tensor: str, left: Sequence[str], most: int) -> bool:
+    def _fits(
+        self, tensor: str, program_tensor: str, remaining_names: Sequence[str], most: int
+    ) -> bool:
         """Return whether the program's value, put in place of a tensor, leads to further matching
         tensors.
         """
         value = self.theirs[program_tensor]
         if tensor in self._expected:
             return not self.off({tensor: value})
-        made = _tensor_prints(self._compute_with({tensor: value}, most))
-        behind = left.index(program_tensor) + 1 if program_tensor in left else 0
-        later = {name: self._prints[name] for name in left[behind:] if name in self._prints}
-        return bool(same_tensors(made, later, {}, {}))
+        prints = _tensor_prints(self._compute_with({tensor: value}, most))
+        behind = (
+            remaining_names.index(program_tensor) + 1 if program_tensor in remaining_names else 0
+        )
+        later = {
+            name: self._prints[name] for name in remaining_names[behind:] if name in self._prints
+        }
+        return bool(same_tensors(prints, later, {}, {}))
 
-    def _compute_with(self, given: Mapping[str, Any], most: int | None = None) -> Values:
+    def _compute_with(self, given_values: Mapping[str, Any], most: int | None = None) -> Values:
         """Return the tensors that the model computes from its inputs after given tensors replace
         its own.
 
         Args:
-            given: by tensor.
+            given_values: by tensor.
             most: how many nodes are computed; None for all.
         """
-        behind, chosen = set(given), []
+        behind, chosen = set(given_values), []
         for index, node in enumerate(self._case.model.nodes):
             if not behind.isdisjoint(node.reads) and behind.isdisjoint(node.makes):
                 behind.update(node.makes)
                 chosen.append(index)
-        known: Any = ChainMap(dict(given), self._changed, self.own, self._feed)  # type: ignore[arg-type]
+        values: Any = ChainMap(dict(given_values), self._changed, self.own, self._feed)  # type: ignore[arg-type]
         try:
-            part = cut_part(self._case.model, chosen[:most], known)
+            part = cut_part(self._case.model, chosen[:most], values)
             return trace_tensors(
                 self._case.of(open_model(part.model)), self._party, part.feed
             ).values
@@ -220,20 +236,20 @@ class Counterparts:
 
     def off(self, values: Values) -> list[str]:
         """Return the outputs with differences beyond accumulated rounding."""
-        found = self._case.differing(values, self._expected)
-        if found and rounding_accumulates(
+        differing = self._case.differing(values, self._expected)
+        if differing and rounding_accumulates(
             self._case, [self._feed], {0: [values], 1: [self._expected]}
         ):
             return []
-        return [*found]
+        return [*differing]
 
     def proof(self, tensors: Sequence[str]) -> list[Fact]:
         """Return facts about the outputs after tensors are replaced by the program's values."""
         if not tensors:
             return []
         self._changed = {name: self.saved[name] for name in tensors}
-        held = ChainMap(self._changed, self._compute_with(self._changed), self.own)  # type: ignore[arg-type]
-        differing = self.off(held)
+        values = ChainMap(self._changed, self._compute_with(self._changed), self.own)  # type: ignore[arg-type]
+        differing = self.off(values)
         if not differing:
             return [evidence.replaced_by_program(len(tensors))]
         return [evidence.still_differ(len(tensors), differing[:4])]
@@ -241,18 +257,23 @@ class Counterparts:
 
 def _tensor_prints(values: Mapping[str, Any]) -> dict[str, Print]:
     """Return the fingerprint of each tensor that has one."""
-    found = {name: print_of(values[name]) for name in values}
-    return {name: each for name, each in found.items() if each is not None}
+    fingerprints = {name: print_of(values[name]) for name in values}
+    return {
+        name: fingerprint for name, fingerprint in fingerprints.items() if fingerprint is not None
+    }
 
 
 def _exporter_names(case: Case, program: OpenedProgram) -> dict[str, str]:
     """Return, by tensor, the program tensor that the exporter recorded for it, or of the
     same name.
     """
-    known = {node.name for node in program.nodes}
-    own = {name: name for node in case.model.nodes for name in node.makes if name in known}
+    names = {node.name for node in program.nodes}
+    own_names = {name: name for node in case.model.nodes for name in node.makes if name in names}
     recorded = getattr(case.facts, "sources", {})
-    return {**own, **{name: other for name, other in recorded.items() if other in known}}
+    return {
+        **own_names,
+        **{name: other_value for name, other_value in recorded.items() if other_value in names},
+    }
 
 
 @frozen
@@ -315,12 +336,12 @@ def other_weights(
         party: who computes.
         numbers: whether a number that the exporter wrote may be another one.
     """
-    right = place.values[1]
-    if np.shape(right) != np.shape(place.values[0]) or not is_float(right):
+    value = place.values[1]
+    if np.shape(value) != np.shape(place.values[0]) or not is_float(value):
         return None
     search = _Search(place, side, program, party)
-    found = search.weights()
-    return search.number() if found is None and numbers else found
+    weights = search.weights()
+    return search.number() if weights is None and numbers else weights
 
 
 def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, Any]) -> Part:
@@ -330,10 +351,10 @@ def change_weights(part: Part, readers: Iterable[Node], weights: Mapping[str, An
         BackendError: they cannot be written.
     """
     for node in readers:
-        given = {name: array for name, array in weights.items() if name in node.inputs}
-        if given:
+        arrays = {name: array for name, array in weights.items() if name in node.inputs}
+        if arrays:
             output = next(filter(None, node.outputs))
-            part = part.change(output, Variant("weight", changes.differs(), node, given))
+            part = part.change(output, Variant("weight", changes.differs(), node, arrays))
     return part
 
 
@@ -375,9 +396,11 @@ class _Search:
     def _readers(self, name: str) -> Iterator[tuple[int, Node]]:
         """Yield the nodes that read a weight."""
         for index in self._place.region:
-            own = next(filter(None, map(self._described.get, self._place.nodes[index].makes)), None)
-            if own is not None and name in own.inputs:
-                yield index, own
+            node = next(
+                filter(None, map(self._described.get, self._place.nodes[index].makes)), None
+            )
+            if node is not None and name in node.inputs:
+                yield index, node
 
     def _compute_with(self, weights: Mapping[str, Any]) -> Any:
         """Return the tensor computed with other weights; None if that fails."""
@@ -388,29 +411,34 @@ class _Search:
         except BackendError:
             return None
 
-    def _error(self, made: Any) -> float:
+    def _error(self, value: Any) -> float:
         """Return the error of a tensor relative to its size."""
-        right = np.asarray(self._place.values[1], np.float64)
-        if made is None or np.shape(made) != right.shape or not right.size:
+        array = np.asarray(self._place.values[1], np.float64)
+        if value is None or np.shape(value) != array.shape or not array.size:
             return np.inf
-        size = max(float(np.sqrt(np.mean(np.square(right)))), 1e-30)
-        apart = float(np.max(np.abs(np.asarray(made, np.float64) - right))) / size
+        size = max(float(np.sqrt(np.mean(np.square(array)))), 1e-30)
+        apart = float(np.max(np.abs(np.asarray(value, np.float64) - array))) / size
         return apart if np.isfinite(apart) else np.inf
 
     def _operations(self) -> list[tuple[GraphNode, dict[str, Any]]]:
         """Return the operations in order, with the weights that they read."""
         weights = self._program.weights
-        asked = [
+        requested_pairs = [
             (node, {name: np.asarray(weights[name]) for name in node.reads if name in weights})
             for node in reversed(self._place.done)
         ]
-        return [(node, {n: x for n, x in own.items() if is_float(x)}) for node, own in asked]
+        return [
+            (node, {n: x for n, x in arrays.items() if is_float(x)})
+            for node, arrays in requested_pairs
+        ]
 
-    def _fitting_arrays(self, name: str, right: Any) -> list[Any]:
+    def _fitting_arrays(self, name: str, expected: Any) -> list[Any]:
         """Return forms of a program weight that fit in place of a model weight."""
-        held = self._held[name]
-        made = (each.astype(held.dtype) for each in arrangements(right, held.shape))
-        return [each for each in made if held.size > 1 and deviation(held, each)]
+        value = self._held[name]
+        arrays = (
+            arrangement.astype(value.dtype) for arrangement in arrangements(expected, value.shape)
+        )
+        return [array for array in arrays if value.size > 1 and deviation(value, array)]
 
     def _try_single_weights(
         self,
@@ -418,78 +446,88 @@ class _Search:
         """Yield candidate values for one weight, the program weights they come from, and the node
         that reads it.
         """
-        for node, own in self._operations():
-            for theirs, right in own.items():
-                for name, held in self._held.items():
-                    if held.size == right.size:
-                        for made in self._fitting_arrays(name, right):
-                            yield {name: made}, {name: [theirs]}, node
-            for name, held in self._held.items():
+        for node, own_values in self._operations():
+            for reference_name, expected in own_values.items():
+                for name, value in self._held.items():
+                    if value.size == expected.size:
+                        for fitting_array in self._fitting_arrays(name, expected):
+                            yield {name: fitting_array}, {name: [reference_name]}, node
+            for name, value in self._held.items():
                 for op in {reader.op for _, reader in self._readers(name)}:
-                    for names, made in stack_weights(own, op, held.shape):
-                        if deviation(held, made := made.astype(held.dtype)):
-                            yield {name: made}, {name: names}, node
+                    for names, fitting_array in stack_weights(own_values, op, value.shape):
+                        if deviation(value, fitting_array := fitting_array.astype(value.dtype)):
+                            yield {name: fitting_array}, {name: names}, node
 
     def _try_all_weights(self) -> Iterator[tuple[dict[str, Any], dict[str, list[str]], GraphNode]]:
         """Yield candidate values for all weights at once, if model and program have equally many of
         each size.
         """
-        asked = [(node, name, x) for node, own in self._operations() for name, x in own.items()]
+        operations = [
+            (node, name, x)
+            for node, own_values in self._operations()
+            for name, x in own_values.items()
+        ]
         for way in (0, -1):
             weights, names = {}, {}
-            for size in {x.size for *_, x in asked}:
-                mine = [name for name, held in self._held.items() if held.size == size]
-                theirs = [(name, x) for _, name, x in asked if x.size == size]
-                for name, (other, x) in zip(mine, theirs) if len(mine) == len(theirs) else ():
-                    made = [*arrangements(x, self._held[name].shape)]
-                    if made and deviation(
-                        self._held[name], made[way].astype(self._held[name].dtype)
+            for size in {x.size for *_, x in operations}:
+                own_names = [name for name, value in self._held.items() if value.size == size]
+                reference_pairs = [(name, x) for _, name, x in operations if x.size == size]
+                for name, (other_name, x) in (
+                    zip(own_names, reference_pairs)
+                    if len(own_names) == len(reference_pairs)
+                    else ()
+                ):
+                    items = [*arrangements(x, self._held[name].shape)]
+                    if items and deviation(
+                        self._held[name], items[way].astype(self._held[name].dtype)
                     ):
-                        weights[name] = made[way].astype(self._held[name].dtype)
-                        names[name] = [other]
+                        weights[name] = items[way].astype(self._held[name].dtype)
+                        names[name] = [other_name]
             if len(weights) > 1:
-                yield weights, names, asked[0][0]
+                yield weights, names, operations[0][0]
 
     def _describe_weights(
         self, weights: Mapping[str, Any], names: Mapping[str, Sequence[str]], node: GraphNode
     ) -> OtherWeights:
         """Return the description of incorrect weights."""
         facts = []
-        for name, right in weights.items():
-            held = self._held[name]
-            other = self._name_other_weight(name, names[name])
-            kind = None if other else weight_relation(held, right)
+        for name, weight in weights.items():
+            value = self._held[name]
+            other_name = self._name_other_weight(name, names[name])
+            kind = None if other_name else weight_relation(value, weight)
             ops = [*dict.fromkeys(reader.op for _, reader in self._readers(name))]
-            off = deviation(held, right)
-            facts.append(program_evidence.weight_is_not(name, ops, names[name], off, other, kind))
+            off = deviation(value, weight)
+            facts.append(
+                program_evidence.weight_is_not(name, ops, names[name], off, other_name, kind)
+            )
         is_as_held = any(
             np.shape(x) == self._held[name].shape and not deviation(self._held[name], x)
             for name in weights
-            for _, own in self._operations()
-            for x in own.values()
+            for _, own_values in self._operations()
+            for x in own_values.values()
         )
         return OtherWeights(weights, self._positions(weights), node, facts, is_as_held)
 
-    def _name_other_weight(self, name: str, asked: Sequence[str]) -> str:
+    def _name_other_weight(self, name: str, requested_names: Sequence[str]) -> str:
         """Return the name of the program weight that a model weight equals."""
-        held = self._held[name]
-        for theirs in self._program.weights:
-            if theirs not in asked:
-                other = self._program.weights[theirs]
-                if np.size(other) == held.size > 1 and same_weight(held, other):
-                    return theirs
+        value = self._held[name]
+        for reference_weight in self._program.weights:
+            if reference_weight not in requested_names:
+                weight = self._program.weights[reference_weight]
+                if np.size(weight) == value.size > 1 and same_weight(value, weight):
+                    return reference_weight
         return ""
 
     def _positions(self, names: Iterable[str]) -> list[int]:
         """Return the positions of nodes that depend on weights only."""
-        place, found = self._place, set()
+        place, positions = self._place, set()
         for name in names:
             direct = {index for index, _ in self._readers(name)}
-            made = {each for index in direct for each in place.nodes[index].makes}
-            found |= direct
+            makes = {name for index in direct for name in place.nodes[index].makes}
+            positions |= direct
             if all(set(place.nodes[i].reads) <= self._held.keys() for i in direct):
-                found |= {i for i in place.region if made & set(place.nodes[i].reads)}
-        return sorted(found)
+                positions |= {i for i in place.region if makes & set(place.nodes[i].reads)}
+        return sorted(positions)
 
     def number(self) -> OtherWeights | None:
         """Return the constant with which the nodes are correct, if it differs from the program's;
@@ -497,21 +535,25 @@ class _Search:
         """
         if len(np.unique(self._place.values[1])) < _TELLING:
             return None
-        known: dict[float, bool] = {}  # Whether it is itself an operand.
-        for node, own in self._operations():
-            written = [float(each) for each in _NUMBER.findall(node.settings)]
-            written += [float(np.reshape(x, -1)[0]) for x in own.values() if np.size(x) == 1]
+        known_values: dict[float, bool] = {}  # Whether it is itself an operand.
+        for node, own_values in self._operations():
+            written = [float(value) for value in _NUMBER.findall(node.settings)]
+            written += [float(np.reshape(x, -1)[0]) for x in own_values.values() if np.size(x) == 1]
             for number in written:
-                known[number] = known.get(number, False) or node.op in _ARITHMETIC
+                known_values[number] = known_values.get(number, False) or node.op in _ARITHMETIC
         single = [name for name in self._held if self._is_operand(name)]
         for name in single if len(single) <= _CONSTANTS else ():
-            held = self._held[name]
-            now = float(held.reshape(-1)[0])
-            if any(np.isclose(now, each, rtol=1e-6, atol=0) for each in known if known[each]):
+            value = self._held[name]
+            now = float(value.reshape(-1)[0])
+            if any(
+                np.isclose(now, value, rtol=1e-6, atol=0)
+                for value in known_values
+                if known_values[value]
+            ):
                 continue  # It is the operator then.
-            found = [*self._likely_numbers(now, known), self._solve_number(name, now)]
-            others = _in_dtype(found, held.dtype)
-            tries = [({name: np.full_like(held, x)}, x) for x in others]
+            found_values = [*self._likely_numbers(now, known_values), self._solve_number(name, now)]
+            candidates = _in_dtype(found_values, value.dtype)
+            tries = [({name: np.full_like(value, x)}, x) for x in candidates]
             best = self._best(tries)
             if best is not None:
                 ops = [*dict.fromkeys(node.op for _, node in self._readers(name))]
@@ -523,19 +565,24 @@ class _Search:
         """Return whether a weight is a scalar that is combined with a computed tensor. For scalars
         computed from scalars, each would explain the difference.
         """
-        own = self._place.own
-        made = [own[x] for _, node in self._readers(name) for x in node.outputs if x in own]
-        return self._held[name].size == 1 and all(np.size(each) > 1 for each in made)
+        own_values = self._place.own
+        readers = [
+            own_values[x]
+            for _, node in self._readers(name)
+            for x in node.outputs
+            if x in own_values
+        ]
+        return self._held[name].size == 1 and all(np.size(value) > 1 for value in readers)
 
     @staticmethod
-    def _likely_numbers(now: float, known: Iterable[float]) -> list[float]:
+    def _likely_numbers(now: float, known_values: Iterable[float]) -> list[float]:
         """Return likely values of a constant: program constants, or values derived from the current
         one.
         """
-        made = [abs(now) ** 0.5, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
+        items = [abs(now) ** 0.5, now * now, 1 / now if now else 0.0, -now, 2 * now, now / 2]
         if abs(now) >= _FILLING:
-            made.insert(0, float(np.copysign(np.inf, now)))
-        return [*dict.fromkeys([*known, *made])]
+            items.insert(0, float(np.copysign(np.inf, now)))
+        return [*dict.fromkeys([*known_values, *items])]
 
     def _solve_number(self, name: str, now: float) -> float:
         """Return the number that fits best, by Newton's steps."""
@@ -544,20 +591,20 @@ class _Search:
             """Return the tensor computed with a number for all elements of a weight; None if it
             cannot be computed.
             """
-            found = self._compute_with({name: np.full_like(self._held[name], number)})
-            return None if found is None else np.asarray(found, np.float64)
+            values = self._compute_with({name: np.full_like(self._held[name], number)})
+            return None if values is None else np.asarray(values, np.float64)
 
-        right, at = np.asarray(self._place.values[1], np.float64), now
+        array, at = np.asarray(self._place.values[1], np.float64), now
         for _ in range(_NEWTON):
             step = 1e-2 * (abs(at) or 1.0)
-            here, there = computed_with(at), computed_with(at + step)
-            if here is None or there is None or here.shape != right.shape:
+            value, moved_value = computed_with(at), computed_with(at + step)
+            if value is None or moved_value is None or value.shape != array.shape:
                 break
-            slope = (there - here) / step
+            slope = (moved_value - value) / step
             size = float(np.vdot(slope, slope))
             if not size or not np.isfinite(size):
                 break
-            at += float(np.vdot(slope, right - here)) / size
+            at += float(np.vdot(slope, array - value)) / size
         return at
 
 

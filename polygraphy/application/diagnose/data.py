@@ -60,8 +60,12 @@ def choose_feeds(
     feeds: list[dict[str, Any]] = []
     for loader in loaders:
         describe_model(loader, model.inputs if inputs is None else inputs, model.facts)
-        given: Any = loader
-        for feed in given() if callable(given) and not hasattr(given, "__iter__") else given:
+        given_loader: Any = loader
+        for feed in (
+            given_loader()
+            if callable(given_loader) and not hasattr(given_loader, "__iter__")
+            else given_loader
+        ):
             fitted, _ = fit_feed(feed, model.inputs)
             if feeds and len(loaders) == 1 and not fits([*feeds, fitted]):
                 return feeds
@@ -71,9 +75,9 @@ def choose_feeds(
     return feeds
 
 
-def in_type(value: Any, asked: MetadataTuple | None) -> Any:
+def in_type(value: Any, metadata: MetadataTuple | None) -> Any:
     """Return an array of floating-point numbers in the type of them that an input asks for."""
-    dtype = None if asked is None else asked.dtype
+    dtype = None if metadata is None else metadata.dtype
     if dtype is None or not dtype.is_floating or not is_float(value):
         return value
     return value.astype(dtype.numpy(), copy=False)
@@ -119,7 +123,7 @@ def _most_lengths(model: OpenModel | NarrowModel) -> int:
     """Return how many combinations of lengths are tried: each may load the model again."""
     graph = getattr(model, "indexed_graph", None)
     weights = () if graph is None else graph.weights.values()
-    return int(RunBudget.for_bytes(sum(one.nbytes for one in weights), *_LENGTHS).runs)
+    return int(RunBudget.for_bytes(sum(weight.nbytes for weight in weights), *_LENGTHS).runs)
 
 
 class StepData(list[dict[str, Any]]):
@@ -156,12 +160,12 @@ def choose_feeds_for_parties(
         inputs cause.
         """
         try:
-            made = compute(feed)
+            values = compute(feed)
         except REFUSALS as error:
             if getattr(error, "is_crash", False):
                 raise
             return False
-        return not _has_nan_from_integers(feed, [made.get(name) for name in case.model.outputs])
+        return not _has_nan_from_integers(feed, [values.get(name) for name in case.model.outputs])
 
     def accepts(party: SuspectedParty, feed: dict[str, Any]) -> bool:
         """Return whether a backend accepts an input set; True if the model itself cannot be
@@ -283,7 +287,9 @@ def _vary_feeds(loader: Any, inputs: TensorMetadata) -> list[Any]:
     return [
         loader,
         *(
-            loader.drawing_from(loader.seed + more, dict.fromkeys(floats, held) if floats else None)
-            for more, held in enumerate(_RANGES, 1)
+            loader.drawing_from(
+                loader.seed + number, dict.fromkeys(floats, bounds) if floats else None
+            )
+            for number, bounds in enumerate(_RANGES, 1)
         ),
     ]

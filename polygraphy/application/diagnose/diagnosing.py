@@ -11,15 +11,7 @@ from polygraphy.application.diagnose.branches import add_idle_branches, inline_b
 from polygraphy.application.diagnose.bug_report import add_report_command, hand_over
 from polygraphy.application.diagnose.case import Case, add_origins, conclude
 from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_data_loader
-from polygraphy.application.diagnose.invalid_models import (
-    blame_model,
-    diagnose_invalid_model,
-    find_ignored_violations,
-)
-from polygraphy.application.diagnose.lowered.half import half_trial
 from polygraphy.application.diagnose.oracle import Request, limit_to_evidence
-from polygraphy.application.diagnose.oracles.against_float32 import against_float32
-from polygraphy.application.diagnose.oracles.against_float32_model import against_float32_model
 from polygraphy.application.diagnose.oracles.against_versions import (
     add_open_versions,
     add_right_versions,
@@ -34,6 +26,11 @@ from polygraphy.application.diagnose.outcome import (
     Unexplained,
     step_from,
     take_steps,
+)
+from polygraphy.application.diagnose.steps.invalid_models import (
+    blame_model,
+    diagnose_invalid_model,
+    find_ignored_violations,
 )
 from polygraphy.application.diagnose.subprocesses import close, isolate
 from polygraphy.application.diagnose.versions import open_versions
@@ -125,24 +122,24 @@ def diagnose(
     """
     if not parties:
         raise errors.no_backend()
-    if sum(each is not None for each in (reference, golden, program)) > 1:
+    if sum(oracle is not None for oracle in (reference, golden, program)) > 1:
         raise errors.several_references()
     goal = _goal(within, metric, save, budget, reference)
     paths = [golden] if isinstance(golden, str) else golden
-    others = [environments] if isinstance(environments, str) else environments
+    other_environments = [environments] if isinstance(environments, str) else environments
     path = model if isinstance(model, str) else "MODEL"
     parties = isolate(parties, uses_device=getattr(program, "uses_device", False))
     case = Case(open_model(model), path, parties, resolve(DiagnosisReports), memory_budget)
-    versions = open_versions(case, others) if others else None
+    versions = open_versions(case, other_environments) if other_environments else None
     if versions is not None:
         case = evolve(case, versions=versions.versions)
-    request = Request(data_loader, _ask, reference, paths, program, versions, goal)
+    request = Request(data_loader, ask, reference, paths, program, versions, goal)
 
     try:
-        found = _ask(case, request)
+        found_ending = ask(case, request)
         for ending in ENDINGS:
-            found = ending(found, request)
-        result, case = found.result, found.case
+            found_ending = ending(found_ending, request)
+        result, case = found_ending.result, found_ending.case
         if save_culprit is not None or issue is not None:
             hand_over(case, result, save_culprit, issue)
         elif isinstance(model, str) and not request.has_oracle:
@@ -164,15 +161,15 @@ def diagnose_once(case: Case, request: Request) -> Found:
         answer = take_steps(ORACLES, case, request)
         if isinstance(answer, Unexplained):
             request = evolve(request, unexplained=answer.why)
-        found = answer if isinstance(answer, Found) else between_backends(case, request)
+        once = answer if isinstance(answer, Found) else between_backends(case, request)
     except (BackendError, ModelError) as error:
         invalid = diagnose_invalid_model(case, error, request.feeds)
         if invalid is None:
             raise
-        found = invalid
+        once = invalid
     for ending in ENDINGS_ON_DATA:
-        found = ending(found, request)
-    return found
+        once = ending(once, request)
+    return once
 
 
 def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
@@ -183,23 +180,28 @@ def _with_data(case: Case, request: Request) -> tuple[Case, Request]:
     is_saved = request.golden is not None
     feeds = choose_feeds_for_parties(case, request.data_loader, are_saved=is_saved)
     arbiter = request.arbiter
-    given = (party for party in case.parties if party.backend == arbiter.backend)
-    request = evolve(request, feeds=feeds, arbiter=next(given, arbiter))
+    parties = (party for party in case.parties if party.backend == arbiter.backend)
+    request = evolve(request, feeds=feeds, arbiter=next(parties, arbiter))
     case = evolve(case, feed=feeds[0])
     if is_saved or request.program is not None:
         case = evolve(case, model=inline_branches(case, feeds))
     return case, request
 
 
+def computes_below_float32(case: Case, request: Request) -> bool:
+    """Return whether a backend computes in less than float32."""
+    return any(getattr(party, "lowers_to", None) is not None for party in case.parties)
+
+
 QUESTIONS: Sequence[Step[Request]] = (
-    against_float32,
+    step_from("oracles.against_float32", computes_below_float32),
     step_from("oracles.over_steps", lambda case, request: request.has_states),
     diagnose_once,
 )
 """What a model is asked: in float32 first, over steps with states, or on data that need none."""
 
 
-def _ask(case: Case, request: Request) -> Found:
+def ask(case: Case, request: Request) -> Found:
     """Return the answer to the questions."""
     answer = take_steps(QUESTIONS, case, request)
     assert isinstance(answer, Found)  # The last one always answers.
@@ -232,55 +234,3 @@ def _goal(
     if metric in (None, "rms"):
         return QuantizedGoal(within, save=save, seconds=budget)
     return QuantizedGoal(within, BUILT_IN[str(metric)], str(metric), save, budget)
-
-
-def diagnose_half(
-    model: Any,
-    dtype: str = "fp16",
-    *,
-    data_loader: Any = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    parties: Sequence[SuspectedParty] = (),
-    environments: str | Sequence[str] | None = None,
-) -> bool:
-    """Return whether a float32 model works in half precision, and report the nodes that must stay
-    in float32, verified on the whole model.
-
-    Args:
-        model: its path, an ``onnx.ModelProto``, or a loader that makes one.
-        dtype: ``fp16`` or ``bf16``.
-        data_loader: yields feed dictionaries (default: generated data, of several seeds and signs).
-        rtol: how far outputs may be off; see `try_half_precision`.
-        atol: the same absolutely.
-        parties: backends in which it is tried as well, where it works with rounding at every
-            operator.
-        environments: interpreters, or folders of virtual environments, with other versions of these
-            backends, which run the cast model as well.
-
-    Returns:
-        Whether it would work.
-
-    Raises:
-        UsageError: nothing of the model can be cast, or there are no data.
-        ModelError: the model cannot be cast.
-        BackendError: the reference evaluator cannot run the model.
-        InconclusiveError: it does not work, and no node is to blame.
-    """
-    others = [environments] if isinstance(environments, str) else [*(environments or ())]
-    if others and not parties:
-        raise errors.environments_without_backend()
-    parties = isolate(parties)
-    opened, path = open_model(model), model if isinstance(model, str) else "MODEL"
-    case = Case(opened, path, parties, resolve(DiagnosisReports))
-    report, leave_out = case.record_attempt, case.record_left_out
-    trial = half_trial(opened.proto, dtype, data_loader, (rtol, atol), report, leave_out)
-    versions = open_versions(case, others) if others else None
-    request = Request(trial.feeds, _ask, versions=versions, feeds=trial.feeds)
-    try:
-        found = against_float32_model(case, request, trial, dtype)
-        found = add_open_versions(found, request)
-    finally:
-        close(parties)
-    result = evolve(case.evidence.allowed(found.result), attempts=case.attempts)
-    return conclude(add_origins(result, opened.nodes))

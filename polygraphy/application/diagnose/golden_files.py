@@ -86,11 +86,11 @@ class Fitted:
         """Yield notes: the tensors compared, and the number that differ."""
         if self.renamed:
             yield steps.renamed_outputs(self.renamed)
-        what = "tensor" if self.inner else "output"
+        name = "tensor" if self.inner else "output"
         if count:
-            yield steps.differ_from_saved(differing(count, len(self.common), what))
+            yield steps.differ_from_saved(differing(count, len(self.common), name))
         else:
-            yield steps.match_saved(len(self.common), what)
+            yield steps.match_saved(len(self.common), name)
         if self.missing:
             yield steps.not_compared(self.missing)
 
@@ -114,64 +114,72 @@ def fit_results(model: OpenModel, saved: Sequence[Values], values: Sequence[Valu
     Raises:
         UsageError: they are of other tensors.
     """
-    made = {name for node in model.nodes for name in node.makes}
+    new_names = {name for node in model.nodes for name in node.makes}
     pairs = list(zip(saved, values))
     names: dict[str, str] = {}
     fitted: list[Values] = []
-    for each, own in pairs:
-        found = _pair_saved_arrays(model, made, each, own)
-        names.update(found)
+    for results, own_values in pairs:
+        saved_arrays = _pair_saved_arrays(model, new_names, results, own_values)
+        names.update(saved_arrays)
         fitted.append(
-            {found.get(name, name): array for name, array in each.items()} if found else each
+            {saved_arrays.get(name, name): array for name, array in results.items()}
+            if saved_arrays
+            else results
         )
-    common = frozenset(made & {name for each in fitted for name in each})
+    common = frozenset(new_names & {name for values in fitted for name in values})
     if not common:
-        held = dict.fromkeys(name for each in saved for name in each)
-        theirs, mine = (", ".join(map(repr, each)) for each in (held, model.outputs))
-        raise errors.unrelated_results(theirs, mine)
+        held_values = dict.fromkeys(name for values in saved for name in values)
+        saved_names, own_names = (
+            ", ".join(map(repr, values)) for values in (held_values, model.outputs)
+        )
+        raise errors.unrelated_results(saved_names, own_names)
     inner = common - set(model.outputs)
-    kept = [
-        (each, "") if inner else replace_lost_numbers(each, own)
-        for each, (_, own) in zip(fitted, pairs)
+    kept_results = [
+        (values, "") if inner else replace_lost_numbers(values, pair)
+        for values, (_, pair) in zip(fitted, pairs)
     ]
     return Fitted(
-        [each for each, _ in kept],
+        [values for values, _ in kept_results],
         common,
         inner,
-        list(_missing_tensors([name for name in model.outputs if name in made], fitted)),
+        list(_missing_tensors([name for name in model.outputs if name in new_names], fitted)),
         names,
-        next((lost for _, lost in kept if lost), ""),
+        next((lost_name for _, lost_name in kept_results if lost_name), ""),
     )
 
 
 def _pair_saved_arrays(
-    model: OpenModel, made: Collection[str], saved: Values, own: Values
+    model: OpenModel, tensor_names: Collection[str], saved: Values, own_values: Values
 ) -> dict[str, str]:
     """Return, by saved array without a name in the model, the matching output: by similar names or
     order, else by unique value.
     """
-    if not saved.keys() & made:
-        return pair_saved_outputs(own, saved)
-    missing = [name for name in model.outputs if name in own and name not in saved]
-    strange = [name for name in saved if name not in made]
+    if not saved.keys() & tensor_names:
+        return pair_saved_outputs(own_values, saved)
+    missing = [name for name in model.outputs if name in own_values and name not in saved]
+    strange = [name for name in saved if name not in tensor_names]
     fits = {
-        name: [other for other in strange if not deviation(saved[other], own[name])]
+        name: [
+            other_name
+            for other_name in strange
+            if not deviation(saved[other_name], own_values[name])
+        ]
         for name in missing
     }
     return {
-        others[0]: name
-        for name, others in fits.items()
-        if len(others) == 1 and sum(others[0] in each for each in fits.values()) == 1
+        fit[0]: name
+        for name, fit in fits.items()
+        if len(fit) == 1 and sum(fit[0] in names for names in fits.values()) == 1
     }
 
 
 def _missing_tensors(outputs: Sequence[str], sets: Sequence[Values]) -> Iterator[str]:
     """Yield notes on outputs that were not saved, in all or some input sets."""
-    never = [name for name in outputs if not any(name in each for each in sets)]
+    never = [name for name in outputs if not any(name in values for values in sets)]
     if never:
         yield reasons.never_saved(never)
     for name in outputs:
-        count = sum(name in each for each in sets)
+        count = sum(name in values for values in sets)
         if name not in never and count < len(sets):
             yield reasons.sometimes_saved(name, count, sets_of_data(len(sets)))
 
@@ -224,7 +232,7 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
         UsageError: they take more than the budget.
     """
     size = 0
-    found: list[list[SavedRun]] = []
+    saved_runs: list[list[SavedRun]] = []
     for path in paths:
         runs: dict[int, SavedRun] = {}
         for position, name, values in _read(str(path)):
@@ -238,14 +246,14 @@ def load_saved_runs(paths: Sequence[str], most: int, budget: int | None = None) 
             run.sets.append(values)
         file = PurePath(path).name
         several = len(runs) > 1
-        found.append(
+        saved_runs.append(
             [evolve(run, name=f"{file} ({run.name})" if several else file) for run in runs.values()]
         )
-    firsts = [runs[0] for runs in found if runs]
+    firsts = [runs[0] for runs in saved_runs if runs]
     if len(firsts) > 1 and sum(len(run.sets) + run.more for run in firsts) <= most:
         name = " and ".join(run.name for run in firsts)
         return [SavedRun(name, [values for run in firsts for values in run.sets])]
-    return [run for runs in found for run in runs]
+    return [run for runs in saved_runs for run in runs]
 
 
 def _read(path: str) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -112,11 +112,11 @@ class Compared:
     @property
     def names(self) -> set[str]:
         """Return the names of tensors that differ for any input set."""
-        return {name for found in self.sets for name in found}
+        return {name for found_set in self.sets for name in found_set}
 
-    def worse(self, other: Compared) -> Compared:
+    def worse(self, other_loss: Compared) -> Compared:
         """Return, for each input set, the larger difference of two comparisons on the same data."""
-        pairs = zip(self.sets, other.sets)
+        pairs = zip(self.sets, other_loss.sets)
         return Compared([max(pair, key=_size) for pair in pairs])
 
 
@@ -128,6 +128,6 @@ def _size(found: Differing) -> float:
 def limit_to_evidence(found: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but not everything was compared."""
     case = found.case
-    alone = case.parties[0].name if len(case.parties) == 1 else ""
-    result = case.evidence.allowed(found.result, alone, request.unexplained)
+    name = case.parties[0].name if len(case.parties) == 1 else ""
+    result = case.evidence.allowed(found.result, name, request.unexplained)
     return evolve(found, result=result)

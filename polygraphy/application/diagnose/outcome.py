@@ -72,11 +72,11 @@ def step_from(name: str, applies: Callable[[Case, T], bool] = lambda *_: True) -
         if not applies(case, comparison):
             return Skip(f"{name} does not apply")
         module, _, function = name.partition(":")
-        taken: Step[T] = getattr(
+        used_step: Step[T] = getattr(
             import_module(f"polygraphy.application.diagnose.{module}"),
             function or module.rpartition(".")[2],
         )
-        return taken(case, comparison)
+        return used_step(case, comparison)
 
     return step
 

@@ -71,21 +71,21 @@ def diagnose_refusals(
     ):  # Else what is refused stands in a branch that is not taken.
         case = branched
     able = [third, *(party for i, party in enumerate(case.parties) if i not in refusals)]
-    known = None
+    tensors = None
     for party in able:
         if any(case.parties[i] is party for i in refusals):
             continue
         try:
-            known = trace_tensors(case, party, feed)
+            tensors = trace_tensors(case, party, feed)
             break
         except REFUSALS:
             continue
     messages = [str(error) for error in refusals.values()]
-    if known is None and len(refusals) == len(case.parties):
+    if tensors is None and len(refusals) == len(case.parties):
         first, *rest = (case.parties[index].name for index in refusals)
         also = reasons.cannot_either(rest) if rest else ""
         raise BackendError(f"{messages[0]}{also}{_describe_open_shapes(case)}", backend=first)
-    if known is None:
+    if tensors is None:
         reason = reasons.nobody_runs(" ".join(messages), _describe_open_shapes(case))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     culprits = []
@@ -93,11 +93,11 @@ def diagnose_refusals(
         for index, error in refusals.items():
             # What is refused may crash without some of the rewrites, if it did not at once.
             careful = CarefulParty(case.parties[index])
-            found = find_refused_nodes(case, careful, known, str(error), others)
-            if found is not None:
-                found = _blame_names(found)
-                culprits.append(found)
-                result.append(steps.refused_nodes(len(found.nodes), len(case.model.nodes)))
+            refused_nodes = find_refused_nodes(case, careful, tensors, str(error), others)
+            if refused_nodes is not None:
+                refused_nodes = _blame_names(refused_nodes)
+                culprits.append(refused_nodes)
+                result.append(steps.refused_nodes(len(refused_nodes.nodes), len(case.model.nodes)))
     if lacking := _describe_lost_operators(culprits, refusals.values()):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=lacking), case)
     if not culprits:
@@ -125,10 +125,11 @@ def _describe_lost_operators(
     """
     if not all(isinstance(error, UnsupportedOperatorError) for error in errors):
         return ""
-    if not culprits or not all("." in one.op for one in culprits):
+    if not culprits or not all("." in culprit.op for culprit in culprits):
         return ""
     lacks = " ".join(
-        reasons.lost_operator(one.party, one.op, one.op.startswith(_STANDARD)) for one in culprits
+        reasons.lost_operator(culprit.party, culprit.op, culprit.op.startswith(_STANDARD))
+        for culprit in culprits
     )
     return reasons.lost_operators(lacks)
 
@@ -146,14 +147,14 @@ def find_refused_nodes(
         message: what the party said.
         others: further data, on which a remedy has to work as well.
     """
-    held = known.held
+    refused_nodes = known.held
     nodes = case.model.nodes
 
     def part_of(chosen: Sequence[int]) -> Part | None:
         """Return the part of some nodes; None if an input of it has no value."""
-        part = case.model.part(chosen, held)
+        part = case.model.part(chosen, refused_nodes)
         try:
-            return feed_part(part, held)
+            return feed_part(part, refused_nodes)
         except InputError:
             return None
 
@@ -188,7 +189,7 @@ def find_refused_nodes(
 def _part_refusal_culprit(
     case: Case,
     party: SuspectedParty,
-    known: Trace,
+    known_name: Trace,
     message: str,
     chosen: Sequence[int],
     part: Part | None,
@@ -200,18 +201,18 @@ def _part_refusal_culprit(
     Args:
         case: what is diagnosed.
         party: who refuses them.
-        known: what another one computed.
+        known_name: what another one computed.
         message: what the party said.
         chosen: the nodes, by position.
         part: the part that they are; None if its inputs are not known.
         plain: whether the party runs that with nothing rewritten.
         others: further data, on which a remedy has to work as well.
     """
-    nodes, feeds = case.model.nodes, [known.feed, *others]
+    nodes, feeds = case.model.nodes, [known_name.feed, *others]
     passes = refusal_passes(party, part) if part is not None and party.passes else []
     healed = passes and _runs_model(case, party, *feeds, whole=True, without=passes)
     if passes and not healed:  # Around the part, others do the same.
-        wider = refusal_passes(party, Part(case.model.given, known.feed))
+        wider = refusal_passes(party, Part(case.model.given, known_name.feed))
         healed = bool(wider) and _runs_model(case, party, *others, whole=True, without=wider)
         passes = wider or passes
     is_whole = bool(healed)
@@ -222,7 +223,7 @@ def _part_refusal_culprit(
         command = case.command(party, plain=True)
     facts = [
         evidence.refused(party.name, message),
-        evidence.runs(known.party.name),
+        evidence.runs(known_name.party.name),
         evidence.part_refused(len(chosen)),
     ]
     if passes:
@@ -242,20 +243,22 @@ def _part_refusal_culprit(
 
 
 def _whole_refusal_culprit(
-    case: Case, party: SuspectedParty, known: Trace, message: str, others: Sequence[Feed]
+    case: Case, party: SuspectedParty, known_case: Trace, message: str, other_name: Sequence[Feed]
 ) -> Culprit | None:
     """Return the reason for refusing a model although no part is refused; None unless it is a
     rewrite that can be disabled.
     """
-    passes = refusal_passes(party, Part(case.model.given, known.feed)) if party.passes else []
-    if not passes and not (party.rewrites and _runs_model(case, party, known.feed, plain=True)):
+    passes = refusal_passes(party, Part(case.model.given, known_case.feed)) if party.passes else []
+    if not passes and not (
+        party.rewrites and _runs_model(case, party, known_case.feed, plain=True)
+    ):
         return None
-    if not _runs_model(case, party, *others, whole=True, plain=not passes, without=passes):
+    if not _runs_model(case, party, *other_name, whole=True, plain=not passes, without=passes):
         return None
     command = case.command(party, plain=not passes, without=passes)
     facts = [
         evidence.refused(party.name, message),
-        evidence.runs(known.party.name),
+        evidence.runs(known_case.party.name),
         evidence.no_part_refused(),
         evidence.runs_without(passes, party.name),
     ]
@@ -272,12 +275,12 @@ def _wrong_node_before(
     """
     held = known.held
     for index in chosen:
-        made = compute_part(case.model, [index], held, party)
+        part = compute_part(case.model, [index], held, party)
         for name in case.model.nodes[index].makes:
-            if name not in made or name not in known.values:
+            if name not in part or name not in known.values:
                 continue
             op = case.model.nodes[index].op
-            off, is_wrong = judge_tensor(made[name], known.values[name], 0.0, op)
+            off, is_wrong = judge_tensor(part[name], known.values[name], 0.0, op)
             place = Place([index], name, off, fused=False)
             if is_wrong and vote(case, place, party, known).party:
                 return culprit_at(case, party, place, known)

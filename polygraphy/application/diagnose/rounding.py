@@ -52,30 +52,34 @@ def rounding_accumulates(
     """Return whether accumulated rounding explains all differences between backends, so that no
     node must be examined.
     """
-    first, *others = outputs.values()
-    found: list[tuple[int, tuple[str, int], Rounding, float]] = []
+    first, *other_items = outputs.values()
+    excesses: list[tuple[int, tuple[str, int], Rounding, float]] = []
     for number in range(len(feeds)):
-        for other in others:
-            for name, each in case.differing(first[number], other[number]).items():
-                rounding = case.rounding(name, first[number][name], other[number][name])
-                if rounding is None or each.excess > rounding.most:
+        for other_outputs in other_items:
+            for name, difference in case.differing(first[number], other_outputs[number]).items():
+                rounding = case.rounding(name, first[number][name], other_outputs[number][name])
+                if rounding is None or difference.excess > rounding.most:
                     return False
-                found += [
+                excesses += [
                     (number, (name, part), limits, excess)
-                    for part, limits, excess in by_part(each, rounding)
+                    for part, limits, excess in by_part(difference, rounding)
                 ]
-    sets = {number: [one for one in found if one[0] == number] for number, *_ in found}
-    known: dict[tuple[str, int], float] = {}  # The least seen to add up, of each part.
-    for own in sorted(sets.values(), key=lambda one: (-len(one), -max(each[3] for each in one))):
+    sets = {
+        number: [indices for indices in excesses if indices[0] == number] for number, *_ in excesses
+    }
+    known_values: dict[tuple[str, int], float] = {}  # The least seen to add up, of each part.
+    for own_set in sorted(
+        sets.values(), key=lambda rows: (-len(rows), -max(indices[3] for indices in rows))
+    ):
         # What other data show holds for these, without anything to spare.
-        if all(excess <= known.get(part, 0.0) for _, part, _, excess in own):
+        if all(excess <= known_values.get(part, 0.0) for _, part, _, excess in own_set):
             continue
-        made = case.perturb_outputs(feeds[own[0][0]])
-        for _, part, rounding, excess in own:
-            seen = _rounding_excess(case, made, part[0], rounding, excess)
-            if excess > allowance(seen, rounding.rtol):
+        perturb_outputs = case.perturb_outputs(feeds[own_set[0][0]])
+        for _, part, rounding, excess in own_set:
+            rounding_excess = _rounding_excess(case, perturb_outputs, part[0], rounding, excess)
+            if excess > allowance(rounding_excess, rounding.rtol):
                 return False
-            known[part] = min(seen, known.get(part, seen))
+            known_values[part] = min(rounding_excess, known_values.get(part, rounding_excess))
     return True
 
 
@@ -98,19 +102,21 @@ def rounding_explains(
         by_steps: whether the steps of quantised types are rounding, as beside what is not
             quantised; else they may hide that a backend computes something else.
     """
-    for feed, own, right in zip(feeds, values, expected):
-        for name in case.differing(own, right):
-            rounding = _compute_type_rounding(case, name, own[name], right[name])
+    for feed, value, expected_values in zip(feeds, values, expected):
+        for name in case.differing(value, expected_values):
+            rounding = _compute_type_rounding(case, name, value[name], expected_values[name])
             if rounding is None or not (by_steps or rounding.dtype in (*WIDE, *HALF)):
                 return False
             is_sorted = is_ordered(case.facts, name)
-            found = deviation(own[name], right[name], rounding=rounding, is_sorted=is_sorted)
-            if found:
+            found_deviation = deviation(
+                value[name], expected_values[name], rounding=rounding, is_sorted=is_sorted
+            )
+            if found_deviation:
                 is_seen = rounding.dtype in (*WIDE, *HALF)
-                made = case.perturb_outputs(feed, rounding.dtype) if is_seen else ()
-                for _, limits, excess in by_part(found, rounding):
-                    seen = rounding_between_runs(made, name, limits, excess)
-                    if excess > allowance(seen, limits.rtol):
+                perturb_outputs = case.perturb_outputs(feed, rounding.dtype) if is_seen else ()
+                for _, limits, excess in by_part(found_deviation, rounding):
+                    runs = rounding_between_runs(perturb_outputs, name, limits, excess)
+                    if excess > allowance(runs, limits.rtol):
                         return False
     return True
 
@@ -125,21 +131,21 @@ def _compute_type_rounding(case: Case, name: str, value: Any, expected: Any) -> 
         return None
     inside = compute_dtype(case.facts, name)
     types, by_nature = (inside, expected.dtype.name), is_bounded(case.facts, name)
-    made = rounding_between(
+    type_rounding = rounding_between(
         (value, expected),
         types,
         is_bounded=by_nature,
         name=name,
         layout=layout_of(case.facts, name),
     )
-    if made is not None and inside in HALF and not is_float(expected):
-        return evolve(made, dtype=inside)  # A few whole numbers may be others.
-    return made
+    if type_rounding is not None and inside in HALF and not is_float(expected):
+        return evolve(type_rounding, dtype=inside)  # A few whole numbers may be others.
+    return type_rounding
 
 
 def _rounding_excess(
     case: Case,
-    made: Sequence[Mapping[str, Any]],
+    new_outputs: Sequence[Mapping[str, Any]],
     name: str,
     rounding: Rounding | None,
     excess: float,
@@ -147,65 +153,73 @@ def _rounding_excess(
     """Return the measured effect of rounding as a multiple of the limit; 0 for low-precision or
     quantized outputs.
     """
-    known = compute_dtype(case.facts, name)
-    is_wide = known is None or known in WIDE
-    return rounding_between_runs(made, name, rounding, excess) if is_wide else 0.0
+    dtype = compute_dtype(case.facts, name)
+    is_wide = dtype is None or dtype in WIDE
+    return rounding_between_runs(new_outputs, name, rounding, excess) if is_wide else 0.0
 
 
-def diagnose_rounding(case: Case, found: Mapping[str, Deviation], known: Trace) -> DiagnosisResult:
+def diagnose_rounding(
+    case: Case, deviations: Mapping[str, Deviation], trace: Trace
+) -> DiagnosisResult:
     """Return the verdict if outputs differ by more than accumulated rounding although no backend
     computes a node incorrectly.
     """
-    worst = max(relative_error(case, name, each) for name, each in found.items())
-    if all(_is_compute_type_rounding(case, name, each) for name, each in found.items()):
+    worst = max(relative_error(case, name, difference) for name, difference in deviations.items())
+    if all(
+        _is_compute_type_rounding(case, name, difference) for name, difference in deviations.items()
+    ):
         return DiagnosisResult(AGREE, reason=reasons.WITHIN_TYPE)
-    made = case.perturb_outputs(known.feed)
-    for name, each in found.items():
-        right = known.values.get(name)
-        rounding = case.rounding(name, right, right)
-        parts = [] if rounding is None else by_part(each, rounding)
+    perturb_outputs = case.perturb_outputs(trace.feed)
+    for name, difference in deviations.items():
+        value = trace.values.get(name)
+        rounding = case.rounding(name, value, value)
+        parts = [] if rounding is None else by_part(difference, rounding)
         if rounding is None or any(
-            excess > BESIDE * _rounding_excess(case, made, name, limits, excess)
+            excess > BESIDE * _rounding_excess(case, perturb_outputs, name, limits, excess)
             for _, limits, excess in parts
         ):
             return DiagnosisResult(
                 INCONCLUSIVE,
                 reason=reasons.unexplained(worst),
             )
-    culprit = _amplifier(case, known)
+    culprit = _amplifier(case, trace)
     return DiagnosisResult(ILL_CONDITIONED, [culprit] if culprit else [])
 
 
-def _is_compute_type_rounding(case: Case, name: str, found: Deviation) -> bool:
+def _is_compute_type_rounding(case: Case, name: str, found_deviation: Deviation) -> bool:
     """Return whether rounding to the compute type explains a deviation beyond rounding to the
     output's own type.
     """
     inside = precision_of(compute_dtype(case.facts, name) or "")
-    own = precision_of(np.asarray(found.expected).dtype.name)
-    if inside is None or own is None:
+    precision = precision_of(np.asarray(found_deviation.expected).dtype.name)
+    if inside is None or precision is None:
         return False
-    return found.excess * own.epsilon <= inside.epsilon
+    return found_deviation.excess * precision.epsilon <= inside.epsilon
 
 
-def relative_error(case: Case, output: str, found: Deviation) -> float:
+def relative_error(case: Case, output: str, found_deviation: Deviation) -> float:
     """Return the error of an output relative to its size, or to the size it could have."""
     nodes = case.model.nodes
     is_bounded = computing_op(nodes, producers(nodes), output) in BOUNDED
-    return min(found.relative, found.largest) if is_bounded else found.relative
+    return (
+        min(found_deviation.relative, found_deviation.largest)
+        if is_bounded
+        else found_deviation.relative
+    )
 
 
-def _amplifier(case: Case, known: Trace) -> Culprit | None:
+def _amplifier(case: Case, trace: Trace) -> Culprit | None:
     """Return the node that amplifies rounding most; None if there is none."""
-    party = next((one for one in case.parties if one is not known.party), known.party)
+    party = next((party for party in case.parties if party is not trace.party), trace.party)
     try:
-        values = trace_tensors(case, party, known.feed).values
+        values = trace_tensors(case, party, trace.feed).values
     except REFUSALS:
         return None
     nodes = case.model.nodes
     errors = {
-        name: deviation(value, known.values[name]).relative
+        name: deviation(value, trace.values[name]).relative
         for name, value in values.items()
-        if name in known.values
+        if name in trace.values
     }
     best, culprit = 0.0, None
     for index, node in enumerate(nodes):

@@ -276,7 +276,7 @@ def close(parties: Sequence[SuspectedParty]) -> None:
 
 def run_in_subprocess(
     function: Callable[[], T],
-    who: str | SuspectedParty,
+    party: str | SuspectedParty,
     timeout: float | None = None,
     is_silent: bool = False,
 ) -> T:
@@ -291,9 +291,9 @@ def run_in_subprocess(
     Raises:
         BackendError: it crashed, or took longer than so many seconds.
     """
-    if isinstance(who, WarmParty):
+    if isinstance(party, WarmParty):
         return function()
-    name = who if isinstance(who, str) else who.name
+    name = party if isinstance(party, str) else party.name
     try:
         return call_isolated(function, what=name, timeout=timeout, is_silent=is_silent)
     except UsageError:
@@ -330,7 +330,7 @@ def try_alone(party: SuspectedParty, model: Any, feed: Mapping[str, Any]) -> Non
 
 def try_in_subprocess(
     function: Callable[[], T],
-    who: str | SuspectedParty,
+    party: str | SuspectedParty,
     usual: Callable[[], object] | None = None,
     runs: int = 1,
 ) -> T | None:
@@ -344,7 +344,7 @@ def try_in_subprocess(
         runs: how many runs the function takes.
     """
     try:
-        return _run_unless_it_hangs(function, who, usual, runs)
+        return _run_unless_it_hangs(function, party, usual, runs)
     except BackendError:
         return None
 
@@ -352,7 +352,7 @@ def try_in_subprocess(
 def filter_in_subprocess(
     guesses: Iterator[T],
     is_right: Callable[[T], bool],
-    who: str | SuspectedParty,
+    party: str | SuspectedParty,
     usual: Callable[[], object] | None = None,
 ) -> Iterator[T]:
     """Yield the correct guesses, tested in a subprocess; one that crashes the backend, or hangs, is
@@ -364,37 +364,39 @@ def filter_in_subprocess(
         who: the party that it calls, or its name.
         usual: a run that is known to end, and takes about as long as the test of a guess.
     """
-    if isinstance(who, WarmParty):
+    if isinstance(party, WarmParty):
         for guess in guesses:
-            if try_in_subprocess(partial(is_right, guess), who, usual):
+            if try_in_subprocess(partial(is_right, guess), party, usual):
                 yield guess
         return
     while chosen := list(islice(guesses, _AT_ONCE)):
-        yield from _filter_guesses(chosen, is_right, who, usual)
+        yield from _filter_guesses(chosen, is_right, party, usual)
 
 
 def _filter_guesses(
     guesses: Sequence[T],
     is_right: Callable[[T], bool],
-    who: str | SuspectedParty,
+    party: str | SuspectedParty,
     usual: Callable[[], object] | None,
 ) -> Iterator[T]:
     """Yield the guesses that are right, without those that crash their process or hang."""
-    rest = list(guesses)
-    while rest:
+    remaining_guesses = list(guesses)
+    while remaining_guesses:
         try:
-            test = partial(_first_right, rest, is_right)
-            found = _run_unless_it_hangs(test, who, usual if len(rest) == 1 else None)
+            test = partial(_first_right, remaining_guesses, is_right)
+            found_index = _run_unless_it_hangs(
+                test, party, usual if len(remaining_guesses) == 1 else None
+            )
         except BackendError:
-            if len(rest) > 1:
-                half = len(rest) // 2
-                yield from _filter_guesses(rest[:half], is_right, who, usual)
-                yield from _filter_guesses(rest[half:], is_right, who, usual)
+            if len(remaining_guesses) > 1:
+                half = len(remaining_guesses) // 2
+                yield from _filter_guesses(remaining_guesses[:half], is_right, party, usual)
+                yield from _filter_guesses(remaining_guesses[half:], is_right, party, usual)
             return
-        if found is None:
+        if found_index is None:
             return
-        yield rest[found]
-        rest = rest[found + 1 :]
+        yield remaining_guesses[found_index]
+        remaining_guesses = remaining_guesses[found_index + 1 :]
 
 
 def _run_unless_it_hangs(

@@ -54,10 +54,10 @@ class Trace:
 
     def sizes(self) -> dict[str, int]:
         """Return the size of each tensor in bytes."""
-        known = (
+        known_sizes = (
             self.values.sizes if isinstance(self.values, _SpooledTensors) else _sizes(self.values)
         )
-        return {**known, **_sizes(self.feed)}
+        return {**known_sizes, **_sizes(self.feed)}
 
 
 class _SpooledTensors(MutableMapping[str, Any]):
@@ -75,12 +75,14 @@ class _SpooledTensors(MutableMapping[str, Any]):
 
     def renamed(self, names: Mapping[str, str]) -> _SpooledTensors:
         """Return some arrays under other names, without copying."""
-        made = _SpooledTensors(self._spool)
-        for own, parts in ((self.sizes, made.sizes), (self._held, made._held)):
+        SpooledTensors = _SpooledTensors(self._spool)
+        for own, parts in ((self.sizes, SpooledTensors.sizes), (self._held, SpooledTensors._held)):
             parts.update({new: own[old] for new, old in names.items() if old in own})
         tickets = self._tickets
-        made._tickets = {new: tickets[old] for new, old in names.items() if old in tickets}
-        return made
+        SpooledTensors._tickets = {
+            new: tickets[old] for new, old in names.items() if old in tickets
+        }
+        return SpooledTensors
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._tickets:
@@ -122,13 +124,13 @@ def trace_tensors(case: Case, party: SuspectedParty, feed: Feed) -> Trace:
         release_memory()
         return Trace(values, feed, party)
     opened = open_model(case.model.marked())
-    known = Trace(tensor_store(case), feed, party)
+    trace = Trace(tensor_store(case), feed, party)
     for window in windows:
-        computed = cut_part(opened, window, known.held).run(party, plain=True)
+        computed = cut_part(opened, window, trace.held).run(party, plain=True)
         release_memory()
         for name, value in _tensors(computed).items():
-            known.values[name] = value  # type: ignore[index]
-    return known
+            trace.values[name] = value  # type: ignore[index]
+    return trace
 
 
 def trace_repeatedly(
@@ -166,7 +168,7 @@ def run_isolated_nodes(
         feed = feed_part(part, held).feed
         values = compute(feed)
         yield (
-            {name: values[made] for name, made in names.items() if made in values},
+            {name: values[result] for name, result in names.items() if result in values},
             partial(_noise, compute, feed, values, names),
         )
         if part is not cut:
@@ -178,8 +180,8 @@ def _noise(
     compute: Compute, feed: Feed, values: Values, names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the rounding noise of each tensor."""
-    found = rounding_noise(compute, feed, values)
-    return {name: found.get(made, 0.0) for name, made in names.items() if made in values}
+    noise = rounding_noise(compute, feed, values)
+    return {name: noise.get(result, 0.0) for name, result in names.items() if result in values}
 
 
 def tensor_store(case: Case, nbytes: int | None = None) -> MutableMapping[str, Any]:
@@ -218,7 +220,7 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
         yield cut
         return
     opened = open_model(cut)
-    sizes.update({made: sizes[name] for name, made in names.items()})
+    sizes.update({result: sizes[name] for name, result in names.items()})
     layers = [
         Layer(
             {name: sizes.get(name) for name in node.makes},
@@ -235,11 +237,11 @@ def _split_nodes(case: Case, cut: Any, names: Mapping[str, str], known: Trace) -
             yield opened.part(window, known.held)
 
 
-def _tensors(made: Mapping[str, Any]) -> dict[str, Any]:
+def _tensors(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are arrays of numbers."""
     return {
         name: value
-        for name, value in made.items()
+        for name, value in result.items()
         if isinstance(value, np.ndarray) and value.dtype.kind in _KINDS
     }
 

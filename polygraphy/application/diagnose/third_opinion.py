@@ -52,66 +52,67 @@ def vote(case: Case, place: Place, party: SuspectedParty, trace: Trace) -> Vote:
     """Return a third backend's vote on the result of some nodes for traced values."""
     try:
         part = cut_part(case.model, place.region, trace.held)
-        made = part.run(party, plain=True)[place.tensor]
+        computed_value = part.run(party, plain=True)[place.tensor]
     except (PolygraphyException, KeyError):
         return Vote()
     for juror in _jurors(case, party, trace):
         try:
-            right = part.run(juror, plain=True)[place.tensor]
+            expected = part.run(juror, plain=True)[place.tensor]
         except (PolygraphyException, KeyError):
             continue
         words = _WORDS.get(juror.name, juror.name)
-        ours, theirs = (
-            deviation(value, right, rtol=SMALL) for value in (trace.values[place.tensor], made)
+        ours, reference_vote = (
+            deviation(value, expected, rtol=SMALL)
+            for value in (trace.values[place.tensor], computed_value)
         )
         if juror.name == _FORMULAS:
-            is_reference = bool(ours) and ours.excess > theirs.excess / _FAR
-            return Vote(bool(theirs), is_reference, words, ours)
-        if theirs and ours:
+            is_reference = bool(ours) and ours.excess > reference_vote.excess / _FAR
+            return Vote(bool(reference_vote), is_reference, words, ours)
+        if reference_vote and ours:
             continue  # It is a third opinion, which need not be right.
-        return Vote(bool(theirs), bool(ours), words, ours)
-    return _ask_versions(case, place, party, trace, part, made)
+        return Vote(bool(reference_vote), bool(ours), words, ours)
+    return _ask_versions(case, place, party, trace, part, computed_value)
 
 
 def _ask_versions(
     case: Case,
     place: Place,
     party: SuspectedParty,
-    known: Trace,
+    trace: Trace,
     part: Part,
-    made: Any,
+    value: Any,
 ) -> Vote:
     """Return the vote of other versions of a backend on part of a model; versions with different
     results count as independent.
     """
-    expected = known.values[place.tensor]
+    expected = trace.values[place.tensor]
     for version, environment in case.versions.get(party.name, {}).items():
         try:
-            other = environment.run(part.model, part.feed, party.settings)[place.tensor]
+            versions = environment.run(part.model, part.feed, party.settings)[place.tensor]
         except (PolygraphyException, KeyError):
             continue
-        if deviation(other, made, rtol=SMALL) and not deviation(expected, other, rtol=SMALL):
+        if deviation(versions, value, rtol=SMALL) and not deviation(expected, versions, rtol=SMALL):
             words = f"{party.name} {version}"
-            return Vote(True, False, words, deviation(expected, other, rtol=SMALL))
+            return Vote(True, False, words, deviation(expected, versions, rtol=SMALL))
     return Vote()
 
 
-def _jurors(case: Case, party: SuspectedParty, known: Trace) -> Iterator[SuspectedParty]:
+def _jurors(case: Case, party: SuspectedParty, trace: Trace) -> Iterator[SuspectedParty]:
     """Yield the backends that can compute nodes independently."""
-    asked = {party.backend, known.party.backend}
+    requested_names = {party.backend, trace.party.backend}
     yield resolve(SuspectedParty, _FORMULAS)
-    for other in case.parties:
-        if other.backend not in asked:
-            asked.add(other.backend)
-            yield other
+    for other_party in case.parties:
+        if other_party.backend not in requested_names:
+            requested_names.add(other_party.backend)
+            yield other_party
     reference = resolve(SuspectedParty, REFERENCE)
-    if reference.backend not in asked:
+    if reference.backend not in requested_names:
         yield reference
     yield resolve(SuspectedParty, "package")
 
 
 def undecided_culprits(
-    case: Case, places: Sequence[Place], party: SuspectedParty, known: Trace
+    case: Case, places: Sequence[Place], party: SuspectedParty, trace: Trace
 ) -> list[Culprit]:
     """Return the nodes that a backend and the reference compute differently, with nothing to decide
     who is correct.
@@ -119,33 +120,33 @@ def undecided_culprits(
     culprits = []
     for place in places:
         nodes = [case.model.nodes[index] for index in place.region]
-        both = known.party.name, party.name
+        both_names = trace.party.name, party.name
         facts = [
-            evidence.parties_disagree(*both, place.tensor, place.deviation),
+            evidence.parties_disagree(*both_names, place.tensor, place.deviation),
             evidence.nobody_decides(),
         ]
-        who = f"{party.name} or {known.party.name}"
+        text = f"{party.name} or {trace.party.name}"
         names = [node.name for node in nodes]
-        one = Culprit(names, place.tensor, who, "kernel", facts=facts, op=nodes[-1].op)
-        culprits.append(one)
+        culprit = Culprit(names, place.tensor, text, "kernel", facts=facts, op=nodes[-1].op)
+        culprits.append(culprit)
     return culprits
 
 
 def reference_culprits(
-    case: Case, found: Sequence[tuple[Place, Vote]], party: SuspectedParty, known: Trace
+    case: Case, verdicts: Sequence[tuple[Place, Vote]], party: SuspectedParty, trace: Trace
 ) -> list[Culprit]:
     """Return the nodes that the reference computes incorrectly, proven by its outputs with the
     backend's values.
     """
-    proven = _explains_outputs(case, [place.tensor for place, _ in found], party, known)
-    name = known.party.name
+    proven = _explains_outputs(case, [place.tensor for place, _ in verdicts], party, trace)
+    name = trace.party.name
     culprits = []
-    for place, said in found:
+    for place, answer in verdicts:
         nodes = [case.model.nodes[index] for index in place.region]
         op = nodes[-1].op
         facts = [
             evidence.parties_disagree(name, party.name),
-            evidence.reference_is_wrong(said.juror, party.name, name, place.tensor, said.off),
+            evidence.reference_is_wrong(answer.juror, party.name, name, place.tensor, answer.off),
         ]
         if proven:
             facts.append(evidence.reference_repaired(party.name, name))
@@ -158,23 +159,25 @@ def reference_culprits(
 
 
 def _explains_outputs(
-    case: Case, tensors: Sequence[str], party: SuspectedParty, known: Trace
+    case: Case, tensors: Sequence[str], party: SuspectedParty, trace: Trace
 ) -> bool:
     """Return whether the reference reproduces a backend's outputs from the backend's values of some
     tensors.
     """
-    taken = set(tensors)
+    compared = set(tensors)
     try:
-        own = trace_tensors(case, party, known.feed)
-        theirs, held = own.values, own.held
-        others = [
-            i for i, node in enumerate(case.model.nodes) if not taken.intersection(node.makes)
+        own_tensors = trace_tensors(case, party, trace.feed)
+        reference_values, held_values = own_tensors.values, own_tensors.held
+        other_indices = [
+            i for i, node in enumerate(case.model.nodes) if not compared.intersection(node.makes)
         ]
-        made: Values = {}
-        if others:
-            made = cut_part(case.model, others, held).run(known.party)
-        expected = case.loaded(party)(known.feed)
+        computed_values: Values = {}
+        if other_indices:
+            computed_values = cut_part(case.model, other_indices, held_values).run(trace.party)
+        expected = case.loaded(party)(trace.feed)
     except (PolygraphyException, KeyError):
         return False
-    values = {name: made.get(name, theirs.get(name)) for name in expected}
-    return not any(each.relative > SMALL for each in case.differing(values, expected).values())
+    values = {name: computed_values.get(name, reference_values.get(name)) for name in expected}
+    return not any(
+        difference.relative > SMALL for difference in case.differing(values, expected).values()
+    )

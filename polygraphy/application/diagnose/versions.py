@@ -46,22 +46,23 @@ class OtherVersions:
     paths: Mapping[str, Sequence[tuple[str, str]]]
     problems: Mapping[str, str]
 
-    def describe_open(self, asked: Mapping[str, Mapping[str, str]]) -> list[str]:
+    def describe_open(self, requested_values: Mapping[str, Mapping[str, str]]) -> list[str]:
         """Return the paths whose versions were not compared, each with the reason.
 
         Args:
-            asked: the versions that were asked; see `Evidence`.
+            requested_values: the versions that were asked; see `Evidence`.
         """
-        found = dict(self.problems)
+        found_problems = dict(self.problems)
         for party, paths in self.paths.items():
             for version, path in paths:
-                problem = asked.get(party, {}).get(version)
+                problem = requested_values.get(party, {}).get(version)
                 if problem == "":
-                    found.pop(path, None)
-                elif problem is not None and path in found:
-                    found[path] = problem
+                    found_problems.pop(path, None)
+                elif problem is not None and path in found_problems:
+                    found_problems[path] = problem
         return [
-            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".") for path, why in found.items()
+            f"{path}: {why or steps.NO_BACKEND_THERE}".rstrip(".")
+            for path, why in found_problems.items()
         ]
 
 
@@ -77,7 +78,7 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
         FileError: none of them is there.
         BackendError: none of them has the backend.
     """
-    known: dict[str, dict[str, OtherEnvironment]] = {}
+    versions: dict[str, dict[str, OtherEnvironment]] = {}
     places: dict[str, list[tuple[str, str]]] = {}
     problems = dict.fromkeys(paths, "")
     errors: list[PolygraphyException] = []
@@ -85,18 +86,23 @@ def open_versions(case: Case, paths: Sequence[str]) -> OtherVersions:
         with suppress(Unbound):
             open_ = bound_function(open_environment, party.backend)
             opened = [(_open_environment(case, open_, path), path) for path in paths]
-            found = [
+            environments = [
                 (one, path) for one, path in opened if not isinstance(one, PolygraphyException)
             ]
             for error, path in opened:
                 if isinstance(error, PolygraphyException):
                     errors.append(error)
                     problems[path] = problems[path] or str(error).removeprefix(f"{path}: ")
-            known[party.name] = {one.version: one for one, _ in reversed(found)}
-            places[party.name] = [(one.version, path) for one, path in found]
-    if errors and not any(known.values()):
+            versions[party.name] = {
+                other_environment.version: other_environment
+                for other_environment, _ in reversed(environments)
+            }
+            places[party.name] = [
+                (other_environment.version, path) for other_environment, path in environments
+            ]
+    if errors and not any(versions.values()):
         raise errors[0]
-    return OtherVersions(known, places, problems)
+    return OtherVersions(versions, places, problems)
 
 
 def _open_environment(
@@ -117,8 +123,8 @@ def compare_versions(case: Case, environments: OtherVersions, feeds: Sequence[Fe
     is_single = len(case.parties) == 1
     for party in case.parties:
         title = titles.OTHER_VERSIONS if is_single else titles.other_versions(party.name)
-        known = environments.versions.get(party.name, {})
-        answer = _compare_party(case, party, known, feeds, title)
+        version = environments.versions.get(party.name, {})
+        answer = _compare_party(case, party, version, feeds, title)
         outcome = answer if isinstance(answer, Unexplained) else outcome
     return outcome
 
@@ -126,30 +132,38 @@ def compare_versions(case: Case, environments: OtherVersions, feeds: Sequence[Fe
 def _compare_party(
     case: Case,
     party: SuspectedParty,
-    known: Mapping[str, OtherEnvironment],
+    known_environments: Mapping[str, OtherEnvironment],
     feeds: Sequence[Feed],
     title: str,
 ) -> StepOutcome:
     """Return the comparison of a backend with its other versions."""
-    here = _version_here(party) if known else ""
+    version_here = _version_here(party) if known_environments else ""
     case.record_version(party.name)
-    if here in known:
-        case.record_version(party.name, here, reasons.same_version(party.name, here))
-    others = {version: known[version] for version in known if version != here}
-    if not others:
+    if version_here in known_environments:
+        case.record_version(
+            party.name, version_here, reasons.same_version(party.name, version_here)
+        )
+    other_environments = {
+        version: known_environments[version]
+        for version in known_environments
+        if version != version_here
+    }
+    if not other_environments:
         with case.attempt(title) as notes:
-            notes.append(steps.no_other_version(here) if here else steps.NO_BACKEND_THERE)
+            notes.append(
+                steps.no_other_version(version_here) if version_here else steps.NO_BACKEND_THERE
+            )
         return Skip("no other version")
     if getattr(party, "lowers_to", None) is not None:
         party = party.in_float32()  # type: ignore[attr-defined]
     with case.attempt(title) as notes:
         try:
-            own = [case.loaded(party)(feed) for feed in feeds]
+            own_feeds = [case.loaded(party)(feed) for feed in feeds]
         except REFUSALS as error:
             return Skip(str(error))
         alike: list[str] = []
         differing: list[str] = []
-        for version, environment in others.items():
+        for version, environment in other_environments.items():
             try:
                 values = [environment.run(case.model.proto, f, party.settings) for f in feeds]
             except (*REFUSALS, PolygraphyException) as error:
@@ -159,12 +173,12 @@ def _compare_party(
                 continue
             case.record_version(party.name, version)
             case.record_comparison(titles.OTHER_VERSIONS)
-            differs = any(case.differing(one, other) for one, other in zip(own, values))
+            differs = any(case.differing(values, value) for values, value in zip(own_feeds, values))
             (differing if differs else alike).append(version)
         if alike:
-            notes.append(steps.same_as_versions(here, alike))
+            notes.append(steps.same_as_versions(version_here, alike))
         if differing:
-            reason = reasons.versions_differ(party.name, here, differing)
+            reason = reasons.versions_differ(party.name, version_here, differing)
             notes.append(reason)
             return Unexplained(reason)
     return Skip("no version differs")
@@ -176,11 +190,11 @@ def find_right_versions(
     """Return a fault with the correct versions of the backend at fault, from running the model in
     other environments; such a version is the remedy if no other is verified.
     """
-    blamed = {one.party for one in result.culprits if one.cause not in NO_FAULT}
+    blamed = {culprit.party for culprit in result.culprits if culprit.cause not in NO_FAULT}
     for party in case.parties if result.verdict == FAULT else ():
         if party.name in blamed:
-            known = environments.versions.get(party.name)
-            result = _run_versions(case, result, party, known)
+            version = environments.versions.get(party.name)
+            result = _run_versions(case, result, party, version)
             blamed.discard(party.name)
     return result
 
@@ -191,7 +205,7 @@ def cover_versions(
     """Return a result that covers other versions: they are compared now if they were not, and no
     other difference was found; one that cannot run leaves the result open.
     """
-    blamed = {one.party for one in result.culprits if one.cause not in NO_FAULT}
+    blamed = {culprit.party for culprit in result.culprits if culprit.cause not in NO_FAULT}
     is_tried = result.verdict == FAULT and not blamed.isdisjoint(environments.versions)
     if not case.evidence.versions and not is_tried:
         answer = compare_versions(case, environments, feeds)
@@ -200,9 +214,14 @@ def cover_versions(
             reason = join_statements(answer.why, result.reason)
             result = evolve(result, verdict=verdict, reason=reason)
     left_out = environments.describe_open(case.evidence.versions)
-    if result.verdict != AGREE or not left_out:
+    if not left_out or is_tried:
         return result
-    reason = join_statements(reasons.versions_not_compared(left_out), result.reason)
+    open_question = reasons.versions_not_compared(left_out)
+    if result.verdict == FAULT:
+        with case.attempt(titles.SKIPPED_ENVIRONMENT) as notes:
+            notes.append(open_question)
+        return result
+    reason = join_statements(open_question, result.reason)
     return evolve(result, verdict=INCONCLUSIVE, reason=reason)
 
 
@@ -215,22 +234,22 @@ def _run_versions(
     case: Case,
     result: DiagnosisResult,
     party: SuspectedParty,
-    known: Mapping[str, OtherEnvironment] | None,
+    known_environments: Mapping[str, OtherEnvironment] | None,
 ) -> DiagnosisResult:
     """Return the diagnosis with the versions of a backend that are wrong, and an installation
     that is not as the remedy.
     """
-    with case.attempt(f"environments, {party.name}") as said:
-        if known is None:
-            said.append(steps.CANNOT_CHANGE_VERSION)
+    with case.attempt(f"environments, {party.name}") as notes:
+        if known_environments is None:
+            notes.append(steps.CANNOT_CHANGE_VERSION)
             return result
         expected = case.expected if case.expected is not None else _correct_outputs(case)
-        if not known or expected is None:
-            said.append(steps.NO_ENVIRONMENT)
+        if not known_environments or expected is None:
+            notes.append(steps.NO_ENVIRONMENT)
             return result
-        here = _version_here(party)
-        if known.keys() <= {here}:
-            said.append(steps.only_version(here))
+        version_here = _version_here(party)
+        if known_environments.keys() <= {version_here}:
+            notes.append(steps.only_version(version_here))
             return result
         refusals: dict[str, str] = {}
         tried: dict[str, bool] = {}
@@ -239,34 +258,36 @@ def _run_versions(
             """Return whether a version computes the expected outputs."""
             if version not in tried:
                 try:
-                    values = known[version].run(case.model.proto, case.feed, party.settings)
+                    values = known_environments[version].run(
+                        case.model.proto, case.feed, party.settings
+                    )
                     tried[version] = _match(case, values, expected)
                 except (*REFUSALS, PolygraphyException) as error:
                     refusals[version], tried[version] = str(error), False
             return tried[version]
 
-        asked = list(known)
-        span = wrong_span(asked, here, is_correct)
-        is_refused = any(one.cause == "refusal" for one in result.culprits)
-        while not is_refused and not refusals.keys().isdisjoint(asked):  # They are not wrong.
-            asked = [version for version in asked if version not in refusals]
-            span = wrong_span(asked, here, is_correct)
-        said.append(steps.versions_run(len(tried), len(known)))
+        versions = list(known_environments)
+        span = wrong_span(versions, version_here, is_correct)
+        is_refused = any(culprit.cause == "refusal" for culprit in result.culprits)
+        while not is_refused and not refusals.keys().isdisjoint(versions):  # They are not wrong.
+            versions = [version for version in versions if version not in refusals]
+            span = wrong_span(versions, version_here, is_correct)
+        notes.append(steps.versions_run(len(tried), len(known_environments)))
         best = span.after or span.before
         facts = [evidence.versions_tried(span)]
         facts += [evidence.version_refuses(*refusal) for refusal in refusals.items()][:1]
         if best is not None:
-            facts.append(evidence.other_version_matches(party.name, best, here))
-        made = []
-        for one in result.culprits:
-            if one.party != party.name or one.cause in NO_FAULT:
-                made.append(one)
+            facts.append(evidence.other_version_matches(party.name, best, version_here))
+        culprits = []
+        for culprit in result.culprits:
+            if culprit.party != party.name or culprit.cause in NO_FAULT:
+                culprits.append(culprit)
                 continue
-            remedy = one.remedy
+            remedy = culprit.remedy
             if best is not None and not remedy.proven:
-                remedy = Remedy(known[best].install, True)
-            made.append(evolve(one, facts=[*one.facts, *facts], remedy=remedy))
-        return evolve(result, culprits=made)
+                remedy = Remedy(known_environments[best].install, True)
+            culprits.append(evolve(culprit, facts=[*culprit.facts, *facts], remedy=remedy))
+        return evolve(result, culprits=culprits)
 
 
 def _correct_outputs(case: Case) -> Values | None:
@@ -281,5 +302,7 @@ def _match(case: Case, values: Values, expected: Values) -> bool:
     """Return whether each output matches, has small errors, or differs in less than 1 % of its
     elements.
     """
-    found = case.differing(values, expected)
-    return all(each.relative <= LARGE or each.share < 0.01 for each in found.values())
+    differing = case.differing(values, expected)
+    return all(
+        deviation.relative <= LARGE or deviation.share < 0.01 for deviation in differing.values()
+    )

@@ -117,9 +117,9 @@ def compare_isolated_nodes(
     wrong: dict[str, Deviation] = {}
     values = tensor_store(case, sum(trace.sizes().values()))
     compared: dict[str, TensorError] = {}
-    for made, noise_of_all in run_isolated_nodes(case, model, party, trace):
+    for computed_values, noise_of_all in run_isolated_nodes(case, model, party, trace):
         noise: Mapping[str, Any] = {}
-        for name, array in made.items():
+        for name, array in computed_values.items():
             if name not in order:
                 continue
             op = computing_op(case.model.nodes, order, name)
@@ -129,13 +129,15 @@ def compare_isolated_nodes(
                 step = _CODES * epsilon_of(expected.dtype)
                 value, expected = value.astype(np.float32), expected.astype(np.float32)
             steps_of_codes = step * np.abs(expected) / NOISE if step else 0.0
-            found, is_wrong = judge_tensor(value, expected, steps_of_codes, op)
+            found_deviation, is_wrong = judge_tensor(value, expected, steps_of_codes, op)
             if is_wrong:  # Where nothing is, what rounding does need not be known.
                 noise = noise or noise_of_all()
-                found, is_wrong = judge_tensor(value, expected, noise[name] + steps_of_codes, op)
-            compared[name] = tensor_error(name, found, is_wrong)
+                found_deviation, is_wrong = judge_tensor(
+                    value, expected, noise[name] + steps_of_codes, op
+                )
+            compared[name] = tensor_error(name, found_deviation, is_wrong)
             if is_wrong:
-                wrong[name], values[name] = found, value
+                wrong[name], values[name] = found_deviation, value
     return IsolatedNodes(sorted(wrong.items(), key=lambda item: order[item[0]]), values, compared)
 
 
@@ -143,17 +145,19 @@ def judge_tensor(value: Any, expected: Any, noise: Any, op: str = "") -> tuple[D
     """Return the deviation of an operator's output, and whether it exceeds the usual."""
     if op in BOUNDED and is_float(expected):
         noise = noise + _OF_ONE * epsilon_of(expected.dtype) / NOISE
-    found = deviation(value, expected, noise)
-    return found, bool(found and deviation(value, expected, noise, rtol=SMALL))
+    found_deviation = deviation(value, expected, noise)
+    return found_deviation, bool(found_deviation and deviation(value, expected, noise, rtol=SMALL))
 
 
-def tensor_error(name: str, found: Deviation, is_wrong: bool) -> TensorError:
+def tensor_error(name: str, found_deviation: Deviation, is_wrong: bool) -> TensorError:
     """Return the error of a tensor as a summary."""
-    return TensorError(name, found.largest, found.relative, found.excess, is_wrong)
+    return TensorError(
+        name, found_deviation.largest, found_deviation.relative, found_deviation.excess, is_wrong
+    )
 
 
 def cumulative_errors(
-    case: Case, own: Values, expected: Values
+    case: Case, own_values: Values, expected: Values
 ) -> tuple[dict[str, TensorError], dict[str, Deviation]]:
     """Return the errors of all tensors computed from the inputs, and the deviations of incorrect
     ones.
@@ -163,111 +167,111 @@ def cumulative_errors(
     nodes = case.model.nodes
     makers = producers(nodes)
     for name in (name for node in nodes for name in node.makes):
-        if name in own and name in expected:
+        if name in own_values and name in expected:
             op = computing_op(nodes, makers, name)
-            found, is_wrong = judge_tensor(own[name], expected[name], 0.0, op)
-            errors[name] = tensor_error(name, found, is_wrong)
+            found_deviation, is_wrong = judge_tensor(own_values[name], expected[name], 0.0, op)
+            errors[name] = tensor_error(name, found_deviation, is_wrong)
             if is_wrong:
-                wrong[name] = found
+                wrong[name] = found_deviation
     return errors, wrong
 
 
 def describe_first_error(
-    case: Case, party: SuspectedParty, known: Trace, errors: Mapping[str, TensorError] | None = None
+    case: Case, party: SuspectedParty, trace: Trace, errors: Mapping[str, TensorError] | None = None
 ) -> str | None:
     """Return a sentence about the first tensor that differs without rewrites; None if none does.
 
     Args:
         case: what is diagnosed.
         party: who makes them.
-        known: what is right.
+        trace: what is right.
         errors: how far off they are, where they were computed before.
 
     Raises:
         BackendError: it cannot hand out all tensors.
     """
     if errors is None:
-        own = trace_tensors(case, party, known.feed).values
-        errors, _ = cumulative_errors(case, own, known.values)
+        values = trace_tensors(case, party, trace.feed).values
+        errors, _ = cumulative_errors(case, values, trace.values)
     case.keep_errors(party.name, "cumulative", errors)
     first = next((error for error in errors.values() if error.wrong), None)
     return None if first is None else steps.largest_error(first.name, first.relative)
 
 
-def wrong_nodes(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
+def wrong_nodes(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
     """Return the nodes that a backend computes differently in isolation, without rewrites."""
     nodes = case.model.nodes
-    made_alone = compare_isolated_nodes(case, case.model, party, known)
+    made_alone = compare_isolated_nodes(case, case.model, party, trace)
     case.keep_errors(party.name, "isolated", made_alone.compared)
-    surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
-    found: list[Place] = []
-    for name, made in made_alone.wrong:
+    surviving = made_alone.compared.keys() | trace.feed.keys() | set(case.model.constants)
+    places: list[Place] = []
+    for name, new_deviation in made_alone.wrong:
         # What cannot be handed out, such as bfloat16, is computed with what reads it.
         region = region_before(nodes, name, surviving)
-        if any(place.region == region for place in found):
+        if any(place.region == region for place in places):
             continue  # Another output of the same.
-        if not _is_flip(made, [nodes[index] for index in region]):
-            found.append(Place(region, name, made, fused=len(region) > 1))
-    return found
+        if not _is_flip(new_deviation, [nodes[index] for index in region]):
+            places.append(Place(region, name, new_deviation, fused=len(region) > 1))
+    return places
 
 
-def wrong_regions(case: Case, party: SuspectedParty, known: Trace) -> list[Place]:
+def wrong_regions(case: Case, party: SuspectedParty, trace: Trace) -> list[Place]:
     """Return the nodes that differ in the executed graph; large regions are narrowed if they also
     differ with fewer rewrites.
 
     Raises:
         BackendError: it cannot run that graph in parts.
     """
-    found = [
-        recheck_place(case, party, known, narrow)
-        for place in _wrong_regions(case, party, known, None)
-        for narrow in _find_between_steps(case, party, known, place)
+    places = [
+        recheck_place(case, party, trace, narrow)
+        for place in _wrong_regions(case, party, trace, None)
+        for narrow in _find_between_steps(case, party, trace, place)
     ]
-    if all(len(place.region) <= _FEW for place in found):
-        return found
+    if all(len(place.region) <= _FEW for place in places):
+        return places
     if not party.levels:
-        return [_shrink_place(case, party, known, place) for place in found]
+        return [_shrink_place(case, party, trace, place) for place in places]
     for level in party.levels:
         try:
-            narrow = _wrong_regions(case, party, known, level)
+            narrow = _wrong_regions(case, party, trace, level)
         except PolygraphyException:
             continue
-        found = [_narrowest_place(place, narrow) for place in found]
-    return found
+        places = [_narrowest_place(place, narrow) for place in places]
+    return places
 
 
-def _narrowest_place(place: Place, others: Sequence[Place]) -> Place:
+def _narrowest_place(place: Place, places: Sequence[Place]) -> Place:
     """Return the smallest place within `place`, or `place` itself."""
-    within = [other for other in others if set(other.region) < set(place.region)]
-    return min(within, key=lambda other: len(other.region), default=place)
+    within = [other_place for other_place in places if set(other_place.region) < set(place.region)]
+    return min(within, key=lambda place: len(place.region), default=place)
 
 
-def recheck_place(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
+def recheck_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
     """Return a place as incorrect in isolation if its single node fails intermittently: a kernel
     that reads foreign memory.
     """
     for _ in range(_SAMPLES if len(place.region) == 1 else 0):
-        made = _compute_run(case, party, known, place.region, plain=True)
-        if made is not None and made[1]:
-            return Place(place.region, place.tensor, made[0], fused=False)
+        run = _compute_run(case, party, trace, place.region, plain=True)
+        if run is not None and run[1]:
+            return Place(place.region, place.tensor, run[0], fused=False)
     return place
 
 
 def _compute_run(
-    case: Case, party: SuspectedParty, known: Trace, run: Sequence[int], *, plain: bool
+    case: Case, party: SuspectedParty, trace: Trace, run: Sequence[int], *, plain: bool
 ) -> tuple[Deviation, bool, Any] | None:
     """Return the deviation of the last of some consecutive nodes run together, whether it is
     incorrect, and its value; None if unknown.
     """
     last = case.model.nodes[run[-1]]
     tensor = last.makes[0]
-    value = compute_part(case.model, run, known.held, party, plain=plain).get(tensor)
-    if value is None or tensor not in known.values:
+    value = compute_part(case.model, run, trace.held, party, plain=plain).get(tensor)
+    if value is None or tensor not in trace.values:
         return None
-    return (*judge_tensor(value, known.values[tensor], 0.0, last.op), value)
+    return (*judge_tensor(value, trace.values[tensor], 0.0, last.op), value)
 
 
-def _shrink_place(case: Case, party: SuspectedParty, known: Trace, place: Place) -> Place:
+def _shrink_place(case: Case, party: SuspectedParty, trace: Trace, place: Place) -> Place:
     """Return the fewest consecutive nodes of a place that a backend computes incorrectly in
     isolation; the place if all are needed.
     """
@@ -275,20 +279,20 @@ def _shrink_place(case: Case, party: SuspectedParty, known: Trace, place: Place)
     for size in range(2, len(region) if _FEW < len(region) <= _MANY else 0):
         for run in (region[i : i + size] for i in range(len(region) - size + 1)):
             nodes = [case.model.nodes[index] for index in run]
-            found = _compute_run(case, party, known, run, plain=False)
-            if found is None or not found[1]:
+            found_run = _compute_run(case, party, trace, run, plain=False)
+            if found_run is None or not found_run[1]:
                 continue
-            made, _, value = found
+            new_deviation, _, value = found_run
             tensor = nodes[-1].makes[0]
-            if _is_flip(made, nodes) or _is_step(case, made, nodes):
+            if _is_flip(new_deviation, nodes) or _is_step(case, new_deviation, nodes):
                 continue
-            if not is_explained_by_rounding(case, run, tensor, value, known):
-                return Place(run, tensor, made, fused=True)
+            if not is_explained_by_rounding(case, run, tensor, value, trace):
+                return Place(run, tensor, new_deviation, fused=True)
     return place
 
 
 def _find_between_steps(
-    case: Case, party: SuspectedParty, known: Trace, place: Place
+    case: Case, party: SuspectedParty, trace: Trace, place: Place
 ) -> list[Place]:
     """Return the parts of a large region that are incorrect between quantized tensors; empty if
     single steps explain everything, else the region.
@@ -298,35 +302,37 @@ def _find_between_steps(
         name
         for index in place.region
         for name in nodes[index].makes
-        if nodes[index].op == "QuantizeLinear" and name in known.values
+        if nodes[index].op == "QuantizeLinear" and name in trace.values
     }
     if len(place.region) <= _FEW or not ends - {place.tensor}:
         return [place]
-    made = {name for index in place.region for name in nodes[index].makes}
-    outside = {name for index in place.region for name in nodes[index].reads} - made
-    found: list[Place] = []
-    held = known.held
-    own: dict[str, Any] = {}
+    names = {name for index in place.region for name in nodes[index].makes}
+    outside = {name for index in place.region for name in nodes[index].reads} - names
+    places: list[Place] = []
+    values = trace.held
+    own_values: dict[str, Any] = {}
     for name in sorted({*ends, place.tensor}, key=makers.__getitem__):
         region = region_before(nodes, name, (ends | outside) - {name})
         try:
-            part = cut_part(case.model, region, held, [name])
+            part = cut_part(case.model, region, values, [name])
             compute = party.load(part.model)
             value = compute(part.feed)[name]
-            own[name] = compute({n: own.get(n, array) for n, array in part.feed.items()})[name]
+            own_values[name] = compute(
+                {n: own_values.get(n, array) for n, array in part.feed.items()}
+            )[name]
         except PolygraphyException:
             return [place]
-        off = deviation(value, known.values[name])
+        off = deviation(value, trace.values[name])
         within = [nodes[index] for index in region]
         if off and not _is_flip(off, within) and not _is_step(case, off, within):
-            found.append(Place(region, name, off, fused=True))
-    after = deviation(own[place.tensor], known.values[place.tensor])
+            places.append(Place(region, name, off, fused=True))
+    after = deviation(own_values[place.tensor], trace.values[place.tensor])
     is_all = bool(after) and _A_STEP * after.largest >= place.deviation.largest
-    return found if found or is_all else [place]
+    return places if places or is_all else [place]
 
 
 def _wrong_regions(
-    case: Case, party: SuspectedParty, known: Trace, level: str | None
+    case: Case, party: SuspectedParty, trace: Trace, level: str | None
 ) -> list[Place]:
     """Return the wrong nodes and fused groups of a backend, in the graph that it executes; empty
     if it does not show one.
@@ -336,42 +342,52 @@ def _wrong_regions(
         return []
     graph = open_model(executed)
     nodes = case.model.nodes
-    made_alone = compare_isolated_nodes(case, graph, party, known)
+    made_alone = compare_isolated_nodes(case, graph, party, trace)
     if level is None:
         case.keep_errors(party.name, "rewritten", made_alone.compared)
-    surviving = made_alone.compared.keys() | known.feed.keys() | set(case.model.constants)
-    found: list[Place] = []
-    for name, made in made_alone.wrong:
+    surviving = made_alone.compared.keys() | trace.feed.keys() | set(case.model.constants)
+    places: list[Place] = []
+    for name, new_deviation in made_alone.wrong:
         # It may be made of others than in the model, where a node was copied or taken out.
         region = region_before(nodes, name, read_by_region(graph.nodes, name, surviving))
         within = [nodes[index] for index in region]
-        if len(region) > _WHOLE or _is_flip(made, within) or _is_step(case, made, within):
+        if (
+            len(region) > _WHOLE
+            or _is_flip(new_deviation, within)
+            or _is_step(case, new_deviation, within)
+        ):
             continue
-        if _is_cut_off(case, name, made_alone.values[name], known):
+        if _is_cut_off(case, name, made_alone.values[name], trace):
             continue
         taking_part = replaced_nodes(nodes, region, graph.nodes, name)
         explained = not all(nodes[index].op == "Cast" for index in taking_part) and (
-            is_explained_by_rounding(case, region, name, made_alone.values[name], known)
+            is_explained_by_rounding(case, region, name, made_alone.values[name], trace)
         )
         jumps = any(nodes[index].jumps for index in region)
-        if explained and not (jumps and made.share > _EVERYWHERE):
+        if explained and not (jumps and new_deviation.share > _EVERYWHERE):
             continue
-        if not any(set(taking_part) <= set(place.region) for place in found):
-            found.append(Place(taking_part, name, made, fused=True, explained=explained))
-    return found
+        if not any(set(taking_part) <= set(place.region) for place in places):
+            places.append(Place(taking_part, name, new_deviation, fused=True, explained=explained))
+    return places
 
 
-def _is_flip(made: Deviation, nodes: Sequence[GraphNode]) -> bool:
+def _is_flip(new_deviation: Deviation, nodes: Sequence[GraphNode]) -> bool:
     """Return whether a few elements were rounded to the next quantization step."""
     if not any(node.jumps for node in nodes):
         return False
     is_chain = nodes[-1].op == "QuantizeLinear" and any(n.op not in _STEPPING for n in nodes)
-    if is_chain and made.largest <= 1 and (made.share <= ONE_STEP or made.count <= 1):
+    if (
+        is_chain
+        and new_deviation.largest <= 1
+        and (new_deviation.share <= ONE_STEP or new_deviation.count <= 1)
+    ):
         return True
-    return made.share <= FLIPS or made.count <= 1 < _FEW <= 1 / max(made.share, 1e-9)
+    return new_deviation.share <= FLIPS or new_deviation.count <= 1 < _FEW <= 1 / max(
+        new_deviation.share, 1e-9
+    )
 
 
-def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
+def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[GraphNode]) -> bool:
     """Return whether nodes that are rewritten to compute in integers, of what is quantised, are off
     by less than a step of eight bits, or by one step in a few elements; in more of them where a
     function is approximated.
@@ -383,14 +399,16 @@ def _is_step(case: Case, made: Deviation, nodes: Sequence[GraphNode]) -> bool:
     computing = next((node.op for node in reversed(nodes) if node.op not in _STEPPING), "")
     step = _quantization_step(case, nodes)
     if not step:
-        return made.relative <= _STEP
-    many = _table_share(made) if computing in BOUNDED else ONE_STEP
-    return made.largest <= _A_STEP * step and made.share <= many
+        return new_deviation.relative <= _STEP
+    many = _table_share(new_deviation) if computing in BOUNDED else ONE_STEP
+    return new_deviation.largest <= _A_STEP * step and new_deviation.share <= many
 
 
-def _table_share(made: Deviation) -> float:
+def _table_share(new_deviation: Deviation) -> float:
     """Return the share of elements in which a table may be a step off; more of few of them."""
-    few = float(np.sqrt(_USUALLY * (1 - _USUALLY) * made.share / max(made.count, 1)))
+    few = float(
+        np.sqrt(_USUALLY * (1 - _USUALLY) * new_deviation.share / max(new_deviation.count, 1))
+    )
     return max(COARSELY, _USUALLY + 3 * few)
 
 
@@ -410,7 +428,7 @@ def _quantization_step(case: Case, nodes: Sequence[GraphNode]) -> float:
     return 0.0
 
 
-def _is_cut_off(case: Case, tensor: str, value: Any, known: Trace) -> bool:
+def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
     """Return whether all that reads a tensor quantises it, to the same steps as it should: where
     a backend quantises earlier, what lies beyond the steps is cut off earlier, too.
     """
@@ -420,28 +438,28 @@ def _is_cut_off(case: Case, tensor: str, value: Any, known: Trace) -> bool:
         return False
     if any(nodes[index].op != "QuantizeLinear" for index in readers):
         return False
-    held = known.held
-    held[tensor] = value
-    made = compute_part(case.model, readers, held, known.party)
-    return bool(made) and not any(
-        deviation(made[name], known.values[name])
+    values = trace.held
+    values[tensor] = value
+    part = compute_part(case.model, readers, values, trace.party)
+    return bool(part) and not any(
+        deviation(part[name], trace.values[name])
         for index in readers
         for name in nodes[index].makes
-        if name in made and name in known.values
+        if name in part and name in trace.values
     )
 
 
 def is_explained_by_rounding(
-    case: Case, region: Sequence[int], tensor: str, value: Any, known: Trace
+    case: Case, region: Sequence[int], tensor: str, value: Any, trace: Trace
 ) -> bool:
     """Return whether a tensor may be what it is when what some nodes hand to each other is rounded
     otherwise: nearly each element lies where moving all of that by an ulp takes it.
     """
-    expected = known.values[tensor]
+    expected = trace.values[tensor]
     loaded: dict[int, Compute] = {}
     try:
         samples = [
-            compute_with_noise(case, region, known, seed, {tensor}, loaded)[tensor]
+            compute_with_noise(case, region, trace, seed, {tensor}, loaded)[tensor]
             for seed in range(_SAMPLES)
         ]
     except PolygraphyException:  # What cannot be run alone is not explained.
@@ -454,7 +472,7 @@ def is_explained_by_rounding(
 def compute_with_noise(
     case: Case,
     region: Sequence[int],
-    known: Trace,
+    trace: Trace,
     seed: int,
     wanted: Collection[str],
     loaded: MutableMapping[int, Compute],
@@ -462,51 +480,51 @@ def compute_with_noise(
     """Return some tensors, computed node by node with inputs moved by about an ulp; loaded nodes
     are reused.
     """
-    held, nodes = known.held, case.model.nodes
+    values, nodes = trace.held, case.model.nodes
     last = {name: index for index in region for name in nodes[index].reads}
     for index in region:
-        part = cut_part(case.model, [index], held)
+        part = cut_part(case.model, [index], values)
         inputs = enumerate(part.feed.items())
-        given = {
+        moved_inputs = {
             name: move_by_epsilons(array, 97 * seed + index + i) for i, (name, array) in inputs
         }
         if index not in loaded:
-            loaded[index] = known.party.load(part.model, plain=True)
-        own = loaded[index](given)
-        held.update({name: v for name, v in own.items() if name in wanted or name in last})
-        for name in given:  # What is put into `held` stands in front of the trace.
+            loaded[index] = trace.party.load(part.model, plain=True)
+        own_values = loaded[index](moved_inputs)
+        values.update({name: v for name, v in own_values.items() if name in wanted or name in last})
+        for name in moved_inputs:  # What is put into `held` stands in front of the trace.
             if last[name] == index and name not in wanted:
-                held.pop(name, None)
-    return held
+                values.pop(name, None)
+    return values
 
 
-def first_non_finite(case: Case, known: Trace) -> Culprit | None:
+def first_non_finite(case: Case, trace: Trace) -> Culprit | None:
     """Return the first node that computes infinity, which becomes NaN, or else the one with the
     first NaN, such as a mask that excludes everything; None if there is neither.
     """
-    held = known.held
+    values = trace.held
     first = None
     for index, node in enumerate(case.model.nodes):
-        bad = [name for name in node.makes if is_broken(held.get(name))]
+        bad = [name for name in node.makes if is_broken(values.get(name))]
         if not bad:
             continue
-        is_nan = any(map(has_nan, map(held.get, bad)))
-        if not any(is_broken(held.get(name)) for name in node.reads):
+        is_nan = any(map(has_nan, map(values.get, bad)))
+        if not any(is_broken(values.get(name)) for name in node.reads):
             if is_nan:
                 first = (index, bad[0])
                 break
             if not _reads_infinity(case, node):
                 first = first or (index, bad[0])
-        elif is_nan and not any(has_nan(held.get(name)) for name in node.reads):
+        elif is_nan and not any(has_nan(values.get(name)) for name in node.reads):
             first = first or (index, bad[0])
             break
     if first is None:
         return None
     index, tensor = first
-    node, value = case.model.nodes[index], held[tensor]
+    node, value = case.model.nodes[index], values[tensor]
     nan, inf = int(np.isnan(value).sum()), int(np.isinf(value).sum())
     facts = [evidence.not_a_number(tensor, nan, inf, value.size)]
-    facts += [_describe_input(name, held[name]) for name in node.reads if name in held]
+    facts += [_describe_input(name, values[name]) for name in node.reads if name in values]
     facts += _describe_weights(case, node)
     note = remedies.USE_REAL_DATA if case.is_made_up else ""
     is_narrow = value.dtype.name in HALF and not nan

@@ -194,28 +194,29 @@ def _group_supported(model: Any, positions: list[int]) -> list[list[int]]:
         model: some nodes of the model that was asked about.
         positions: the position in that of each node of `model`.
     """
-    found: list[list[int]] = []
+    supported: list[list[int]] = []
     for group, is_supported in supported_groups(model):
         if is_supported:
-            found.append([positions[node] for node in group])
+            supported.append([positions[node] for node in group])
         elif 0 < len(group) < len(positions):
-            found += _group_supported(
+            supported += _group_supported(
                 _part(model, group), [positions[node] for node in sorted(group)]
             )
-    return found
+    return supported
 
 
-def _add_reasons(model: Any, part: ModelPart, known: tuple[Problem, ...]) -> ModelPart:
+def _add_reasons(model: Any, part: ModelPart, known_problems: tuple[Problem, ...]) -> ModelPart:
     """Return an unsupported part with reasons: those for the whole model, else those for
     the part.
     """
     if part.is_supported:
         return part
-    problems = [problem for problem in known if problem.node in part.nodes]
+    problems = [problem for problem in known_problems if problem.node in part.nodes]
     if not problems:
-        alone = bound_function(support_problems, "trt")(_part(model, part.nodes))
+        single_problems = bound_function(support_problems, "trt")(_part(model, part.nodes))
         problems = [
-            evolve(one, node=None if one.node is None else one.node + part.start) for one in alone
+            evolve(problem, node=None if problem.node is None else problem.node + part.start)
+            for problem in single_problems
         ]
     return evolve(part, problems=tuple(problems))
 
@@ -244,23 +245,23 @@ def check_compatibility(model: str, runners: Mapping[str, Runner], data_loader: 
         raise UsageError("No backend is installed.")
     reports = resolve(ModelReports)
     results = []
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for backend, runner in runners.items():
-        reason = _failure(runner, DataLoader() if data_loader is None else data_loader, seen)
+        reason = _failure(runner, DataLoader() if data_loader is None else data_loader, seen_names)
         nodes = () if reason is None else _find_unsupported(model, backend)
         results.append(Compatibility(backend, reason, nodes))
         reports.compatibility(results[-1])
     return all(result.is_compatible for result in results)
 
 
-def _failure(runner: Runner, data_loader: Any, seen: set[str]) -> str | None:
-    """Return why a runner cannot run its model; None if it can. Notes in `seen` are not
+def _failure(runner: Runner, data_loader: Any, seen_names: set[str]) -> str | None:
+    """Return why a runner cannot run its model; None if it can. Notes in `seen_names` are not
     repeated.
     """
     console = resolve(Console)
     try:
         with runner:
-            feeds = Feeds(data_loader, console, seen)
+            feeds = Feeds(data_loader, console, seen_names)
             feeds.describe_model_inputs([runner])
             feeds.tell_if_more()
             runner.infer(InputAdapter(runner, console)(feeds.current))

@@ -91,10 +91,10 @@ def check_lint(
         providers, graph_optimization_level, provider_libraries
     )
     passed = True
-    for each in paths:
-        reports.loading(each)
+    for name in paths:
+        reports.loading(name)
         source = ModelSource(
-            each, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
+            name, external_data_dir=external_data_dir, ignore_external_data=ignore_external_data
         )
         report = lint(source, trial, data_loader, ignore or ())
         reports.lint(evolve(report, is_one_of_several=len(paths) > 1))
@@ -123,20 +123,20 @@ def lint(
     except ModelError as error:
         entry = LintEntry(EXCEPTION, Source.LOADER, str(error))
         return LintReport.of(Findings(()), [entry], path=source.path, ignore=ignore)
-    more = list(graph_findings(model))
+    lint_entries = list(graph_findings(model))
     checked = open_to_lint(source)
     facts = find_facts(source.path)
     feed = None
     if not source.ignore_external_data:
-        feed = _feed(facts, _inputs(model.graph), data_loader, more)
+        feed = _feed(facts, _inputs(model.graph), data_loader, lint_entries)
     try:
         findings = _lint_in_isolation(checked, feed, trial)
         if data_loader is None and feed is not None:
             findings = _with_other_lengths(checked, facts, model.graph, trial, findings)
     except MissingDependencyError as error:
-        more.append(LintEntry(INFO, Source.RUNTIME, str(error)))
+        lint_entries.append(LintEntry(INFO, Source.RUNTIME, str(error)))
         findings = checked(None, None)
-    return LintReport.of(findings, more, path=source.path, ignore=ignore)
+    return LintReport.of(findings, lint_entries, path=source.path, ignore=ignore)
 
 
 class _CarefulTrial:
@@ -160,10 +160,10 @@ class _CarefulTrial:
     def run(
         self, model: bytes | str, feed: Mapping[str, Any], outputs: Sequence[str]
     ) -> Mapping[str, TrialValue]:
-        made = run_in_subprocess(
+        trial_values = run_in_subprocess(
             lambda: self._trial.run(model, feed, outputs), "The backend", is_silent=True
         )
-        return {name: value for name, value in made.items() if value.raw is not None}
+        return {name: value for name, value in trial_values.items() if value.raw is not None}
 
 
 def _lint_in_isolation(
@@ -198,8 +198,8 @@ def _with_other_lengths(
         feed = _feed(facts, inputs, None, [], notes=False)
         if feed is None:
             continue
-        found = _lint_in_isolation(checked, feed, trial)
-        if _failures(found) < failures:
+        lint_report = _lint_in_isolation(checked, feed, trial)
+        if _failures(lint_report) < failures:
             shapes = ", ".join(
                 f"{name}:{typed_shape(meta.shape)}"
                 for name, meta in inputs.items()
@@ -210,7 +210,9 @@ def _with_other_lengths(
                 " shapes with --input-shapes."
             )
             entry = LintEntry(INFO, Source.RUNTIME, message)
-            best, failures = evolve(found, entries=(*found.entries, entry)), _failures(found)
+            best, failures = evolve(lint_report, entries=(*lint_report.entries, entry)), _failures(
+                lint_report
+            )
     return best
 
 
@@ -254,7 +256,7 @@ def _feed(
     facts: Facts,
     metadata: TensorMetadata,
     data_loader: Any,
-    more: list[LintEntry],
+    lint_entries: list[LintEntry],
     *,
     notes: bool = True,
 ) -> Mapping[str, Any] | None:
@@ -266,13 +268,13 @@ def _feed(
     if not metadata:
         return {}
     if data_loader is None and (problem := _too_large(metadata)):
-        more.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {problem}"))
+        lint_entries.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {problem}"))
         return None
     try:
         feeds = iter(loader)
         feed = next(feeds, None)
         if feed is None:
-            more.append(LintEntry(INFO, Source.RUNTIME, "There are no input data."))
+            lint_entries.append(LintEntry(INFO, Source.RUNTIME, "There are no input data."))
             return None
         for note in notes_of(loader) if notes else ():
             resolve(Console).note(note)
@@ -282,6 +284,6 @@ def _feed(
     except PolygraphyException as error:
         if data_loader is not None:
             raise
-        more.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {error}"))
+        lint_entries.append(LintEntry(INFO, Source.RUNTIME, f"Nothing was run: {error}"))
         return None
     return fitted

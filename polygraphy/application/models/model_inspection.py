@@ -221,9 +221,9 @@ class _Showing:
             reports.unbounded(unbounded_operands(_onnx(description, source).graph))
         if self._stats:
             if not counts_shown:  # Sizes need shapes that are not shown.
-                whole = evolve(source, infer_shapes=True, allow_onnxruntime=False)
+                model_source = evolve(source, infer_shapes=True, allow_onnxruntime=False)
                 detail = Detail(layers=True, attrs=True)
-                description = read_model(whole, detail, model_type, display_as)
+                description = read_model(model_source, detail, model_type, display_as)
             from polygraphy.domain.model.statistics import statistics_of
 
             reports.statistics(statistics_of(_onnx(description, source)))
@@ -235,12 +235,12 @@ class _Showing:
         from polygraphy.domain.model.engine import statistics_of_built
 
         reports, detail = resolve(ModelReports), self._detail
-        whole = evolve(detail, layers=True, sizes=True)
-        described = read_model(source, whole, model_type, display_as)
-        shown = described if detail.layers else evolve(described, layers=())
+        whole_detail = evolve(detail, layers=True, sizes=True)
+        described = read_model(source, whole_detail, model_type, display_as)
+        shown_described = described if detail.layers else evolve(described, layers=())
         if self._unbounded:
             _onnx(described, source)  # which it is not
-        reports.model(shown, detail)
+        reports.model(shown_described, detail)
         reports.statistics(statistics_of_built(described))
 
 
@@ -251,7 +251,7 @@ def _reduce_detail(description: Any, detail: Detail) -> Any:
     return evolve(
         description,
         graph=evolve(description.graph, nodes=(), tensors={}),
-        functions=tuple(evolve(each, nodes=()) for each in description.functions),
+        functions=tuple(evolve(function, nodes=()) for function in description.functions),
     )
 
 
@@ -420,13 +420,13 @@ def inspect_sparsity(
     reports.sparsity(
         [
             WeightSparsity(
-                name=one.weight.name,
-                axis=one.axis,
-                groups=one.weight.values.size // GROUP,
-                dense=dense_groups(one.weight.values, one.axis),
+                name=prunable_weight.weight.name,
+                axis=prunable_weight.axis,
+                groups=prunable_weight.weight.values.size // GROUP,
+                dense=dense_groups(prunable_weight.weight.values, prunable_weight.axis),
             )
-            for one in prunable_weights(model.graph)
-            if one.weight.values is not None
+            for prunable_weight in prunable_weights(model.graph)
+            if prunable_weight.weight.values is not None
         ]
     )
 
@@ -451,13 +451,13 @@ def compare_models(reference: str, candidate: str) -> bool:
     for path in (reference, candidate):
         reports.loading(path)
         models.append(bound_function(describe_file, "onnx")(ModelSource(path), EVERYTHING))
-    found = differences(*models)
-    if any(each.what == "Initializer" for each in found):
+    scales = differences(*models)
+    if any(difference.what == "Initializer" for difference in scales):
         from polygraphy.domain.quantization.listing import name_scales
 
-        found = name_scales(found, models[0].graph, models[1].graph)
-    reports.differences(found)
-    return not found
+        scales = name_scales(scales, models[0].graph, models[1].graph)
+    reports.differences(scales)
+    return not scales
 
 
 def show_original(model: Any) -> Outline:

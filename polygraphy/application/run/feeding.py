@@ -40,8 +40,8 @@ Feed = Mapping[str, Any]
 
 def facts_of(runner: Runner) -> Facts:
     """Return the facts an active runner knows about its model; empty if it has none."""
-    known = optional_method(runner, RunnerExtras.get_model_facts)
-    return ModelFacts() if known is None else known()
+    method = optional_method(runner, RunnerExtras.get_model_facts)
+    return ModelFacts() if method is None else method()
 
 
 def last_device_times(runner: Runner) -> DeviceTimes | None:
@@ -55,8 +55,8 @@ def promises(runner: Any, what: Promise) -> bool:
 
     What a class says does not hold for one derived from it that infers in another way.
     """
-    own: Mapping[str, Any] = getattr(runner, "__dict__", {})
-    for names in (own, *map(vars, type(runner).__mro__)):
+    own_values: Mapping[str, Any] = getattr(runner, "__dict__", {})
+    for names in (own_values, *map(vars, type(runner).__mro__)):
         if what in names:
             return bool(names[what])
         if not _INFERENCE.isdisjoint(names):
@@ -159,13 +159,15 @@ class Feeds:
     What the data loader assumed (its `notes`) is passed on to the console, each note once.
     """
 
-    def __init__(self, data_loader: Any, console: Console, seen: set[str] | None = None) -> None:
+    def __init__(
+        self, data_loader: Any, console: Console, seen_names: set[str] | None = None
+    ) -> None:
         """Start iterating over a data loader; print its notes.
 
         Args:
             data_loader: where the data come from.
             console: takes the notes.
-            seen: notes that are not repeated; new ones are added.
+            seen_names: notes that are not repeated; new ones are added.
 
         Raises:
             UsageError: it is nothing that can be iterated over.
@@ -178,7 +180,7 @@ class Feeds:
         self._loader = data_loader
         self._console = console
         self._feeds: Iterator[Feed] = iter(data_loader)
-        self._seen: set[str] = set() if seen is None else seen
+        self._seen: set[str] = set() if seen_names is None else seen_names
         self._current: Feed | None = None
         console.data_chosen(type(data_loader).__name__, _seed_of(data_loader), self.total)
 

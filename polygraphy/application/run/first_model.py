@@ -29,7 +29,7 @@ class WithFirstModel:
         self._first = first
         self._last = first
         self.outputs_are_fresh = all(
-            promises(each, "outputs_are_fresh") for each in (runner, first)
+            promises(runner, "outputs_are_fresh") for runner in (runner, first)
         )
 
     @property
@@ -50,7 +50,7 @@ class WithFirstModel:
     def uses_device(self) -> bool:
         """Whether one of them computes on a device."""
         return any(
-            bool(getattr(each, "uses_device", False)) for each in (self._runner, self._first)
+            bool(getattr(runner, "uses_device", False)) for runner in (self._runner, self._first)
         )
 
     def activate(self) -> None:

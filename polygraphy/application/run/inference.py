@@ -62,9 +62,9 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
     is_joined = isinstance(run_results, list) and not isinstance(run_results, RunResults)
     sources: Any = run_results if is_joined else [run_results]
     lanes = [_source_steps(source) for source in sources]
-    known: list[list[str]] = [[] for _ in lanes]
+    known_lanes: list[list[str]] = [[] for _ in lanes]
     try:
-        while (step := _side_by_side(lanes, known)) is not None:
+        while (step := _side_by_side(lanes, known_lanes)) is not None:
             yield step
             del step
     finally:
@@ -73,22 +73,22 @@ def iterations_of(run_results: Runs) -> Generator[Step, None, None]:
                 source.close()
 
 
-def _side_by_side(lanes: Sequence[Iterator[Step]], known: list[list[str]]) -> Step | None:
-    """Return the next iteration of every lane; `known` holds the names in lanes that have ended."""
+def _side_by_side(lanes: Sequence[Iterator[Step]], known_names: list[list[str]]) -> Step | None:
+    """Return the next iteration of every lane; `known_names` are the names in lanes that ended."""
     parts = [next(lane, None) for lane in lanes]
     if parts.count(None) == len(parts):
         return None
     step: Step = []
-    for names, part in zip(known, parts):
+    for names, part in zip(known_names, parts):
         if part is not None:
-            found = [run[0] for run in part]
-            if names and names != found and _kinds(names) != _kinds(found):
+            found_names = [run[0] for run in part]
+            if names and names != found_names and _kinds(names) != _kinds(found_names):
                 raise UsageError(
                     "The iterations of a stream have different runners: one has"
-                    f" {', '.join(found) or 'none'}, earlier ones {', '.join(names)}.",
+                    f" {', '.join(found_names) or 'none'}, earlier ones {', '.join(names)}.",
                     hint="Compare iterations of the same runners, in the same order.",
                 )
-            names[:] = names or found
+            names[:] = names or found_names
         step += part if part is not None else [(name, None) for name in names]
     return step
 
@@ -164,16 +164,16 @@ class _RunnerState:
         copied = self._copy_outputs(outputs)
         if isinstance(feed, StepFeed):
             copied = feed.rename_outputs(copied)
-        kept = self.memory.keep(feed, fed, copied, self.runner.name)
-        made = IterationResult(kept, runtime, self.runner.name, facts=facts)
+        kept_values = self.memory.keep(feed, fed, copied, self.runner.name)
+        iteration_result = IterationResult(kept_values, runtime, self.runner.name, facts=facts)
         if isinstance(feed, StepFeed):
-            made.step = feed.step
+            iteration_result.step = feed.step
         if self.is_streaming:
-            made.rough = partial(self._perturb, fed, facts)
+            iteration_result.rough = partial(self._perturb, fed, facts)
         unmarked = getattr(outputs, "unmarked", None)
         if unmarked:
-            made.unmarked = self._copy_outputs(unmarked)
-        return made
+            iteration_result.unmarked = self._copy_outputs(unmarked)
+        return iteration_result
 
     def part_of(self, feed: Feed) -> tuple[Callable[[Feed], Feed], Facts]:
         """Return the function that fits data to the runner, or to the part that accepts them, and
@@ -350,19 +350,19 @@ def run_sequentially(
                 if isolated:
                     console.runner_activating(runner.name)
                     turn = partial(_record_turn, runner, feeds, cached, warm_up)
-                    made, events = _run_isolated(turn, runner.name, timeout)
+                    new_turn, events = _run_isolated(turn, runner.name, timeout)
                     for event, facts in events:
                         getattr(console, event)(*facts)
                 else:
-                    made = _one_turn(runner, feeds, cached, console, warm_up, profiling)
+                    new_turn = _one_turn(runner, feeds, cached, console, warm_up, profiling)
             except BackendError as error:
                 if not isolated:
                     raise
                 console.runner_failed(runner.name, str(error))
                 failed.append(runner.name)
                 continue
-            results.append((runner.name, made.iterations))
-            cached = made.feeds or cached
+            results.append((runner.name, new_turn.iterations))
+            cached = new_turn.feeds or cached
         if feeds.none_wanted:
             feeds.tell_none()
         if failed and not results:  # What was saved by an earlier run stays where it is.
@@ -413,8 +413,8 @@ def _record_turn(
     recording = _Recording()
     console = cast("Console", recording)
     with feeds.reporting_to(console):
-        made = _one_turn(runner, feeds, cached, console, warm_up)
-    return made, [each for each in recording.events if each[0] != "runner_activating"]
+        turn = _one_turn(runner, feeds, cached, console, warm_up)
+    return turn, [event for event in recording.events if event[0] != "runner_activating"]
 
 
 def _run_isolated(
@@ -450,12 +450,12 @@ def _one_turn(
             state.warm_up(data[0], warm_up)
         elif data:
             state.load_device(data[0], len(data))
-        done = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
+        context = active.enter_context(resolve(Progress).follow(runner.name, len(data)))
         iterations = []
         for index, feed in enumerate(data):
             step = _one_iteration([state], feed, console, is_first=index == 0)
             iterations += step[0][1]
-            done()
+            context()
         if profiling is not None and data:
             profiling.measure()
     if data:

@@ -64,25 +64,27 @@ class MarkingEffect:
         if not names:
             return
         sides = (
-            IterationResult({name: made[name] for name in names}, facts=facts)
-            for made in (marked, unmarked)
+            IterationResult({name: values[name] for name in names}, facts=facts)
+            for values in (marked, unmarked)
         )
-        for name, found in SimpleCompareFunc()(*sides).items():
-            if not found:
+        for name, compare_result in SimpleCompareFunc()(*sides).items():
+            if not compare_result:
                 self._noted.add(name)
                 resolve(Console).note(
-                    f"{runner} | Marking tensors as outputs changes {name!r}{_by(found)}. Its"
-                    " value comes from a run of the unmodified model; the other tensors may"
+                    f"{runner} | Marking tensors as outputs changes {name!r}{_by(compare_result)}."
+                    " Its value comes from a run of the unmodified model; the other tensors may"
                     " differ from that run."
                 )
 
 
-def _by(found: Any) -> str:
+def _by(found_value: Any) -> str:
     """Return the clause on how much a tensor differs."""
-    if isinstance(found, OutputCompareResult):
-        rounding = ", which may be rounding" if found.is_rounding else ""
-        return f" by up to {found.max_absdiff:.4g}{rounding}"
-    return f": {found.reason.rstrip('.')}" if isinstance(found, UncomparedResult) else ""
+    if isinstance(found_value, OutputCompareResult):
+        rounding = ", which may be rounding" if found_value.is_rounding else ""
+        return f" by up to {found_value.max_absdiff:.4g}{rounding}"
+    return (
+        f": {found_value.reason.rstrip('.')}" if isinstance(found_value, UncomparedResult) else ""
+    )
 
 
 class _Outputs(dict[str, Any]):
@@ -364,11 +366,11 @@ class _Run:
         last = max(i for i, segment in enumerate(self._segments) if self._is_shown(segment))
         if self._unmarked:
             self._run_unmarked(feed, active if keeps else None)
-        shown = 0
+        shown_index = 0
         for position, segment in enumerate(self._segments[: last + 1]):
-            results = self._segment(position, segment, feed, active if keeps else None, shown)
+            results = self._segment(position, segment, feed, active if keeps else None, shown_index)
             if self._is_shown(segment):
-                shown += 1
+                shown_index += 1
                 self.is_done = is_last and position == last
                 if position == last:
                     self._end_iteration()
@@ -420,10 +422,15 @@ class _Run:
         self._console.segments_planned(len(self._segments), len(self._compared), nbytes)
 
     def _segment(
-        self, position: int, segment: Segment, feed: Feed, active: ExitStack | None, shown: int
+        self,
+        position: int,
+        segment: Segment,
+        feed: Feed,
+        active: ExitStack | None,
+        shown_index: int,
     ) -> RunResults:
         """Return the results of one segment in every runner; runners in `active` stay loaded."""
-        part = Part(shown, self._layered.outputs) if len(self._segments) > 1 else None
+        part = Part(shown_index, self._layered.outputs) if len(self._segments) > 1 else None
         model = cache(partial(self._model, segment))
         results = RunResults()
         for state in self._states:
@@ -453,8 +460,8 @@ class _Run:
                     state.loaded[_UNMARKED] = self._load_runner(state, runner, stack)
                 runner, fit = state.loaded[_UNMARKED]
                 keep = copy_function(runner)
-                made = runner.infer(fit(feed), check_inputs=False)
-                state.own = {n: keep(array) for n, array in made.items() if n in self._compared}
+                values = runner.infer(fit(feed), check_inputs=False)
+                state.own = {n: keep(array) for n, array in values.items() if n in self._compared}
                 if active is None:
                     del state.loaded[_UNMARKED]
             if active is None:
@@ -470,8 +477,8 @@ class _Run:
 
     def _outputs_of(self, segment: Segment) -> list[str]:
         """Return the outputs of a segment and the tensors that it hands on."""
-        made = {n for layer in self._layers[segment.start : segment.stop] for n in layer.makes}
-        carried = [name for name in segment.carried if name in made]
+        new_names = {n for layer in self._layers[segment.start : segment.stop] for n in layer.makes}
+        carried = [name for name in segment.carried if name in new_names]
         return list(dict.fromkeys([*segment.outputs, *carried]))
 
     def _load(
@@ -497,27 +504,30 @@ class _Run:
     ) -> IterationResult:
         """Return the outputs of a segment; tensors from earlier segments are its inputs."""
         runner, fit = state.loaded[position]
-        given = {**feed, **state.carried}
+        given_values = {**feed, **state.carried}
         if len(self._segments) > 1:
             wanted = runner.get_input_metadata(use_numpy_dtypes=False)
-            given = {name: given[name] for name in wanted if name in given}
-        fitted = fit(given)
+            given_values = {name: given_values[name] for name in wanted if name in given_values}
+        fitted = fit(given_values)
         if self._index == 0 and position == 0:
             self._console.inputs_described(state.name, TensorMetadata.from_feed_dict(fitted))
         keep = copy_function(runner)
-        made = {name: keep(a) for name, a in runner.infer(fitted, check_inputs=False).items()}
+        values = {name: keep(a) for name, a in runner.infer(fitted, check_inputs=False).items()}
         runtime = runner.last_inference_time()
         if runtime is not None:
             state.runtime = runtime + (state.runtime or 0.0)
         state.carried = {
-            name: made[name] if name in made else state.carried[name] for name in segment.carried
+            name: values[name] if name in values else state.carried[name]
+            for name in segment.carried
         }
-        shown = {n: a for n, a in made.items() if n in self._compared or n not in segment.carried}
+        shown_as = {
+            n: a for n, a in values.items() if n in self._compared or n not in segment.carried
+        }
         facts = _joint(facts_of(runner), self._layered.facts) if position else facts_of(runner)
-        state.effect.tell(state.name, shown, state.own, facts)
-        shown = {name: state.own.get(name, array) for name, array in shown.items()}
-        outputs = IterationResult(shown, runtime, state.name, facts=facts)
-        outputs.lineage = Lineage(self._layered.recompute, {**given, **fitted, **made})
+        state.effect.tell(state.name, shown_as, state.own, facts)
+        shown_as = {name: state.own.get(name, array) for name, array in shown_as.items()}
+        outputs = IterationResult(shown_as, runtime, state.name, facts=facts)
+        outputs.lineage = Lineage(self._layered.recompute, {**given_values, **fitted, **values})
         if self._index == 0:
             self._console.outputs_described(state.name, TensorMetadata.from_feed_dict(outputs))
         return outputs
@@ -528,14 +538,24 @@ def _joint(facts: Facts, of_model: Callable[[], Facts]) -> Facts:
 
     def merge_facts() -> ModelFacts:
         """Return the facts, with the coarsest data type for each tensor."""
-        own, all_ = facts.compute_dtypes, of_model().compute_dtypes
-        names = dict.fromkeys((*own, *all_))
-        found = {
-            name: coarsest(filter(None, (own.get(name, own.get("")), all_.get(name, all_.get("")))))
+        compute_dtypes, all_ = facts.compute_dtypes, of_model().compute_dtypes
+        names = dict.fromkeys((*compute_dtypes, *all_))
+        coarsests = {
+            name: coarsest(
+                filter(
+                    None,
+                    (
+                        compute_dtypes.get(name, compute_dtypes.get("")),
+                        all_.get(name, all_.get("")),
+                    ),
+                )
+            )
             for name in names
         }
-        known = {name: dtype.name for name, dtype in found.items() if dtype is not None}
+        known_names = {name: dtype.name for name, dtype in coarsests.items() if dtype is not None}
         ordered = {*facts.ordered, *of_model().ordered}
-        return ModelFacts(known, bounded=facts.bounded, ordered=ordered, layouts=facts.layouts)
+        return ModelFacts(
+            known_names, bounded=facts.bounded, ordered=ordered, layouts=facts.layouts
+        )
 
     return DeferredFacts(merge_facts)

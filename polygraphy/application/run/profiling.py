@@ -87,8 +87,8 @@ class ProfileNodes:
             BackendError: a backend cannot profile the model.
         """
         subjects, self._subjects = list(self._subjects.values()), {}
-        able = [each for each in subjects if hasattr(each.runner, "open_profiler")]
-        missing = [each.runner.name for each in subjects if each not in able]
+        able = [subject for subject in subjects if hasattr(subject.runner, "open_profiler")]
+        missing = [subject.runner.name for subject in subjects if subject not in able]
         if missing and not able:
             raise UsageError(
                 f"{join_words(short_names(missing))}: this backend has no profiler.",
@@ -98,7 +98,7 @@ class ProfileNodes:
             resolve(Console).note(f"{name} has no profiler, so its column is missing.")
         if not able:
             return
-        dropped = max(len(each.dropped) for each in able)
+        dropped = max(len(subject.dropped) for subject in able)
         if dropped:
             resolve(Console).note(
                 f"The data has {_MOST_SHAPES + dropped} sets of input shapes. Only the first"
@@ -106,11 +106,13 @@ class ProfileNodes:
             )
         if self._model is not None and self._nodes is None:
             self._nodes = model_nodes(self._model)
-        found = _Measurement(able, self._runs).run()
-        names = dict.fromkeys(each.runner for each in found)
+        execution_profiles = _Measurement(able, self._runs).run()
+        names = dict.fromkeys(execution_profile.runner for execution_profile in execution_profiles)
         short = dict(zip(names, short_names(names)))
-        for each in found:
-            self.profiles.append(evolve(each, runner=short[each.runner], model=self._nodes))
+        for execution_profile in execution_profiles:
+            self.profiles.append(
+                evolve(execution_profile, runner=short[execution_profile.runner], model=self._nodes)
+            )
 
     def tables(self) -> list[ProfileTable]:
         """Return a table for each set of input shapes."""
@@ -130,9 +132,9 @@ class ProfileNodes:
             rows: the number of rows to show; 0 for all (default: 15).
         """
         errors = {} if verdicts is None else errors_of(verdicts)
-        order, shown = check_order(sort), USUAL_ROWS if rows is None else rows
+        order, usual_rows = check_order(sort), USUAL_ROWS if rows is None else rows
         for table in self.tables():
-            resolve(Console).nodes_profiled(table.with_errors(errors), order, shown)
+            resolve(Console).nodes_profiled(table.with_errors(errors), order, usual_rows)
 
     def save(self, path: str) -> None:
         """Save the profiles with the executed graphs, for `inspect profile`."""
@@ -168,9 +170,9 @@ def report_tables(
     Raises:
         UsageError: there is no such order.
     """
-    order, shown = check_order(sort), USUAL_ROWS if rows is None else rows
+    order, usual_rows = check_order(sort), USUAL_ROWS if rows is None else rows
     for table in tables:
-        resolve(Reports).profile(table, sort=order, rows=shown)
+        resolve(Reports).profile(table, sort=order, rows=usual_rows)
 
 
 def check_order(sort: str | None) -> str:
@@ -211,8 +213,8 @@ class _Measurement:
         """Open a profiler for each runner, and return the profiles."""
         profilers: list[NodeProfiler] = []
         try:
-            for each in self._subjects:
-                profilers += [each.runner.open_profiler()]
+            for subject in self._subjects:
+                profilers += [subject.runner.open_profiler()]
             return self._measure(profilers)
         finally:
             for profiler in profilers:
@@ -221,10 +223,10 @@ class _Measurement:
     def _measure(self, profilers: Sequence[NodeProfiler]) -> list[ExecutionProfile]:
         """Return a profile for each runner and shape; plain runs and profiled ones take turns."""
         pairs = list(zip(self._subjects, profilers))
-        kept: dict[tuple[int, Shapes], list[int]] = {}
+        kept_values: dict[tuple[int, Shapes], list[int]] = {}
         plain: dict[tuple[int, Shapes], list[float]] = {}
         counts = [0] * len(pairs)
-        sets = max((len(each.feeds) for each in self._subjects), default=0)
+        sets = max((len(subject.feeds) for subject in self._subjects), default=0)
         for number in range(sets):
             for turn in range(_TURNS):
                 runs = len(range(turn, self._runs, _TURNS))
@@ -238,19 +240,21 @@ class _Measurement:
                     for run in range(runs + 1):  # The first one of each turn is not counted.
                         profiler.infer(feed)
                         if run:
-                            kept.setdefault(key, []).append(counts[place])
+                            kept_values.setdefault(key, []).append(counts[place])
                         counts[place] += 1
         profiles = []
         for place, (subject, profiler) in enumerate(pairs):
-            keys = [key for key in kept if key[0] == place]
-            for key, found in zip(keys, profiler.finish([kept[key] for key in keys])):
-                whole = evolve(
-                    found,
+            keys = [key for key in kept_values if key[0] == place]
+            for key, execution_profile in zip(
+                keys, profiler.finish([kept_values[key] for key in keys])
+            ):
+                profile = evolve(
+                    execution_profile,
                     runner=subject.runner.name,
                     shapes={name: list(shape) for name, shape in key[1]},
                     plain_times=plain.get(key, ()),
                 )
-                profiles.append(whole.without_event_cost())
+                profiles.append(profile.without_event_cost())
         return profiles
 
 

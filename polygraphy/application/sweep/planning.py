@@ -65,21 +65,23 @@ class Planned:
         self._here = self._open_interpreter(None)
         self._interpreters = {row.name: self._open_interpreter(row) for row in plan.environments}
         listed = [self._plan_cell(cell) for cell in cells_of(plan, self._models())]
-        unique = {one.key: one for one in reversed(listed)}
-        self.cells = [one for one in listed if unique[one.key] is one]
+        unique = {planned_cell.key: planned_cell for planned_cell in reversed(listed)}
+        self.cells = [
+            planned_cell for planned_cell in listed if unique[planned_cell.key] is planned_cell
+        ]
         self.merged = len(listed) - len(self.cells)
 
     def _models(self) -> list[str]:
         """Return the paths of the models; raise UsageError if a pattern matches none."""
-        found: dict[str, None] = {}
+        models: dict[str, None] = {}
         for pattern in self.plan.models:
             matches = matching_files(self._root, pattern)
             if not matches:
                 raise UsageError(
                     f"No model matches {pattern!r}.", hint=f"Patterns are relative to {self._root}."
                 )
-            found.update(dict.fromkeys(matches))
-        return list(found)
+            models.update(dict.fromkeys(matches))
+        return list(models)
 
     def _open_interpreter(self, row: EnvironmentRow | None) -> Interpreter:
         """Return an environment's interpreter; the current one for None."""

@@ -171,7 +171,9 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
         rows = running.profiled(run, chosen, rows, profile, before)
     if before is not None:
         rows = compare_with_baseline(running.confirm_slow_cells(run, chosen, rows, before), before)
-    names = [f"{one.cell.model} {label}" for one in planned.cells for label in one.cell.axes.labels]
+    names = [
+        f"{cell.cell.model} {label}" for cell in planned.cells for label in cell.cell.axes.labels
+    ]
     rows, notes = mark_known_failures(rows, failures, date.today().isoformat(), names)
     diagnoses = running.diagnosed(run if diagnose else None, chosen, rows)
     outcome = SweepOutcome(
@@ -189,8 +191,8 @@ def sweep(  # noqa: PLR0917  # Programs name what they give.
 def _report_outcome(outcome: SweepOutcome, *, is_dry: bool = False) -> bool:
     """Log the outcome; see `sweep` for return value and errors."""
     if outcome.merged:
-        same = "is" if outcome.merged == 1 else "are"
-        text = f"{count_text(outcome.merged, 'combination')} {same} identical to others."
+        equal_name = "is" if outcome.merged == 1 else "are"
+        text = f"{count_text(outcome.merged, 'combination')} {equal_name} identical to others."
         resolve(Console).note(text)
     for note in outcome.notes:
         resolve(Console).note(note)
@@ -209,12 +211,12 @@ def _rows_in(path: str) -> dict[str, Mapping[str, Any]]:
     """Return the rows in the document of an earlier sweep, by name."""
     try:
         document = json.loads(read_text(path))
-        found = [each for each in document["results"] if each["kind"] == "sweep"]
-        rows = found[0]["rows"]
-        made = {row["name"]: row for row in rows}
+        found_items = [value for value in document["results"] if value["kind"] == "sweep"]
+        rows = found_items[0]["rows"]
+        rows_in = {row["name"]: row for row in rows}
         if not all(isinstance(row["state"], str) for row in rows):
             raise TypeError("state")
-        return made
+        return rows_in
     except (ValueError, LookupError, TypeError) as error:
         raise DamagedFileError(
             f"{path} is not a sweep document.",
@@ -233,41 +235,41 @@ def _select_cells(
         seconds = None
         if times is not None:
             took = {name: row.get("seconds") for name, row in _rows_in(times).items()}
-            named = ((one.key, took.get(one.cell.name)) for one in cells)
-            seconds = {key: float(each) for key, each in named if each is not None}
-        mine = set(partition([one.key for one in cells], count, seconds)[number - 1])
-        cells = [one for one in cells if one.key in mine]
+            named = ((cell.key, took.get(cell.cell.name)) for cell in cells)
+            seconds = {key: float(value) for key, value in named if value is not None}
+        names = set(partition([cell.key for cell in cells], count, seconds)[number - 1])
+        cells = [cell for cell in cells if cell.key in names]
     if only:
-        meant = [one for one in cells if is_meant(one.cell.name, only)]
-        if cells and not meant:
+        planned_cells = [cell for cell in cells if is_meant(cell.cell.name, only)]
+        if cells and not planned_cells:
             example = cells[0].cell.name
             raise UsageError(
                 f"No cell matches {' or '.join(map(repr, only))}.",
                 hint=f"For example, one cell is {example!r}.",
             )
-        return meant
+        return planned_cells
     return cells
 
 
 def _run(engine: SweepEngine, limits: Limits, label: str, jobs: Sequence[Job]) -> dict[str, Record]:
     """Run jobs, show progress, and return their records by key."""
-    made: dict[str, Record] = {}
+    run: dict[str, Record] = {}
     failed, start = 0, time.monotonic()
     if not jobs:
-        return made
+        return run
     with resolve(Progress).watch(label) as tell:
 
         def record_cell(job: Job, record: Record) -> None:
             """Keep the record of a cell that ended, and print the progress."""
             nonlocal failed
-            made[job.key] = record
+            run[job.key] = record
             failed += state_of(record)[0] != PASSED
-            left = (time.monotonic() - start) / len(made) * (len(jobs) - len(made))
-            found = "" if label == _DIAGNOSES else f" {failed} not passed,"
-            tell(f"{len(made)} of {len(jobs)},{found} about {left:.0f} s left")
+            remaining_value = (time.monotonic() - start) / len(run) * (len(jobs) - len(run))
+            text = "" if label == _DIAGNOSES else f" {failed} not passed,"
+            tell(f"{len(run)} of {len(jobs)},{text} about {remaining_value:.0f} s left")
 
         engine.run(jobs, limits, record_cell)
-    return made
+    return run
 
 
 class _Sweep:
@@ -285,27 +287,29 @@ class _Sweep:
     def read(self, cells: Sequence[PlannedCell]) -> None:
         """Load existing records; damaged ones are removed with a warning."""
         for cell in cells:
-            found = self._read(self._planned.job(cell))
-            if found is not None:
-                self._records[cell.key] = [found, *self._attempts(cell)]
+            found_values = self._read(self._planned.job(cell))
+            if found_values is not None:
+                self._records[cell.key] = [found_values, *self._attempts(cell)]
 
     def _attempts(self, cell: PlannedCell) -> list[Record]:
         """Return the records of the attempts of a cell."""
-        made: list[Record] = []
-        while (found := self._read(self._planned.job(cell, f".{len(made) + 2}"))) is not None:
-            made.append(found)
-        return made
+        attempts: list[Record] = []
+        while (
+            found_values := self._read(self._planned.job(cell, f".{len(attempts) + 2}"))
+        ) is not None:
+            attempts.append(found_values)
+        return attempts
 
     def _read(self, job: Job) -> Record | None:
         """Return the record of a job; None if there is none."""
         try:
-            found = read_record(job.result)
+            record = read_record(job.result)
         except DamagedFileError as error:
             self.notes.append(f"{error} The cell was run again.")
-            found = None
+            record = None
         else:
-            if found is None or not (self._same_machine and self._is_foreign(found)):
-                return found
+            if record is None or not (self._same_machine and self._is_foreign(record)):
+                return record
         forget_record(job.result)
         return None
 
@@ -320,21 +324,23 @@ class _Sweep:
         """
         waiting = [cell for cell in cells if cell.key not in self._records]
         shared = {job.key: job for cell in waiting if (job := self._planned.reference_job(cell))}
-        found = {key: self._read(job) for key, job in shared.items()}
-        for key, record in found.items():
+        found_values = {key: self._read(job) for key, job in shared.items()}
+        for key, record in found_values.items():
             if again and record is not None and state_of(record)[0] in _OF_THE_MOMENT:
                 forget_record(shared[key].result)
-                found[key] = None
-        missing = [job for key, job in shared.items() if found[key] is None]
-        found.update(run("References", missing))
-        failed = {key: state_of(record) for key, record in found.items() if record is not None}
+                found_values[key] = None
+        missing = [job for key, job in shared.items() if found_values[key] is None]
+        found_values.update(run("References", missing))
+        failed = {
+            key: state_of(record) for key, record in found_values.items() if record is not None
+        }
         self._no_reference = {
             key: summary for key, (state, summary) in failed.items() if state != PASSED
         }
         ready = [cell for cell in waiting if cell.shared_key not in self._no_reference]
-        made = run("Cells", [self._planned.job(cell) for cell in ready])
-        self._records.update((key, [record]) for key, record in made.items())
-        self._ran_now.update(made)
+        values = run("Cells", [self._planned.job(cell) for cell in ready])
+        self._records.update((key, [record]) for key, record in values.items())
+        self._ran_now.update(values)
 
     def repeat(self, run: Callable[[str, Sequence[Job]], dict[str, Record]],
                cells: Sequence[PlannedCell], times: int) -> None:  # fmt: skip
@@ -343,9 +349,9 @@ class _Sweep:
         for number in range(times):
             suffix = f".{number + 2}"
             again = [cell for cell in failed if len(self._records[cell.key]) == number + 1]
-            made = run("Repetitions", [self._planned.job(cell, suffix) for cell in again])
+            values = run("Repetitions", [self._planned.job(cell, suffix) for cell in again])
             for cell in again:
-                self._records[cell.key].append(made[cell.key + suffix])
+                self._records[cell.key].append(values[cell.key + suffix])
 
     def confirm_slow_cells(
         self,
@@ -355,7 +361,7 @@ class _Sweep:
         before: Mapping[str, Record],
     ) -> list[Row]:
         """Return rows with the shortest times of cells that seem slower, which are run again."""
-        made = list(rows)
+        slow_cells = list(rows)
         pairs = zip(rows, rows_before(rows, before))
         slower = [at for at, (row, earlier) in enumerate(pairs) if is_slower(row, earlier or {})]
         for number in range(_CONFIRMATIONS):
@@ -365,15 +371,17 @@ class _Sweep:
             for at, job in again.items():
                 if cells[at].key in self._ran_now:
                     forget_record(job.result)
-            found = {job.key: self._read(job) for job in again.values()}
-            found.update(run("Times", [job for job in again.values() if not found[job.key]]))
+            found_values = {job.key: self._read(job) for job in again.values()}
+            found_values.update(
+                run("Times", [job for job in again.values() if not found_values[job.key]])
+            )
             for at, job in again.items():
-                record = found[job.key]
+                record = found_values[job.key]
                 is_ours = record is not None and not self._is_foreign(record)
                 took = record.get("essence", {}).get("inference") if record and is_ours else None
-                times = [time for time in (made[at].inference, took) if time is not None]
-                made[at] = evolve(made[at], inference=min(times, default=None))
-        return made
+                times = [time for time in (slow_cells[at].inference, took) if time is not None]
+                slow_cells[at] = evolve(slow_cells[at], inference=min(times, default=None))
+        return slow_cells
 
     def profiled(
         self,
@@ -386,7 +394,7 @@ class _Sweep:
         """Return rows with profiles, and the nodes that became slower since a baseline. Cells with
         such nodes are profiled again, and the shortest times count.
         """
-        made = list(rows)
+        new_rows = list(rows)
         able = [at for at, row in enumerate(rows) if row.state in _PROFILED]
         jobs = {at: self._planned.profile_job(cells[at], runs) for at in able}
         records = self._run_missing(run, "Profiles", jobs)
@@ -397,14 +405,14 @@ class _Sweep:
                 path = PurePath(f"{jobs[at].stem}.nodes.json").relative_to(self._planned.folder)
                 is_comparable = not (self._is_foreign(record) or record["shared"])
                 nodes = times if is_comparable else ()
-                made[at] = evolve(made[at], profile=path.as_posix(), nodes=nodes)
+                new_rows[at] = evolve(new_rows[at], profile=path.as_posix(), nodes=nodes)
             else:
                 failed.setdefault(state_of(record)[1], []).append(rows[at].name)
         for reason, names in failed.items():
             self.notes.append(f"{count_text(len(names), 'cell')} without a profile: {reason}")
         if before is not None:
-            self._find_slower_nodes(run, cells, made, runs, before)
-        return made
+            self._find_slower_nodes(run, cells, new_rows, runs, before)
+        return new_rows
 
     def _find_slower_nodes(
         self,
@@ -427,9 +435,9 @@ class _Sweep:
         now: dict[int, list[Times]] = {at: [rows[at].nodes] for at in earlier}
         for number in range(_CONFIRMATIONS + 1):
             slower = {
-                at: found
+                at: slower_nodes
                 for at, times in now.items()
-                if (found := find_slower_nodes(earlier[at], shortest_times(times)))
+                if (slower_nodes := find_slower_nodes(earlier[at], shortest_times(times)))
             }
             if number == _CONFIRMATIONS:
                 break
@@ -442,8 +450,8 @@ class _Sweep:
                 if times := record.get("essence", {}).get("nodes"):
                     now[at].append(times)
             now = {at: now[at] for at in slower}
-        for at, found in slower.items():
-            rows[at] = evolve(rows[at], slower_nodes=found)
+        for at, slower_nodes in slower.items():
+            rows[at] = evolve(rows[at], slower_nodes=slower_nodes)
 
     def _run_missing(
         self,
@@ -452,9 +460,9 @@ class _Sweep:
         jobs: Mapping[int, Job],
     ) -> dict[int, Record]:
         """Return the records of jobs; those without a record are run."""
-        found = {at: self._read(job) for at, job in jobs.items()}
-        ran = run(label, [job for at, job in jobs.items() if found[at] is None])
-        records = {at: found[at] or ran.get(job.key) for at, job in jobs.items()}
+        found_values = {at: self._read(job) for at, job in jobs.items()}
+        ran = run(label, [job for at, job in jobs.items() if found_values[at] is None])
+        records = {at: found_values[at] or ran.get(job.key) for at, job in jobs.items()}
         return {at: record for at, record in records.items() if record is not None}
 
     def diagnosed(
@@ -468,11 +476,15 @@ class _Sweep:
         """
         failed = [cell for cell, row in zip(cells, rows) if row.state in _DIAGNOSED]
         jobs = {cell.key: self._planned.diagnosis(cell) for cell in failed}
-        found = {key: self._read(job) for key, job in jobs.items()}
+        found_values = {key: self._read(job) for key, job in jobs.items()}
         if run is not None:
-            made = run(_DIAGNOSES, [job for key, job in jobs.items() if found[key] is None])
-            found.update((key, made[job.key]) for key, job in jobs.items() if job.key in made)
-        return {key: record for key, record in found.items() if record is not None}
+            values = run(
+                _DIAGNOSES, [job for key, job in jobs.items() if found_values[key] is None]
+            )
+            found_values.update(
+                (key, values[job.key]) for key, job in jobs.items() if job.key in values
+            )
+        return {key: record for key, record in found_values.items() if record is not None}
 
     def row(self, cell: PlannedCell) -> Row:
         """Return the row of a cell."""
@@ -493,9 +505,9 @@ class _Sweep:
         records = self._records.get(cell.key)
         if records:
             report = PurePath(job.report).relative_to(self._planned.folder).as_posix()
-            made = row_of(row, records)
+            new_row = row_of(row, records)
             foreign = bool(self._machine) and any(map(self._is_foreign, records))
-            return evolve(made, is_foreign=foreign, report=report)
+            return evolve(new_row, is_foreign=foreign, report=report)
         if cell.shared_key in self._no_reference:
             why = f"Its reference failed: {self._no_reference[cell.shared_key]}"
             return evolve(row, state=NO_REFERENCE, summary=why)

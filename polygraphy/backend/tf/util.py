@@ -5,7 +5,7 @@ from polygraphy.mod.deferred import deferred_names
 __all__: list[str] = []
 __getattr__ = deferred_names(
     globals(),
-    gone={
+    removed_names={
         "find_nodes_by_ops": "[node for node in graphdef.node if node.op in ops]",
         "get_graph_output_names": "the output names that GraphFromFrozen and its like return",
         "get_input_metadata": "get_input_metadata() of an active TfRunner",

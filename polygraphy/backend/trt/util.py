@@ -30,7 +30,7 @@ _METADATA = "tensor.name, tensor.dtype and tensor.shape of each of its {}"
 
 _others = deferred_names(
     globals(),
-    gone={
+    removed_names={
         "check_profile": "bool(profile)",
         "convert_linear_to_vectorized_format": "a FormattedArray, which TrtRunner takes",
         "convert_vectorized_to_linear_format": "the outputs of TrtRunner.infer, which are linear",
@@ -85,8 +85,8 @@ def np_dtype_from_trt(trt_dtype: Any) -> np.dtype[Any]:
     Raises:
         DataTypeConversionException: there is none.
     """
-    found: np.dtype[Any] = DataType.from_dtype(trt_dtype, "tensorrt").numpy()
-    return found
+    numpy: np.dtype[Any] = DataType.from_dtype(trt_dtype, "tensorrt").numpy()
+    return numpy
 
 
 @mod.deprecate("2.0", "get_metadata_from_engine")
@@ -94,9 +94,9 @@ def get_input_metadata_from_engine(
     engine: Any, start_binding: int, end_binding: int
 ) -> TensorMetadata:
     """Return what an engine takes, of the bindings from one index up to another."""
-    known = legacy.get_metadata_from_engine(engine, None, trt.TensorIOMode.INPUT)
+    known_metadata = legacy.get_metadata_from_engine(engine, None, trt.TensorIOMode.INPUT)
     count = get_bindings_per_profile(engine)
-    asked = [engine.get_tensor_name(at % count) for at in range(start_binding, end_binding)]
+    tensor_names = [engine.get_tensor_name(at % count) for at in range(start_binding, end_binding)]
     metadata = TensorMetadata()
-    metadata.update((name, known[name]) for name in asked if name in known)
+    metadata.update((name, known_metadata[name]) for name in tensor_names if name in known_metadata)
     return metadata

@@ -268,7 +268,7 @@ _NEEDED_BY_ALL = ("attrs", "jinja2", "numpy", "polygraphy.cli.main", "polygraphy
 @lru_cache(maxsize=1)
 def built_in() -> dict[str, BuiltIn]:
     """Return the built-in backends by name."""
-    return {each.name: each for name in _MODULES for each in _backends_of_module(name)}
+    return {backend.name: backend for name in _MODULES for backend in _backends_of_module(name)}
 
 
 def modules_for(words: Iterable[str]) -> list[str]:
@@ -276,8 +276,8 @@ def modules_for(words: Iterable[str]) -> list[str]:
     threads.
     """
     flags = flags_in(list(words))
-    backends = (each for each in built_in().values() if each.flag in flags)
-    return [*_NEEDED_BY_ALL, *(module for each in backends for module in each.modules)]
+    backends = (backend for backend in built_in().values() if backend.flag in flags)
+    return [*_NEEDED_BY_ALL, *(module for backend in backends for module in backend.modules)]
 
 
 def _backends_of_module(name: str) -> Sequence[BuiltIn]:
@@ -297,12 +297,12 @@ def backends_named_by(runners: Iterable[str]) -> dict[str, BuiltIn]:
     colon and options.
     """
     names = {runner.partition(":")[0] for runner in runners}
-    return {name: each for name, each in built_in().items() if name in names}
+    return {name: backend for name, backend in built_in().items() if name in names}
 
 
 def backends_for_parts() -> dict[str, str]:
     """Return the flags of the backends that can run part of an ONNX model, by backend."""
-    return {name: each.flag for name, each in built_in().items() if each.runs_parts}
+    return {name: backend.flag for name, backend in built_in().items() if backend.runs_parts}
 
 
 _REMOVED = formats_of("")
@@ -321,15 +321,15 @@ def check_model_type(
             " Convert it to ONNX with the tools of its framework, and use the ONNX model."
         )
     unable = [
-        each.flag
-        for each in backends_named_by(names).values()
-        if each.model_types and kind not in each.model_types
+        backend.flag
+        for backend in backends_named_by(names).values()
+        if backend.model_types and kind not in backend.model_types
     ]
     if unable:
         able = [
-            each.flag
-            for each in backends_named_by(built_in() if offered is None else offered).values()
-            if kind in each.model_types
+            backend.flag
+            for backend in backends_named_by(built_in() if offered is None else offered).values()
+            if kind in backend.model_types
         ]
         raise CommandLineError(
             f"{model.model_file} is a model of type {kind}, which {join_words(unable)} cannot"

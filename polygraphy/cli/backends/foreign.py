@@ -112,7 +112,7 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
     Args:
         taken: flags that there are already.
     """
-    found: list[PluggedBackend] = []
+    backends: list[PluggedBackend] = []
     flags = set(taken)
     for plugin in entry_points_of(BACKENDS):
         try:
@@ -121,8 +121,8 @@ def all_backends(taken: Collection[str]) -> list[PluggedBackend]:
             warn(str(error))
             continue
         flags.update((backend.flag, *backend.option_flags))
-        found.append(backend)
-    return found
+        backends.append(backend)
+    return backends
 
 
 def _load_plugin(plugin: EntryPoint, taken: Collection[str]) -> PluggedBackend:

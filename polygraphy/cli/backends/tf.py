@@ -120,10 +120,10 @@ def _choose(values: Values, kind: str) -> Chosen:
 
 def _check_tensorrt(values: Values) -> None:
     """Raise for options about TensorRT in TensorFlow without --trt-from-tf."""
-    given = flags_given(values, [TfTrtOptions])
-    if given and not values[TfTrtOptions].tftrt:
-        raise CommandLineError(f"{given[0]} requires --tftrt.")
-    if given and "trt" not in built_in():
+    given_names = flags_given(values, [TfTrtOptions])
+    if given_names and not values[TfTrtOptions].tftrt:
+        raise CommandLineError(f"{given_names[0]} requires --tftrt.")
+    if given_names and "trt" not in built_in():
         raise CommandLineError(
             "--tftrt requires the TensorRT backend, which is not available. Remove --tftrt."
         )

@@ -108,10 +108,13 @@ class Command:
             CommandLineError: the options cannot be meant together.
         """
         before = message_count()
-        made = self.program(values)
-        for each in (values, *(values.overridden(own) for own in values.nested.values())):
-            warn_of_needs(each, before)
-        return self.written(made, line, log_of(values))
+        new_program = self.program(values)
+        for single_values in (
+            values,
+            *(values.overridden(own_values) for own_values in values.nested.values()),
+        ):
+            warn_of_needs(single_values, before)
+        return self.written(new_program, line, log_of(values))
 
     def written(self, made: Program, line: str, log: Log) -> str:
         """Return the source of a program with its log settings."""
@@ -167,7 +170,7 @@ class OneCall(Command):
     def program(self, values: Values) -> Program:
         besides = {} if self._besides is None else self._besides(values)
         named: list[str] = []
-        given: list[Any] = []
+        given_paths: list[Any] = []
         for group in values:
             for row in options_of(type(group)):
                 if not row.is_positional:
@@ -176,9 +179,9 @@ class OneCall(Command):
                 paths = (value,) if isinstance(value, str) else value
                 named.append(join_words([quote_word(path) for path in paths]))
                 if not row.feeds:
-                    given += [list(paths)] if self._together else paths
+                    given_paths += [list(paths)] if self._together else paths
         return Program(
             self._template,
-            self._says.format(*named, s="" if len(given) > 1 else "s"),
-            call=call_of(self._call, values, *given, **besides),
+            self._says.format(*named, s="" if len(given_paths) > 1 else "s"),
+            call=call_of(self._call, values, *given_paths, **besides),
         )

@@ -44,12 +44,12 @@ from polygraphy.codegen.source import Call, Source, Step
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.catalog.formats import extensions_of, format_named, formats_of
 
-CONVERSIONS = [each.conversion() for each in built_in().values() if each.conversion]
+CONVERSIONS = [backend.conversion() for backend in built_in().values() if backend.conversion]
 """What backends make of models, where these backends are there."""
 
 TARGETS = {
     "onnx": Target("an ONNX model", "_converted.onnx", "onnx"),
-    **{to: made for each in CONVERSIONS for to, made in each.targets.items()},
+    **{to: target for conversion in CONVERSIONS for to, target in conversion.targets.items()},
 }
 """What there is to convert to."""
 
@@ -75,7 +75,7 @@ class ConvertOptions(Options):
 
 
 _BY_EXTENSION = {  # The first target of a format outranks others.
-    end: to for to, made in reversed(TARGETS.items()) for end in extensions_of(made.format)
+    end: to for to, target in reversed(TARGETS.items()) for end in extensions_of(target.format)
 }
 _WAYS = " or ".join(f"--convert-to {to}" for to in dict.fromkeys(_BY_EXTENSION.values()))
 
@@ -95,7 +95,7 @@ class ConvertCommand(Command):
         OnnxShapeOptions,
         OnnxSaveOptions,
         VerifyOptions,
-        *(group for each in CONVERSIONS for group in each.groups),
+        *(group for conversion in CONVERSIONS for group in conversion.groups),
         TfLoadOptions,
         TfOnnxOptions,
         DataOptions,
@@ -192,9 +192,9 @@ def _conversion_of_backend(
     Raises:
         CommandLineError: options do not fit together.
     """
-    for each in CONVERSIONS:
-        if target in each.targets:
-            before, save = each.make(values, onnx, data, target, output)
+    for conversion in CONVERSIONS:
+        if target in conversion.targets:
+            before, save = conversion.make(values, onnx, data, target, output)
             return {"before": before, "check": None, "verify": None, "save": save}
     return None
 
@@ -243,11 +243,11 @@ def _target(options: ConvertOptions) -> str:
 
 def _check_extension(target: str, output: str | None) -> None:
     """Raise if the extension of the output names another format."""
-    said = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
-    if said is not None and TARGETS[said].format != TARGETS[target].format:
+    name = _BY_EXTENSION.get(PurePath(output or "").suffix.lower())
+    if name is not None and TARGETS[name].format != TARGETS[target].format:
         raise CommandLineError(
             f"--convert-to {target} contradicts --output {output}, whose extension means"
-            f" {TARGETS[said].becomes}. Use a different extension, or remove --convert-to."
+            f" {TARGETS[name].becomes}. Use a different extension, or remove --convert-to."
         )
 
 
@@ -287,5 +287,5 @@ def _warn_about_unused(values: Values, target: str) -> None:
         raise CommandLineError(
             "--save-onnx: has no effect, because --output sets the path of the model."
         )
-    for each in CONVERSIONS:
-        each.warn(values, target)
+    for conversion in CONVERSIONS:
+        conversion.warn(values, target)

@@ -60,14 +60,14 @@ class DiagnoseCommand(Command):
     @cached_property
     def groups(self) -> Groups:  # type: ignore[override]
         """The options, those of backends among them."""
-        of_backends = [group for each in self.backends for group in groups_of(each)]
+        of_backends = [group for backend in self.backends for group in groups_of(backend)]
         return (*_BEFORE, *of_backends, DataOptions, StepOptions, *self.ending)
 
     def extend(self, flags: Collection[str] | None = None) -> DiagnoseCommand:
         """Return the command with the options of the backends that flags name; with those of all
         backends for help or unknown flags.
         """
-        few = DiagnoseCommand([each for each in PARTIES.values() if each.flag in (flags or ())])
+        few = DiagnoseCommand([party for party in PARTIES.values() if party.flag in (flags or ())])
         return self if flags is None or not few.flags.issuperset(flags) else few
 
     def nested(self, values: Values) -> dict[str, Values]:
@@ -85,7 +85,7 @@ class DiagnoseCommand(Command):
         exported = program_of(values)
         parties = parties_of(values, default_party() if exported else "")
         if not parties:
-            flags = ", ".join(each.flag for each in PARTIES.values())
+            flags = ", ".join(party.flag for party in PARTIES.values())
             raise CommandLineError(
                 f"missing backend: add one of {flags}; or check half precision with"
                 " --fp-to-fp16 or --to-bf16."
@@ -110,8 +110,8 @@ class DiagnoseCommand(Command):
 
     def _warn_of_unused(self, values: Values) -> None:
         """Warn of options for backends that are not used."""
-        chosen = {each.backend for each in chosen_runners(values, PartyOptions)}
-        for each in self.backends:
-            if each.name not in chosen:
-                unused = flags_given(values, groups_of(each))
-                warn_idle(unused, f", because {each.flag} is not given")
+        chosen = {chosen_runner.backend for chosen_runner in chosen_runners(values, PartyOptions)}
+        for backend in self.backends:
+            if backend.name not in chosen:
+                unused = flags_given(values, groups_of(backend))
+                warn_idle(unused, f", because {backend.flag} is not given")

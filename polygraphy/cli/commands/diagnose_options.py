@@ -22,11 +22,11 @@ from polygraphy.cli.shared.compare import memory_budget_option
 from polygraphy.codegen.source import Call
 from polygraphy.mod import has_mod
 
-PARTIES = {name: each for name, each in built_in().items() if each.party is not None}
+PARTIES = {name: backend for name, backend in built_in().items() if backend.party is not None}
 """The backends that can be diagnosed, by name."""
 
 
-PROGRAMS = {each.flag: each for each in built_in().values() if each.program is not None}
+PROGRAMS = {backend.flag: backend for backend in built_in().values() if backend.program is not None}
 """The backends of programs from which models are exported, by flag."""
 _PROGRAM = next(iter(PROGRAMS), "--program")
 
@@ -48,7 +48,7 @@ def program_of(values: Values) -> Call | None:
 
 def default_party() -> str:
     """Return the name of the first installed backend that can run part of a model."""
-    able = (name for name, each in PARTIES.items() if each.runs_parts)
+    able = (name for name, party in PARTIES.items() if party.runs_parts)
     return next(name for name in able if all(map(has_mod, PARTIES[name].modules[:1])))
 
 
@@ -65,10 +65,10 @@ def parties_of(values: Values, default: str = "") -> list[Call]:
     if not chosen and default:
         chosen = [ChosenRunner(default, "", "", values)]
     calls = []
-    for each in chosen:
-        make = PARTIES[each.backend].party
+    for chosen_runner in chosen:
+        make = PARTIES[chosen_runner.backend].party
         assert make is not None
-        calls.append(make(each.values).of(name=each.name or None))
+        calls.append(make(chosen_runner.values).of(name=chosen_runner.name or None))
     return calls
 
 
@@ -82,11 +82,11 @@ class PartyOptions(Options):
     """Backends: the backends that run the model; a flag can be repeated."""
 
     parties: tuple[str, ...] = option(
-        *(each.flag for each in PARTIES.values()),
+        *(party.flag for party in PARTIES.values()),
         NAMED_RUNNER,
         kind=RunnerFlags(
-            {each.flag: name for name, each in PARTIES.items()},
-            {each.flag: each.help for each in PARTIES.values()},
+            {party.flag: name for name, party in PARTIES.items()},
+            {party.flag: party.help for party in PARTIES.values()},
         ),
         help="Backends that run the model.",
     )

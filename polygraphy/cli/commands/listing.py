@@ -201,6 +201,6 @@ def load_command(name: str) -> Command:
 
     module = import_module(f"{__package__}.{COMMANDS[name][0]}")
     words = name.replace("-", " ").split()
-    made = getattr(module, "_".join(words).upper(), None)
-    command: Command = made or getattr(module, "".join(map(str.capitalize, [*words, "command"])))()
+    value = getattr(module, "_".join(words).upper(), None)
+    command: Command = value or getattr(module, "".join(map(str.capitalize, [*words, "command"])))()
     return command

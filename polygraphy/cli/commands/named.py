@@ -141,21 +141,21 @@ class _OneRunner(Command):
         flags = [flag for flag in kind.names if flag != NAMED_RUNNER]
         texts = {flag: text for flag, text in kind.texts.items() if flag != NAMED_RUNNER}
         plain = Ordered({flag: kind.names[flag] for flag in flags}, kind.helps, texts)
-        made = Option(tuple(flags), plain, self._choice.help, ())
-        made.name = self._choice.name
-        return [made if row is self._choice else row for row in rows]
+        option = Option(tuple(flags), plain, self._choice.help, ())
+        option.name = self._choice.name
+        return [option if row is self._choice else row for row in rows]
 
     def missing(self) -> Mapping[str, str]:
         """Return the other flags of the command, which belong outside the quotes."""
         of_backends = {
-            flag: f"is an option of {each.flag}, which this runner does not use."
-            for each in built_in().values()
-            for group in each.groups()
+            flag: f"is an option of {backend.flag}, which this runner does not use."
+            for backend in built_in().values()
+            for group in backend.groups()
             for row in options_of(group)
             for flag in row.flags
         }
-        rest = "belongs to the whole command: write it outside the quotes."
-        return {flag: of_backends.get(flag, rest) for flag in self._whole.extend().flags}
+        remaining_name = "belongs to the whole command: write it outside the quotes."
+        return {flag: of_backends.get(flag, remaining_name) for flag in self._whole.extend().flags}
 
 
 def parse_named(
@@ -178,9 +178,9 @@ def parse_named(
     (row,) = command.declared(choice)
     rows = map(named_row, getattr(values[choice], row.name))
     return {
-        each.name: _parse_runner(command, choice, each.name, each.flags, groups_of)
-        for each in rows
-        if each is not None
+        row.name: _parse_runner(command, choice, row.name, row.flags, groups_of)
+        for row in rows
+        if row is not None
     }
 
 
@@ -196,7 +196,7 @@ def _parse_runner(
 
     (row,) = command.declared(choice)
     assert isinstance(row.kind, Ordered)
-    backends = {flag: each for flag, each in row.kind.names.items() if flag != NAMED_RUNNER}
+    backends = {flag: name for flag, name in row.kind.names.items() if flag != NAMED_RUNNER}
     chosen = [flag for word in words if (flag := word.partition("=")[0]) in backends]
     where = f"{NAMED_RUNNER} {name}"
     if NAMED_RUNNER in flags_in(words):
@@ -208,9 +208,9 @@ def _parse_runner(
         )
     if not chosen:
         raise CommandLineError(f"{where}: it has no backend. Add one of {', '.join(backends)}.")
-    one = _OneRunner(command, row, (choice, *groups_of(backends[chosen[0]])))
+    OneRunner = _OneRunner(command, row, (choice, *groups_of(backends[chosen[0]])))
     try:
-        return parse(one, words)
+        return parse(OneRunner, words)
     except HelpRequested:
         raise CommandLineError(f"{where}: -h belongs outside the quotes.") from None
     except CommandLineError as error:
@@ -251,8 +251,8 @@ def chosen_runners(values: Values, choice: type[Options]) -> list[ChosenRunner]:
             backend, _, text = entry.partition(":")
             runners.append(ChosenRunner(backend, text, "", values))
             continue
-        own = values.nested[named.name]
-        backend, _, text = getattr(own[choice], row.name)[0].partition(":")
-        merged = values.overridden(own.without(choice))
-        runners.append(ChosenRunner(backend, text, named.name, merged, own.without(choice)))
+        own_values = values.nested[named.name]
+        backend, _, text = getattr(own_values[choice], row.name)[0].partition(":")
+        merged = values.overridden(own_values.without(choice))
+        runners.append(ChosenRunner(backend, text, named.name, merged, own_values.without(choice)))
     return runners

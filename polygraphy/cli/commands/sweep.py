@@ -185,7 +185,7 @@ class SweepCommand(Command):
         from polygraphy.domain.sweep.plan import known_failures, plan_of
 
         path, known_path = values[PlanOptions].path, values[JudgementOptions].known
-        data, known = _read(path), None
+        data, known_rows = _read(path), None
         try:
             plan = plan_of(data, list(built_in()))
             _check_flags(path, plan)
@@ -196,21 +196,23 @@ class SweepCommand(Command):
                 rows = known_failures(_read(known_path))
             except UsageError as error:
                 raise CommandLineError(f"{known_path}: {error}") from None
-            known = [{"cell": one.cell, "reason": one.reason, "until": one.until} for one in rows]
+            known_rows = [
+                {"cell": row.cell, "reason": row.reason, "until": row.until} for row in rows
+            ]
         folder = values[SweepFolderOptions].folder or str(PurePath(path).with_suffix(".sweep"))
         root = str(PurePath(path).parent)
         return Program(
             "sweep.py.j2",
             f"Run the cells of {quote_word(path)}.",
             plan=data,
-            known=known,
+            known=known_rows,
             call=call_of(
                 "sweep",
                 values,
                 Source("PLAN"),
                 folder=folder,
                 root=None if root == "." else root,
-                known=Source("KNOWN") if known else None,
+                known=Source("KNOWN") if known_rows else None,
             ),
         )
 
@@ -224,20 +226,20 @@ def _read(path: str) -> Mapping[str, Any]:
 
     try:
         with open(path, "rb") as stream:  # noqa: PTH123
-            found: dict[str, Any] = tomllib.load(stream)
+            found_values: dict[str, Any] = tomllib.load(stream)
     except OSError as error:
         raise CommandLineError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise CommandLineError(f"{path} is not a TOML file: {error}.") from None
-    return {key: _literals(value) for key, value in found.items()}
+    return {key: _literals(value) for key, value in found_values.items()}
 
 
 def _literals(value: Any) -> Any:
     """Return a value without dates and times, which have no literal."""
     if isinstance(value, dict):
-        return {key: _literals(each) for key, each in value.items()}
+        return {key: _literals(value) for key, value in value.items()}
     if isinstance(value, list):
-        return [_literals(each) for each in value]
+        return [_literals(value) for value in value]
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 
@@ -245,12 +247,12 @@ def _check_flags(path: str, plan: Plan) -> None:
     """Raise for flags in a plan that `run` does not have."""
     from polygraphy.domain.sweep.cells import cells_of
 
-    seen: set[tuple[str, ...]] = set()
+    seen_pairs: set[tuple[str, ...]] = set()
     for cell in cells_of(plan, ["MODEL"]):
-        for what, words in ((cell.label, cell.flags), ("reference", cell.asked.flags)):
-            if words and words not in seen:
-                seen.add(words)
-                _check_words(f"{path}, {what}", words)
+        for name, words in ((cell.label, cell.flags), ("reference", cell.asked.flags)):
+            if words and words not in seen_pairs:
+                seen_pairs.add(words)
+                _check_words(f"{path}, {name}", words)
 
 
 def _check_words(what: str, words: Sequence[str]) -> None:
@@ -267,6 +269,6 @@ def _check_words(what: str, words: Sequence[str]) -> None:
     # The plan knows flags by their names: an abbreviation would get past its checks.
     flags = {flag for group in run.groups for row in run.declared(group) for flag in row.flags}
     for flag in (word.partition("=")[0] for word in words):
-        whole = [each for each in flags if flag.startswith("--") and each.startswith(flag)]
-        if whole and flag not in flags:
-            raise CommandLineError(f"{what}: write {flag} in full, as {min(whole)}.")
+        whole_flags = [each for each in flags if flag.startswith("--") and each.startswith(flag)]
+        if whole_flags and flag not in flags:
+            raise CommandLineError(f"{what}: write {flag} in full, as {min(whole_flags)}.")

@@ -174,8 +174,8 @@ class Options:
 
     def __repr__(self) -> str:
         """Name the options that have a value other than their default."""
-        given = (row for row in self._rows if getattr(self, row.name) != row.default)
-        values = (f"{row.name}={getattr(self, row.name)!r}" for row in given)
+        rows = (row for row in self._rows if getattr(self, row.name) != row.default)
+        values = (f"{row.name}={getattr(self, row.name)!r}" for row in rows)
         return f"{type(self).__name__}({', '.join(values)})"
 
 
@@ -189,12 +189,12 @@ def option_group(cls: type[G]) -> type[G]:
     """Make a group of a class whose fields are options: its options are those of its base and its
     own. A command has dozens of groups, and attrs would compile methods for each.
     """
-    own = {name: vars(cls)[name].metadata[_METADATA] for name in cls.__annotations__}
-    for name, row in own.items():
+    own_values = {name: vars(cls)[name].metadata[_METADATA] for name in cls.__annotations__}
+    for name, row in own_values.items():
         row.name = name
         _complete(row, cls.__annotations__[name])
         setattr(cls, name, row.default)
-    cls._rows = (*(row for row in cls._rows if row.name not in own), *own.values())
+    cls._rows = (*(row for row in cls._rows if row.name not in own_values), *own_values.values())
     return cls
 
 
@@ -268,12 +268,12 @@ def options_of(group: type[Options]) -> Sequence[Option]:
     """Return the declarations of a group, in order."""
     if not attrs.has(group):
         return group._rows
-    made: list[Option] = []
+    options: list[Option] = []
     for attribute in attrs.fields(group):  # Another package made an attrs class of its own.
         row: Option = attribute.metadata[_METADATA]
         row.name = attribute.name
-        made.append(row)
-    return made
+        options.append(row)
+    return options
 
 
 def with_values(group: G, **values: Any) -> G:
@@ -316,8 +316,8 @@ def flags_in(words: Sequence[str]) -> set[str]:
         for word, following in zip(words, [*words[1:], ""]):
             flag, equals, text = word.partition("=")
             if flag == NAMED_RUNNER:
-                own = (text if equals else following).partition("=")[2].split()
-                flags |= {each.partition("=")[0] for each in own if each.startswith("--")}
+                own_words = (text if equals else following).partition("=")[2].split()
+                flags |= {name.partition("=")[0] for name in own_words if name.startswith("--")}
     return flags
 
 
@@ -330,7 +330,10 @@ def split_rest(
         The words before, and the words after by the name of the option.
     """
     flags = {
-        flag: each.name for each in options if isinstance(each.kind, Rest) for flag in each.flags
+        flag: single_option.name
+        for single_option in options
+        if isinstance(single_option.kind, Rest)
+        for flag in single_option.flags
     }
     for position, word in enumerate(words):
         if word in flags:
@@ -367,18 +370,18 @@ class Values:
         self.nested = nested or {}
 
     def __getitem__(self, group: type[G]) -> G:
-        found: Any = self._groups.get(group)
-        return group() if found is None else found
+        found_group: Any = self._groups.get(group)
+        return group() if found_group is None else found_group
 
     def replaced(self, *groups: Options) -> Values:
         """Return the same with some groups instead of those of their classes."""
-        made = {**self._groups, **{type(group): group for group in groups}}
-        return Values(made, self.nested)
+        options = {**self._groups, **{type(group): group for group in groups}}
+        return Values(options, self.nested)
 
     def without(self, *classes: type[Options]) -> Values:
         """Return the same without some groups."""
-        kept = {each: group for each, group in self._groups.items() if each not in classes}
-        return Values(kept, self.nested)
+        groups = {each: group for each, group in self._groups.items() if each not in classes}
+        return Values(groups, self.nested)
 
     def overridden(self, own: Values) -> Values:
         """Return the same with the options in place that have other values than their defaults."""
@@ -429,23 +432,23 @@ def flags_feeding(values: Iterable[Options], calls: Iterable[str]) -> list[str]:
     value other than its default.
     """
     wanted = set(calls)
-    found = (
+    spellings = (
         row.spelling
         for _, row, _ in changed_options(values)
         if any(target.rpartition(".")[0] in wanted for target in row.feeds)
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(spellings))
 
 
 def warn_of_needs(values: Values, since: int) -> None:
     """Log which options have no effect because others are left out that they need, but for those
     that a warning or a note has named already, `since` there were so many.
     """
-    given = [row for _, row, _ in values.given]
-    known = {flag for row in given for flag in row.flags}
+    rows = [row for _, row, _ in values.given]
+    known_flags = {flag for row in rows for flag in row.flags}
     lacking: dict[tuple[str, ...], list[str]] = {}
-    for row in given:
-        if row.needs and known.isdisjoint(row.needs) and not was_named(row.flags, since):
+    for row in rows:
+        if row.needs and known_flags.isdisjoint(row.needs) and not was_named(row.flags, since):
             lacking.setdefault(row.needs, []).append(row.flags[0])
     for needs, flags in lacking.items():
         warn_idle(flags, f" without {' or '.join(needs)}")
@@ -467,9 +470,9 @@ def call_of(name: str, values: Iterable[Options], *args: Any, **decided: Any) ->
         for target in row.feeds:
             called, _, argument = target.rpartition(".")
             if called == name:
-                given = value if row.as_ is None else row.as_
-                if given != defaults[argument]:
-                    fed[argument] = row.kind.argument(given)
+                given_value = value if row.as_ is None else row.as_
+                if given_value != defaults[argument]:
+                    fed[argument] = row.kind.argument(given_value)
     return Call(name, args, {**fed, **decided})
 
 
@@ -480,7 +483,7 @@ def constants_of(values: Iterable[Options], calls: Iterable[Call]) -> tuple[list
     constants, listed = [], list(calls)
     for _, row, value in changed_options(values):
         named = {target.rpartition(".")[::2] for target in row.feeds if row.constant}
-        fed = [call for call in listed for name, given in named if name == call.name]
+        fed = [call for call in listed for name, given_name in named if name == call.name]
         if len(fed) < 2:
             continue
         constants.append(Step(row.constant, row.kind.argument(value)))

@@ -113,7 +113,7 @@ class JudgeOptions(Options):
         kind=Choices(*FUNCTIONS, metavar="FUNCTION"),
         help="Comparison functions; if there are several, all must pass."
         f" Functions: {', '.join(FUNCTIONS)}."
-        f" {'; '.join(f'{name} stands for {_listed(each)}' for name, each in GROUPS.items())}.",
+        f" {'; '.join(f'{name} stands for {_listed(group)}' for name, group in GROUPS.items())}.",
         otherwise="simple",
     )
     compare_func_script: tuple[str, str] | None = option(
@@ -333,7 +333,7 @@ def functions_of(values: Values) -> list[Call]:
         calls = []
     else:
         chosen = dict.fromkeys(
-            name for each in judge.compare or ("simple",) for name in GROUPS.get(each, (each,))
+            name for text in judge.compare or ("simple",) for name in GROUPS.get(text, (text,))
         )
         calls = [call_of(_CLASSES[name], values) for name in chosen]
     _warn_about_unused(values, [call.name for call in calls])
@@ -394,8 +394,8 @@ def samples_of(values: Values, paths: Sequence[str]) -> Call | None:
 def _warn_about_unused(values: Values, used: list[str]) -> None:
     """Warn in one line of options for comparison functions that are not used."""
     groups = (SimpleOptions, FunctionOptions, TopKOptions, PlotOptions)
-    taken = {"--no-shape-check", *flags_feeding(values, used)}
-    unused = flags_given(values, groups, besides=taken)
+    used_names = {"--no-shape-check", *flags_feeding(values, used)}
+    unused = flags_given(values, groups, besides=used_names)
     simple, judge = values[SimpleOptions], values[JudgeOptions]
     if (
         simple.error_quantile is not None
@@ -408,8 +408,8 @@ def _warn_about_unused(values: Values, used: list[str]) -> None:
         if unused:
             warn(f"{', '.join(unused)}: not used, because --compare-func-script is used instead.")
     elif unused:
-        names = {each: name for name, each in _CLASSES.items()}
-        chosen = ", ".join(names[each] for each in used)
+        names = {text: name for name, text in _CLASSES.items()}
+        chosen = ", ".join(names[name] for name in used)
         warn(f"{', '.join(unused)}: not used by the functions that --compare selects: {chosen}.")
 
 

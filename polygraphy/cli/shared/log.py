@@ -95,11 +95,11 @@ def severities(options: LogOptions) -> dict[str, str]:
     """
     if options.silent and options.log_file is None:
         return {"": "CRITICAL"}
-    more = max(options.verbose, 2 if options.extra_verbose else 0)
+    extra = max(options.verbose, 2 if options.extra_verbose else 0)
     named = options.verbosity if isinstance(options.verbosity, dict) else {"": options.verbosity}
     chosen = {_code_path(path): str(level) for path, level in named.items() if level is not None}
-    if "" not in chosen and more != options.quiet:
-        chosen[""] = _level_at(more - options.quiet)
+    if "" not in chosen and extra != options.quiet:
+        chosen[""] = _level_at(extra - options.quiet)
     return dict(sorted(chosen.items()))
 
 
@@ -216,20 +216,20 @@ def log_of(values: Values) -> Log:
             f"--verbosity {', '.join(unknown)}: the package has no such file or folder. For a"
             " script, use its name alone, as in --verbosity compare.py:VERBOSE."
         )
-    everything = file = console = chosen.get("", "INFO")
+    both = file = console = chosen.get("", "INFO")
     if options.log_file is not None:
-        file = options.log_file_verbosity or min("INFO", everything, key=LEVELS.index)
-        console = "CRITICAL" if options.silent else everything
-        both = min(file, console, key=LEVELS.index)
-        if both != everything:
-            chosen = dict(sorted({**chosen, "": both}.items()))
-            everything = both
+        file = options.log_file_verbosity or min("INFO", both, key=LEVELS.index)
+        console = "CRITICAL" if options.silent else both
+        both_name = min(file, console, key=LEVELS.index)
+        if both_name != both:
+            chosen = dict(sorted({**chosen, "": both_name}.items()))
+            both = both_name
     return Log(
         severities=chosen,
         formats=options.log_format,
         file=options.log_file,
-        file_level=file if file != everything else "",
-        console_level=console if console != everything else "",
+        file_level=file if file != both else "",
+        console_level=console if console != both else "",
         format=None if reporting.format == "text" else reporting.format,
         report=reporting.report,
         sources=[path for _, path in files_read(values)],
@@ -240,7 +240,7 @@ def _is_known(path: str) -> bool:
     """Return whether a path is one within the package, or may be the name of a user's script."""
     root = Path(polygraphy.__file__).parent
     try:
-        is_inside = any((root / each).exists() for each in (path, f"{path}.py"))
+        is_inside = any((root / name).exists() for name in (path, f"{path}.py"))
     except OSError:  # The name is longer than any file's.
         is_inside = False
     return is_inside or ("/" not in path and path.endswith(".py"))

@@ -246,14 +246,14 @@ class OnnxModel:
 
     def of(self, path: Any) -> Call:
         """Return the call that returns the model."""
-        made: Call = nest_calls(nest_calls(path, self.graph), self.calls)
-        return made
+        call: Call = nest_calls(nest_calls(path, self.graph), self.calls)
+        return call
 
     def loader(self, path: Any) -> Call:
         """Return the call that makes a loader of the model."""
         loaders = (Call(_class_name(call.name), call.args, call.kwargs) for call in self.calls)
-        made: Call = nest_calls(nest_calls(path, self.graph), loaders)
-        return made
+        new_call: Call = nest_calls(nest_calls(path, self.graph), loaders)
+        return new_call
 
     def without(self, *names: str) -> OnnxModel:
         """Return the same model without some calls."""
@@ -316,8 +316,8 @@ def onnx_of(
         *cast_of(values[OnnxCastOptions]),
         *([call_of("save_onnx", values)] if save.save_onnx else ()),
     )
-    made = OnnxModel(steps)
-    if not is_loaded and not made.is_as_saved:
+    onnx_model = OnnxModel(steps)
+    if not is_loaded and not onnx_model.is_as_saved:
         raise CommandLineError(
             "no selected runner loads the ONNX model, so it cannot be changed or saved. Add a"
             " runner that does, such as --onnxrt or --onnx."
@@ -327,8 +327,8 @@ def onnx_of(
     warn_about_saving(values, is_saved=save.save_onnx is not None)
     if graph and is_loaded:
         convert = Call("onnx_from_tf_graph", kwargs={"opset": opset})
-        return OnnxModel((convert, *made.calls[1:]), graph)
-    return made
+        return OnnxModel((convert, *onnx_model.calls[1:]), graph)
+    return onnx_model
 
 
 def inference_of(values: Values) -> list[Call]:
@@ -356,10 +356,10 @@ def tolerance_of(calls: Iterable[Call]) -> Call | None:
 def _outputs_of(load: OnnxLoadOptions, every: OutputOptions, values: Values) -> list[Call]:
     """Return the call that selects the outputs, if any are selected."""
     excluded = list(dict.fromkeys(every.exclude_outputs + load.onnx_exclude_outputs))
-    made = call_of("modify_outputs", values, exclude_outputs=excluded or None)
+    call = call_of("modify_outputs", values, exclude_outputs=excluded or None)
     if every.mark_all:
-        made = made.of(outputs=Outputs("NAME").argument(EVERY_TENSOR))
-    return [made] if made.kwargs else []
+        call = call.of(outputs=Outputs("NAME").argument(EVERY_TENSOR))
+    return [call] if call.kwargs else []
 
 
 def warn_about_saving(values: Values, *, is_saved: bool = True) -> None:

@@ -35,14 +35,14 @@ def check_paths(read: Named, written: Named) -> None:
     Raises:
         CommandLineError: two of them name the same path, be it through a link.
     """
-    taken = {_resolve_path(path): flag for flag, path in read if path is not None}
+    flags = {_resolve_path(path): flag for flag, path in read if path is not None}
     for flag, path in written:
         if path is None:
             continue
-        other = taken.setdefault(_resolve_path(path), flag)
-        if other != flag:
+        other_name = flags.setdefault(_resolve_path(path), flag)
+        if other_name != flag:
             raise CommandLineError(
-                f"{other} and {flag} have the same path, {path}. Choose a different path."
+                f"{other_name} and {flag} have the same path, {path}. Choose a different path."
             )
 
 
@@ -71,9 +71,9 @@ def _named_files(values: Values, is_one: Callable[[Option], object]) -> Iterator
 
 def _given_options(values: Values) -> Iterator[tuple[str, Options, Option, Any]]:
     """Yield options with values other than their defaults, those of named runners too."""
-    yield from (("", *each) for each in values.given)
-    for name, own in values.nested.items():
-        yield from ((f" of {name}", *each) for each in own.given)
+    yield from (("", *row) for row in values.given)
+    for name, own_values in values.nested.items():
+        yield from ((f" of {name}", *row) for row in own_values.given)
 
 
 def check_log_and_program(values: Values) -> None:
@@ -94,13 +94,13 @@ def check_log_and_program(values: Values) -> None:
             written += [(row.spelling, text) for text in texts]
         else:
             named.update(map(_resolve_path, texts))
-    others: set[str] = set()
+    other_names: set[str] = set()
     for flag, path in written:
         place = _resolve_path(path)
         # A report is written last: over whatever the program has saved by then.
         is_there = flag == "--report" or isfile(place)  # noqa: PTH113 - Path's refuses long names.
-        is_taken = (place in named and is_there) or place in others
-        others.add(place)
+        is_taken = (place in named and is_there) or place in other_names
+        other_names.add(place)
         if is_taken:
             raise CommandLineError(
                 f"{flag} would overwrite {path}, which is also used elsewhere on the command"
@@ -145,7 +145,7 @@ def _check_file(what: str, path: str) -> None:
     try:
         if place.exists() or _is_prefix(place) or (what == _LIBRARY and place.name == path):
             return  # A library without a folder is looked for where the system has them.
-        names = [each.name for each in place.parent.iterdir()]
+        names = [path.name for path in place.parent.iterdir()]
         if place.is_symlink():
             raise UsageError(
                 f"{what} {path} is a link to {place.readlink()}, which does not exist.",
@@ -175,19 +175,19 @@ def _check_symbol(path: str, symbol: str) -> None:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return  # Running the script says what is wrong with it.
-    known: set[str] = set()
+    known_names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            known.add(node.name)
+            known_names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            known.add(node.id)
+            known_names.add(node.id)
         elif isinstance(node, ast.alias):
-            known.add((node.asname or node.name).partition(".")[0])
+            known_names.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.Name) and node.id in _DEFINE_MORE:
             return
     defined = [getattr(node, "name", "_") for node in tree.body]
     public = [name for name in defined if not name.startswith("_")]
-    if public and not known & {symbol, "*", "__getattr__"}:  # Else its imports may say more.
+    if public and not known_names & {symbol, "*", "__getattr__"}:  # Else its imports may say more.
         raise UnknownNameError(f"In the script {path}, the name", symbol, public)
 
 

@@ -49,11 +49,11 @@ class _States(Texts):
                 raise BadValue("none cannot be combined with other states")
             if word != "none" and not (output and name):
                 raise BadValue(f"{word!r} is not OUTPUT:INPUT, such as present:past")
-        for at, what in ((0, "output"), (2, "input")):
+        for at, text in ((0, "output"), (2, "input")):
             names = [word.rpartition(":")[at] for word in words if ":" in word]
             for name in names:
                 if names.count(name) > 1:
-                    raise BadValue(f"{what} {name!r} is in two states: pair it once")
+                    raise BadValue(f"{text} {name!r} is in two states: pair it once")
         return tuple(words)
 
 
@@ -123,7 +123,7 @@ def with_steps(values: Values, data: Call, model: Source | None) -> Call:
         return data
     if model is None:
         raise CommandLineError("--steps requires an ONNX model, whose graph shows the states.")
-    states = None if not options.state else [each for each in options.state if each != "none"]
+    states = None if not options.state else [name for name in options.state if name != "none"]
     return call_of(
         "StepLoader",
         (options,),

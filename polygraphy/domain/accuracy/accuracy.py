@@ -143,13 +143,13 @@ def _fitting(name: str, answer: Any, thresholds: Thresholds) -> Threshold | None
     if isinstance(answer, UncomparedResult):
         return None
     threshold = _threshold_of(name, thresholds)
-    known = answer.metric_values() if isinstance(answer, CompareResult) else {}
-    lacking = [field for field in threshold.metric_fields() if known.get(field) is None]
-    if lacking or not known:
+    metric_values = answer.metric_values() if isinstance(answer, CompareResult) else {}
+    lacking = [field for field in threshold.metric_fields() if metric_values.get(field) is None]
+    if lacking or not metric_values:
         raise UsageError(
             f"The results of output {name!r} lack {', '.join(lacking) or 'metrics'}, which a"
             f" {type(threshold).__name__} checks.",
-            hint=f"They contain: {', '.join(known) or 'a verdict only'}.",
+            hint=f"They contain: {', '.join(metric_values) or 'a verdict only'}.",
         )
     return threshold
 
@@ -158,13 +158,15 @@ def _threshold_of(name: str, thresholds: Thresholds) -> Threshold:
     """Return the threshold of an output; raise UsageError if it has none."""
     if isinstance(thresholds, Threshold):
         return thresholds
-    found = thresholds.get(name, thresholds.get("")) if isinstance(thresholds, Mapping) else None
-    if not isinstance(found, Threshold):
+    threshold = (
+        thresholds.get(name, thresholds.get("")) if isinstance(thresholds, Mapping) else None
+    )
+    if not isinstance(threshold, Threshold):
         raise UsageError(
             f"Output {name!r} has no threshold.",
             hint='Add it, or set a default with the key "".',
         )
-    return found
+    return threshold
 
 
 def check_aggregation(aggregation: str) -> str:
@@ -236,7 +238,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         pair, iterations = list.__getitem__(self, position)
         counted = AnswerLog(open_spool)
         for answers in iterations.reading() if isinstance(iterations, AnswerLog) else iterations:
-            counted.add({name: each for name, each in answers.items() if name not in names})
+            counted.add({name: answer for name, answer in answers.items() if name not in names})
         list.__setitem__(self, position, (pair, counted))
         self.uncounted_at = {**self.uncounted_at, position: list(names)}
 
@@ -267,8 +269,8 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Return the positions of the requested pairs; UnknownNameError if there are none."""
         if runner_pair is None or isinstance(runner_pair, SupportsIndex):
             return [range(len(self))[0 if runner_pair is None else runner_pair]]
-        found = [position for position, pair in enumerate(self.keys()) if pair == runner_pair]
-        return found or [self.index_of(runner_pair)]
+        positions = [position for position, pair in enumerate(self.keys()) if pair == runner_pair]
+        return positions or [self.index_of(runner_pair)]
 
     def _position(self, runner_pair: PairKey) -> int:
         """Return the position of the single requested pair.
@@ -277,13 +279,13 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
             UnknownNameError: there is no such pair.
             UsageError: there are several.
         """
-        found = self._positions(runner_pair)
-        if len(found) > 1:
+        positions = self._positions(runner_pair)
+        if len(positions) > 1:
             raise UsageError(
-                f"{len(found)} pairs of runs have the names {runner_pair}.",
-                hint=f"Select by position: {', '.join(map(str, found))}.",
+                f"{len(positions)} pairs of runs have the names {runner_pair}.",
+                hint=f"Select by position: {', '.join(map(str, positions))}.",
             )
-        return found[0]
+        return positions[0]
 
     def _iterations_at(self, position: int) -> Collection[Answers]:
         """Return the answers for each iteration of the pair at a position."""
@@ -360,9 +362,9 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         """Return ``(matched, mismatched, total)`` iterations of a pair (default: the first), or
         outputs if averages are judged. Pairs with equal names are added up.
         """
-        asked = self._positions(runner_pair)
-        tallies = [tally for at, tally in enumerate(self.tallies()) if at in asked]
-        matched, total = (sum(each) for each in zip(*((t.matched, t.total) for t in tallies)))
+        positions = self._positions(runner_pair)
+        tallies = [tally for at, tally in enumerate(self.tallies()) if at in positions]
+        matched, total = (sum(counts) for counts in zip(*((t.matched, t.total) for t in tallies)))
         return matched, total - matched, total
 
     def percentage(self, runner_pair: PairKey = None) -> float:
@@ -394,7 +396,7 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
         if empty is not None:
             reason = f"No output was compared in iteration {empty}, so there is no average."
             return {name: UncomparedResult(reason) for name in by_output}
-        return {name: average_of(found) for name, found in by_output.items()}
+        return {name: average_of(totals) for name, totals in by_output.items()}
 
     def judged(self, position: int) -> Collection[Answers]:
         """Return the results that decide about a pair: those of every iteration, or the averages as
@@ -534,8 +536,8 @@ class AccuracyResults(list[AccuracyResult], Storable):
                 f"There are {len(self)} comparison functions, and thresholds for {len(listed)}.",
                 hint="Pass a list with one entry for each.",
             )
-        for result, each in zip(self, listed, strict=True):
-            result.reevaluate(each, aggregation)
+        for result, value in zip(self, listed, strict=True):
+            result.reevaluate(value, aggregation)
         return self
 
     def summary(self) -> str:

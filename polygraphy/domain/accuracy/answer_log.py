@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from polygraphy.domain.compare.result import CompareResult, OutputCompareResult
+from polygraphy.domain.compare.result import (
+    CompareResult,
+    OutputCompareResult,
+    from_row,
+    row_of,
+)
 from polygraphy.domain.errors import FileError
 
 Answers = Mapping[str, Any]
@@ -85,7 +91,7 @@ class AnswerLog(list[Answers]):
         try:
             self._packs = _are_packable(past)
             OutputCompareResult.prepare_metrics(_differences(past))
-            ticket = self._spool.put(pickle.dumps(past, _PROTOCOL)) if self._packs else -1
+            ticket = self._spool.put(_packed(past)) if self._packs else -1
         except (FileError, pickle.PicklingError, AttributeError, TypeError):
             self._packs = False
         if self._packs:  # Else they stay: that costs memory, and nothing is lost.
@@ -113,7 +119,7 @@ class Reading(Collection[Answers]):
         self._log = log
 
     def __contains__(self, answers: object) -> bool:
-        return any(each == answers for each in self)
+        return any(values == answers for values in self)
 
     def __len__(self) -> int:
         return self._log.total
@@ -131,6 +137,15 @@ class Reading(Collection[Answers]):
 def count_matched(iterations: Iterable[Answers]) -> int:
     """Return the number of iterations in which outputs were compared and all passed."""
     return sum(bool(answers) and all(answers.values()) for answers in iterations)
+
+
+def _packed(iterations: list[Answers]) -> bytes:
+    """Return iterations as bytes, results as rows."""
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer, _PROTOCOL)
+    pickler.dispatch_table = {OutputCompareResult: lambda result: (from_row, row_of(result))}
+    pickler.dump(iterations)
+    return buffer.getvalue()
 
 
 def _are_packable(iterations: list[Answers]) -> bool:

@@ -148,15 +148,15 @@ def _peculiarities(array: Array, summary: Summary, detail: Detail) -> tuple[Pecu
     """Return which of NaN and infinities occur in an array; with statistics all of them, and
     zeros.
     """
-    found = [
+    peculiarities = [
         _peculiarity("NaN", summary.nan, array, np.isnan),
         _peculiarity("+Inf", summary.posinf, array, _is_positive_infinity),
         _peculiarity("-Inf", summary.neginf, array, lambda block: block == -inf),
     ]
     if detail.statistics:
-        found.append(_peculiarity("zeros", summary.zeros, array, lambda block: block == 0))
-        return tuple(found)
-    return tuple(peculiarity for peculiarity in found if peculiarity.count)
+        peculiarities.append(_peculiarity("zeros", summary.zeros, array, lambda block: block == 0))
+        return tuple(peculiarities)
+    return tuple(peculiarity for peculiarity in peculiarities if peculiarity.count)
 
 
 def _is_positive_infinity(block: Array) -> Any:
@@ -167,15 +167,15 @@ def _is_positive_infinity(block: Array) -> Any:
 
 
 def _peculiarity(
-    what: str, count: int, array: Array, predicate: Callable[[Array], Any]
+    name: str, count: int, array: Array, predicate: Callable[[Array], Any]
 ) -> Peculiarity:
     """Find the first element that a predicate holds for; the array is searched in blocks."""
     first = None
     flat = array.reshape(-1)
     for start in range(0, flat.size if count else 0, _BLOCK):
-        found = predicate(flat[start : start + _BLOCK])
-        if found.any():
-            index = np.unravel_index(start + int(found.argmax()), array.shape)
+        matches = predicate(flat[start : start + _BLOCK])
+        if matches.any():
+            index = np.unravel_index(start + int(matches.argmax()), array.shape)
             first = tuple(int(step) for step in index)
             break
-    return Peculiarity(what, count, first)
+    return Peculiarity(name, count, first)

@@ -132,17 +132,17 @@ class OutputRow:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """Return the distinct data types of both runs; empty if unknown."""
-        return tuple(dict.fromkeys(each.dtype for each in self.tensors if each is not None))
+        return tuple(dict.fromkeys(tensor.dtype for tensor in self.tensors if tensor is not None))
 
     @property
     def dtype(self) -> str | None:
         """Return the data type in the first run; None if unknown."""
-        return next((each for each in self.dtypes if each != "?"), None)
+        return next((dtype for dtype in self.dtypes if dtype != "?"), None)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes on both sides, each once."""
-        return tuple(dict.fromkeys(each.shape for each in self.tensors if each is not None))
+        return tuple(dict.fromkeys(tensor.shape for tensor in self.tensors if tensor is not None))
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -197,12 +197,12 @@ class OutputRows:
         if not answers and iteration is not None:
             self.empty.append(iteration)
         for name, answer in answers.items():
-            found = self._found.get(name)
-            if found is None:
-                found = self._found[name] = _Found(name, answer)
-            found.add(iteration, answer)
+            Found = self._found.get(name)
+            if Found is None:
+                Found = self._found[name] = _Found(name, answer)
+            Found.add(iteration, answer)
             if self.measures and isinstance(answer, CompareResult):
-                found.measure(answer)
+                Found.measure(answer)
 
     def __len__(self) -> int:
         return len(self._found)
@@ -338,11 +338,11 @@ class JudgedPair:
 
 def judged_pairs(result: AccuracyResult, tables: Sequence[OutputRows]) -> list[JudgedPair]:
     """Return each pair of runs of a result, with its rows."""
-    found = enumerate(zip(result.runs(), tables, result.tallies()))
+    rows = enumerate(zip(result.runs(), tables, result.tallies()))
     return [
         JudgedPair(result.label, runs, table, tally, result.is_average,
                  list(result.left_out_at.get(position, ())))
-        for position, (runs, table, tally) in found
+        for position, (runs, table, tally) in rows
     ]  # fmt: skip
 
 
@@ -413,11 +413,13 @@ class _Found:
 
     def _look_at(self, answer: OutputCompareResult) -> None:
         """Record whether each run's output is constant, and equal in all iterations."""
-        one, other = map(uniformity, answer.arrays) if answer.arrays is not None else _VARIED
-        before = self.uniform or (one, other)
+        uniform, other_name = (
+            map(uniformity, answer.arrays) if answer.arrays is not None else _VARIED
+        )
+        before = self.uniform or (uniform, other_name)
         self.uniform = (
-            one if one == before[0] else "",
-            other if other == before[1] else "",
+            uniform if uniform == before[0] else "",
+            other_name if other_name == before[1] else "",
         )
 
     def row(self) -> OutputRow:
@@ -490,38 +492,38 @@ def _non_finite(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[tuple[int, int]
 
 def _sufficient_tolerances(answer: OutputCompareResult) -> frozenset[str]:
     """Return which of the two tolerances would each be sufficient by itself."""
-    limits, kept = answer.tolerance, {"abs", "rel"}
+    limits, sufficient_tolerances = answer.tolerance, {"abs", "rel"}
     for statistic in limits.check_error_stat:
         absolute, relative = answer.required(statistic)
         if absolute is None or not absolute <= limits.atol:
-            kept.discard("abs")
+            sufficient_tolerances.discard("abs")
         if relative is None or not relative <= limits.rtol:
-            kept.discard("rel")
-    return frozenset(kept)
+            sufficient_tolerances.discard("rel")
+    return frozenset(sufficient_tolerances)
 
 
-def larger(one: float | None, other: float | None) -> float | None:
+def larger(value: float | None, other_ratio: float | None) -> float | None:
     """Return the larger of two metrics; NaN counts as larger than any number."""
-    if one is None or other is None:
-        return other if one is None else one
-    if isnan(one) or isnan(other):
+    if value is None or other_ratio is None:
+        return other_ratio if value is None else value
+    if isnan(value) or isnan(other_ratio):
         return nan
-    return max(one, other)
+    return max(value, other_ratio)
 
 
 def largest_jump(rows: Sequence[OutputRow]) -> int | None:
     """Return the position of the failed row with the largest increase over all rows before it, in
     model order; None if errors only grow gradually.
     """
-    found, largest, before = None, _JUMP, _HARMLESS
+    jump_index, largest, before = None, _JUMP, _HARMLESS
     for at, row in enumerate(rows):
         if row.worst.excess is None:
             continue
         excess = min(row.worst.excess, _WRONG)
         if not row.passed and excess > largest * before:
-            found, largest = at, excess / before
+            jump_index, largest = at, excess / before
         before = max(before, excess)
-    return found
+    return jump_index
 
 
 _BRIEF = 4
@@ -541,14 +543,14 @@ def uniform_in_words(rows: Sequence[OutputRow], parties: Sequence[str]) -> str:
     """Return a sentence that lists matching outputs that are empty or constant; empty if there are
     none.
     """
-    found = []
+    found_names = []
     for row in rows:
-        one, other = row.uniform
-        if row.passed and (one or other):
-            where = "" if one == other else f" in {parties[0 if one else 1]}"
-            found.append(f"{row.name!r} is {one or other}{where}")
-    it_matches = "its match says" if len(found) == 1 else "their matches say"
-    return f"{some_of(found, worded=str)}, so {it_matches} little." if found else ""
+        name, other_name = row.uniform
+        if row.passed and (name or other_name):
+            where = "" if name == other_name else f" in {parties[0 if name else 1]}"
+            found_names.append(f"{row.name!r} is {name or other_name}{where}")
+    it_matches = "its match says" if len(found_names) == 1 else "their matches say"
+    return f"{some_of(found_names, worded=str)}, so {it_matches} little." if found_names else ""
 
 
 def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
@@ -567,9 +569,9 @@ def row_in_words(row: OutputRow, parties: Sequence[str]) -> str:
     if counts := _non_finite_words(worst, parties):
         return f"{name}: {counts}{where}{_equality(row)}"
     if worst.element is not None:
-        found, expected = brief_pair(worst.element.value, worst.element.reference)
+        found_name, expected = brief_pair(worst.element.value, worst.element.reference)
         index = ",".join(map(str, worst.element.index))
-        return f"{name} at [{index}]: {found}, expected {expected}{where}{times}"
+        return f"{name} at [{index}]: {found_name}, expected {expected}{where}{times}"
     if row.metric not in {"simple", ""}:
         return f"{name}: {row.metric} {brief(row.value)}{where}{times}"
     if worst.mismatched is not None:
@@ -584,12 +586,12 @@ def _non_finite_words(worst: Worst, parties: Sequence[str]) -> str:
         return ""
     (nan0, inf0), (nan1, inf1) = worst.non_finite
     words = []
-    for what, counts in (("NaN", (nan0, nan1)), ("infinity", (inf0, inf1))):
+    for text, counts in (("NaN", (nan0, nan1)), ("infinity", (inf0, inf1))):
         if nan0 == nan1 and inf0 == inf1 and any(counts):
-            words.append(f"{what} in {counts[0]} of {worst.size} elements of both")
+            words.append(f"{text} in {counts[0]} of {worst.size} elements of both")
         elif any(counts):
             sides = [
-                f"{what} in {count} of {worst.size} elements of {name}" if count
+                f"{text} in {count} of {worst.size} elements of {name}" if count
                 else f"none in {name}"
                 for name, count in zip(parties, counts)
             ]  # fmt: skip
@@ -628,12 +630,12 @@ def brief(value: Any) -> str:
 def brief_pair(value: Any, reference: Any, digits: int = _BRIEF) -> tuple[str, str]:
     """Return two values as text with `digits` digits, or more until they differ."""
     value, reference = (
-        each.item() if hasattr(each, "item") else each for each in (value, reference)
+        value.item() if hasattr(value, "item") else value for value in (value, reference)
     )
-    for shown in range(digits, 18):
+    for digits_shown in range(digits, 18):
         pair = tuple(
-            f"{each:.{shown}g}" if isinstance(each, float) else str(each)
-            for each in (value, reference)
+            f"{value:.{digits_shown}g}" if isinstance(value, float) else str(value)
+            for value in (value, reference)
         )
         if pair[0] != pair[1] or value == reference:
             break

@@ -44,7 +44,7 @@ def explain_by_rounding(row: OutputRow, failing: Sequence[OutputRow]) -> Roundin
     if rounding is None or rounding.rtol == 0:
         return None
     if worst.is_rounding:
-        is_for_all = all(each.worst.is_rounding for each in failing)
+        is_for_all = all(output_row.worst.is_rounding for output_row in failing)
         return RoundingAnswer(rounding, is_explained=True, is_for_all=is_for_all)
     numbers = worst.absolute, worst.relative
     if worst.element is not None:
@@ -52,7 +52,9 @@ def explain_by_rounding(row: OutputRow, failing: Sequence[OutputRow]) -> Roundin
     ratio = min(excess_ratio(numbers[0], rounding.atol), excess_ratio(numbers[1], rounding.rtol))
     if not isfinite(ratio) or ratio <= 1:
         return RoundingAnswer(rounding)
-    is_measured = any(getattr(each.limit, "is_rounding_limit", False) for each in failing)
+    is_measured = any(
+        getattr(output_row.limit, "is_rounding_limit", False) for output_row in failing
+    )
     is_accumulation = float(f"{ratio:.2g}") <= rounding.most and not is_measured
     return RoundingAnswer(rounding, ratio=ratio, is_accumulation=is_accumulation)
 

@@ -143,11 +143,11 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
             f"{path}: {','.join(odd)!r} is not a labeled sample.",
             hint="Write one label per line, or lines of the form NAME,LABEL.",
         )
-    known: dict[str, str] = {}
+    known_names: dict[str, str] = {}
     for name, label in rows:
-        if known.setdefault(PurePath(name).as_posix(), label) != label:
+        if known_names.setdefault(PurePath(name).as_posix(), label) != label:
             raise InputError(f"{path}: sample {name!r} has two labels.")
-    keys = [next((n for n in _names_of(sample) if n in known), None) for sample in samples]
+    keys = [next((n for n in _names_of(sample) if n in known_names), None) for sample in samples]
     missing = [sample for sample, key in zip(samples, keys) if key is None]
     owners: dict[str, str] = {}
     for sample, key in zip(samples, keys):
@@ -161,7 +161,7 @@ def labels_in(text: str, path: str, samples: Sequence[str] | None) -> Labels:
             f"{path}: {count_text(len(missing), 'sample')} of {len(samples)} have no label, such"
             f" as {missing[0]!r}."
         )
-    return Labels.of([known[key] for key in keys if key is not None], known.values())
+    return Labels.of([known_names[key] for key in keys if key is not None], known_names.values())
 
 
 def _names_of(sample: str) -> Iterator[str]:
@@ -251,7 +251,7 @@ class SampleCounts:
         Raises:
             InputError: there are more samples than labels.
         """
-        label, right = "", None
+        label, expected = "", None
         if self._labels is not None:
             if self.total >= len(self._labels.texts):
                 raise InputError(
@@ -266,21 +266,21 @@ class SampleCounts:
                         " --postprocess-func-script.",
                     )
             label = self._labels.texts[self.total]
-            right = label in answer0, label in answer1
-            self._table[label, right[0], right[1]] += 1
+            expected = label in answer0, label in answer1
+            self._table[label, expected[0], expected[1]] += 1
         self.total += 1
         self._most = max(self._most, len(answer0), len(answer1))
         if answer0 != answer1:
             words = self._in_words(answer0), self._in_words(answer1)
-            shown = self._in_words((label,)) if label else ""
-            self._changed.append(Change(name, words, shown, right))
+            label_text = self._in_words((label,)) if label else ""
+            self._changed.append(Change(name, words, label_text, expected))
 
     def _in_words(self, answer: Answer) -> str:
         """Return an answer with the names of its classes."""
         classes = self._labels.classes if self._labels is not None else ()
         return ", ".join(
-            classes[int(each)] if each.isdecimal() and int(each) < len(classes) else each
-            for each in answer
+            classes[int(name)] if name.isdecimal() and int(name) < len(classes) else name
+            for name in answer
         )
 
     def result(
@@ -297,20 +297,24 @@ class SampleCounts:
                 f" {count_text(self.total, 'sample')}."
             )
         agreed = self.total - len(self._changed)
-        made = SamplesCompared(
+        samples_compared = SamplesCompared(
             parties, output, self.total, agreed, share_interval(agreed, self.total), self._changed
         )
         if self._labels is None or not self.total:
-            return made
-        alone = tuple(
-            sum(count for (_, *right), count in self._table.items() if right == [first, not first])
+            return samples_compared
+        single_counts = tuple(
+            sum(
+                count
+                for (_, *expected), count in self._table.items()
+                if expected == [first, not first]
+            )
             for first in (True, False)
         )
         return evolve(
-            made,
+            samples_compared,
             metrics=task_metrics(self._table, f"top-{self._most} " if self._most > 1 else ""),
-            right_alone=(alone[0], alone[1]),
-            p_value=mcnemar(*alone),
+            right_alone=(single_counts[0], single_counts[1]),
+            p_value=mcnemar(*single_counts),
             classes=self._labels.classes,
         )
 
@@ -353,11 +357,11 @@ def task_metrics(
     classes = sorted({label for label, _, _ in table})
     counts = np.array(list(table.values()))
     of_class = np.array([classes.index(label) for label, _, _ in table])
-    right = np.array([[first, second] for _, first, second in table], dtype=np.float64)
-    made = [_metric(f"{answers}accuracy", counts, np.zeros_like(of_class), right)]
+    array = np.array([[first, second] for _, first, second in table], dtype=np.float64)
+    metrics = [_metric(f"{answers}accuracy", counts, np.zeros_like(of_class), array)]
     if len(set(np.bincount(of_class, counts))) > 1:
-        made.append(_metric(f"balanced {answers}accuracy", counts, of_class, right))
-    return made
+        metrics.append(_metric(f"balanced {answers}accuracy", counts, of_class, array))
+    return metrics
 
 
 def _metric(name: str, counts: Any, of_class: Any, is_correct: Any) -> TaskMetric:
@@ -369,9 +373,11 @@ def _metric(name: str, counts: Any, of_class: Any, is_correct: Any) -> TaskMetri
     def values(drawn: Any) -> Any:
         """Return the metric of both runs, per row of counts."""
         sizes = np.add.reduceat(drawn, starts, axis=1)
-        found = [np.add.reduceat(drawn * is_correct[:, side], starts, axis=1) for side in (0, 1)]
+        reduceats = [
+            np.add.reduceat(drawn * is_correct[:, side], starts, axis=1) for side in (0, 1)
+        ]
         with np.errstate(invalid="ignore"):  # Of a class that was not drawn there is no share.
-            return np.stack([np.nanmean(each / sizes, axis=1) for each in found], -1)
+            return np.stack([np.nanmean(array / sizes, axis=1) for array in reduceats], -1)
 
     total = int(counts.sum())
     random = np.random.default_rng(0)

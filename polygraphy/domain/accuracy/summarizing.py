@@ -29,10 +29,14 @@ _MOST = 10
 
 def comparisons_of(results: Sequence[AccuracyResult]) -> list[Comparison]:
     """Return the comparison of each pair of runs in several results."""
-    found = [each for result in results for each in judged_pairs(result, AccuracyTable.of(result))]
-    runs = list(dict.fromkeys(run for each in found for run in each.runs))
+    row_pairs = [
+        judged_pair
+        for result in results
+        for judged_pair in judged_pairs(result, AccuracyTable.of(result))
+    ]
+    runs = list(dict.fromkeys(run for judged_pair in row_pairs for run in judged_pair.runs))
     names = dict(zip(runs, names_of_runs(runs)))
-    return [each.named(names, each.table.rows()) for each in found]
+    return [judged_pair.named(names, judged_pair.table.rows()) for judged_pair in row_pairs]
 
 
 def records_of(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:
@@ -41,9 +45,9 @@ def records_of(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:
     """
     return [
         {
-            "function": each.function,
-            "value_of": each.parties[0],
-            "reference": each.parties[1],
+            "function": comparison.function,
+            "value_of": comparison.parties[0],
+            "reference": comparison.parties[1],
             "output": row.name,
             "dtype": next((tensor.dtype for tensor in row.tensors if tensor is not None), None),
             "shape": row.shape,
@@ -57,8 +61,8 @@ def records_of(results: Sequence[AccuracyResult]) -> list[dict[str, Any]]:
             "iterations": row.total,
             "passed": row.passed,
         }
-        for each in comparisons_of(results)
-        for row in each.outputs
+        for comparison in comparisons_of(results)
+        for row in comparison.outputs
     ]
 
 
@@ -67,8 +71,9 @@ def accuracy_in_words(results: Sequence[AccuracyResult]) -> str:
     if len(results) == 0:
         return "FAILED: nothing was compared."
     return "\n".join(
-        f"{'PASSED' if each.passed else 'FAILED'}: {each.title}: {comparison_in_words(each)}"
-        for each in comparisons_of(results)
+        f"{'PASSED' if comparison.passed else 'FAILED'}: {comparison.title}:"
+        f" {comparison_in_words(comparison)}"
+        for comparison in comparisons_of(results)
     )
 
 
@@ -93,7 +98,7 @@ def comparison_in_words(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _failure(row: OutputRow, each: Comparison) -> str:
+def _failure(row: OutputRow, comparison: Comparison) -> str:
     """Return the description of an output that failed."""
     facts = []
     if row.absolute is not None:
@@ -106,7 +111,7 @@ def _failure(row: OutputRow, each: Comparison) -> str:
         facts.append(f"{row.worst.mismatched} of {row.worst.size} elements")
     if row.total > 1:
         facts.append(f"{row.total - row.matched} of {row.total} iterations")
-    return "; ".join(filter(None, (row_in_words(row, each.parties), ", ".join(facts))))
+    return "; ".join(filter(None, (row_in_words(row, comparison.parties), ", ".join(facts))))
 
 
 def _tolerance_text(row: OutputRow) -> str:
@@ -120,7 +125,7 @@ def worst_row(comparisons: Sequence[Comparison]) -> tuple[Comparison, OutputRow]
     """Return the output that exceeds its tolerance most, or comes closest to it; failed outputs
     that both runs have come first.
     """
-    rows = [(each, row) for each in comparisons for row in each.outputs]
+    rows = [(comparison, row) for comparison in comparisons for row in comparison.outputs]
     return max(rows, key=lambda pair: badness(pair[1]), default=None)
 
 
@@ -128,24 +133,29 @@ def failure_sentence(comparisons: Sequence[Comparison]) -> str:
     """Return the number of outputs that differ and, if there are many, the first one, without a
     period.
     """
-    failed = [each for each in comparisons if not each.passed]
+    failed = [comparison for comparison in comparisons if not comparison.passed]
     if len(comparisons) == 1:
         return _failure_text(comparisons[0])
-    return "; ".join(f"{each.title}: {_failure_text(each)}" for each in failed)
+    return "; ".join(f"{comparison.title}: {_failure_text(comparison)}" for comparison in failed)
 
 
-def _failure_text(each: Comparison) -> str:
+def _failure_text(comparison: Comparison) -> str:
     """Return the summary of a comparison that failed."""
-    rows = [row for row in each.outputs if not row.worst.is_missing]
+    rows = [row for row in comparison.outputs if not row.worst.is_missing]
     failing = [row for row in rows if not row.passed]
-    missing = count_text(len(each.outputs) - len(rows), _noun(each))
-    if each.empty and not failing:
-        return f"no output was compared in iteration {each.empty[0]}"
+    missing = count_text(len(comparison.outputs) - len(rows), _noun(comparison))
+    if comparison.empty and not failing:
+        return f"no output was compared in iteration {comparison.empty[0]}"
     if not rows:
-        return "no output was compared" + (f": only one side has {missing}" if each.outputs else "")
+        return "no output was compared" + (
+            f": only one side has {missing}" if comparison.outputs else ""
+        )
     if not failing:
-        return f"{count_text(len(rows), _noun(each))} matched, but only one side has {missing}"
-    return f"{differing(len(failing), len(rows), _noun(each))}{_first_to_fail(each, rows, failing)}"
+        return (
+            f"{count_text(len(rows), _noun(comparison))} matched, but only one side has {missing}"
+        )
+    sentence = differing(len(failing), len(rows), _noun(comparison))
+    return f"{sentence}{_first_to_fail(comparison, rows, failing)}"
 
 
 def _first_to_fail(
@@ -162,17 +172,17 @@ def _first_to_fail(
     return ""
 
 
-def _noun(each: Comparison) -> str:
+def _noun(comparison: Comparison) -> str:
     """Return the noun for rows of a comparison: ``tensor`` or ``output``."""
-    return "tensor" if each.is_of_layers else "output"
+    return "tensor" if comparison.is_of_layers else "output"
 
 
 def pass_sentence(comparisons: Sequence[Comparison]) -> str:
     """Return the number of outputs that matched, and the largest share of a tolerance that one
     needed.
     """
-    names = {row.name for each in comparisons for row in each.outputs}
-    iterations = max(each.iterations for each in comparisons)
+    names = {row.name for comparison in comparisons for row in comparison.outputs}
+    iterations = max(comparison.iterations for comparison in comparisons)
     facts = f"{count_text(len(names), 'output')} matched"
     if iterations > 1:
         facts += f" {'on average over' if comparisons[0].average else 'in'} {iterations} iterations"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -14,6 +15,7 @@ from polygraphy.domain.arithmetic.histogram import Histogram, stream_histogram
 from polygraphy.domain.arithmetic.passes.blocks import Array, Floats, Index, Scratch, unravel
 from polygraphy.domain.arithmetic.passes.selection import middle
 from polygraphy.domain.arithmetic.passes.streams import (
+    KEPT,
     Channel,
     DifferenceReader,
     DifferenceStream,
@@ -30,6 +32,7 @@ from polygraphy.domain.arithmetic.passes.survey import (
     survey,
     watch_mismatches,
 )
+from polygraphy.domain.arithmetic.passes.together import form_together
 from polygraphy.domain.arithmetic.summary import (
     LONGEST,
     QUANTILES,
@@ -45,6 +48,7 @@ from polygraphy.domain.arithmetic.summary import (
 )
 from polygraphy.domain.tensors.pickling import pickled_as
 
+CHANNELS: tuple[Channel, ...] = ("absolute", "relative")
 MOST_KEPT = 256
 """Most elements whose differences are kept: two vectors of 2 KiB."""
 
@@ -83,17 +87,23 @@ class KeptDifferences:
     def find_medians(many: Iterable[KeptDifferences]) -> None:
         """Compute the medians of many objects at once, so that each is known when it is needed."""
         by_size: dict[int, list[KeptDifferences]] = {}
-        for each in many:
-            by_size.setdefault(each.absolute.size, []).append(each)
+        for differences in many:
+            by_size.setdefault(differences.absolute.size, []).append(differences)
         for size, alike in by_size.items():
-            rows = np.array([vector for each in alike for vector in (each.absolute, each.relative)])
+            rows = np.array(
+                [
+                    vector
+                    for kept_differences in alike
+                    for vector in (kept_differences.absolute, kept_differences.relative)
+                ]
+            )
             rows.sort(axis=1)  # NaN last.
             medians = [
                 middle(low, high) if not math.isnan(last) else math.nan
                 for low, high, last in rows[:, [(size - 1) // 2, size // 2, -1]].tolist()
             ]
-            for each, *found in zip(alike, medians[::2], medians[1::2]):
-                each._medians = found[0], found[1]
+            for differences, *found_values in zip(alike, medians[::2], medians[1::2]):
+                differences._medians = found_values[0], found_values[1]
 
 
 def _mean(vector: Floats) -> float:
@@ -104,8 +114,8 @@ def _mean(vector: Floats) -> float:
 
 def _median(vector: Floats) -> float:
     """Return the median of a vector; NaN if it has a NaN."""
-    found = sort_channel(vector, (), np.empty(vector.size))
-    return found.median if found.valid == vector.size else math.nan
+    channel = sort_channel(vector, (), np.empty(vector.size))
+    return channel.median if channel.valid == vector.size else math.nan
 
 
 @pickled_as("polygraphy.comparator.compare")
@@ -179,6 +189,40 @@ class Difference:
         self._ordered: dict[Channel, Ordered] = {}
         self._operands: tuple[Summary, Summary] | None = None
 
+    @staticmethod
+    def form_together(many: Iterable[Difference]) -> None:
+        """Form the differences of many small arrays together, which saves most of the time."""
+        by_pair = {id(each._pair): each for each in many}
+        for pair, extents in form_together(each._pair for each in by_pair.values()):
+            by_pair[id(pair)]._extents |= extents
+
+    @staticmethod
+    def find_medians(many: Iterable[Difference]) -> None:
+        """Compute the medians of many small arrays together, where they are neither known nor kept
+        for later.
+        """
+        by_size: dict[int, list[tuple[Difference, Channel, Floats]]] = {}
+        for each in many:
+            if MOST_KEPT < each.size <= KEPT:
+                for channel, vector in each._unordered_channels():
+                    by_size.setdefault(each.size, []).append((each, channel, vector))
+        for size, alike in by_size.items():
+            low, high = (size - 1) // 2, size // 2
+            rows = np.array([vector for *_, vector in alike])
+            rows.partition((low, high), axis=1)
+            for (each, channel, _), (left, right) in zip(alike, rows[:, [low, high]].tolist()):
+                each._ordered[channel] = Ordered(size, middle(left, right), {})
+
+    def _unordered_channels(self) -> Iterator[tuple[Channel, Floats]]:
+        """Yield the channels whose medians have to be computed, with their elements, none NaN."""
+        whole = self._pair.whole()
+        for channel in CHANNELS:
+            extent = self._extents.get(channel)
+            if whole is None or extent is None or extent.nan or extent.peak == 0:
+                continue
+            if channel not in self._ordered and channel not in self._summaries:
+                yield channel, whole.absolute if channel == "absolute" else whole.relative()
+
     @property
     def arrays(self) -> tuple[Array, Array]:
         """The operands."""
@@ -194,8 +238,8 @@ class Difference:
         """
         if self.size > MOST_KEPT or self._summaries or self._ordered:
             return None
-        whole = self._pair.whole()
-        return None if whole is None else KeptDifferences(whole.absolute, whole.relative())
+        kernel = self._pair.whole()
+        return None if kernel is None else KeptDifferences(kernel.absolute, kernel.relative())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -220,7 +264,7 @@ class Difference:
         """
         key = atol, rtol, formula
         if key not in self._mismatches:
-            self._mismatches[key] = self._find_mismatches(Limit(*key))
+            self._mismatches[key] = self._find_mismatches(_limit(*key))
         return self._mismatches[key]
 
     def measure(
@@ -233,7 +277,7 @@ class Difference:
         """Return `mismatches`, and compute `summaries` in the same pass; for small arrays also the
         summaries of the operands.
         """
-        limit = Limit(atol, rtol, formula)
+        limit = _limit(atol, rtol, formula)
         probabilities = check_quantiles(quantiles)
         key = atol, rtol, formula
         if self.size and not self._summaries and key not in self._mismatches:
@@ -257,11 +301,11 @@ class Difference:
             rows[0], rows[1] = kernel.absolute, kernel.relative()
             rows[2], rows[3] = (side.block(0, self.size) for side in sides)
             integral = (False, False, *(side.kind.integral for side in sides))
-            found = summarize_rows(rows, quantiles, self.shape, integral)
-        if found is None:
+            rows_found = summarize_rows(rows, quantiles, self.shape, integral)
+        if rows_found is None:
             return False
-        self._keep(("absolute", "relative"), found[:2])
-        self._operands = found[2], found[3]
+        self._keep(("absolute", "relative"), rows_found[:2])
+        self._operands = rows_found[2], rows_found[3]
         return True
 
     def element(self, position: int) -> Element:
@@ -277,13 +321,13 @@ class Difference:
 
     def max_abs(self) -> float:
         """The largest absolute difference."""
-        whole = self._pair.whole()
-        return self._extent("absolute").max() if whole is None else whole.peak
+        kernel = self._pair.whole()
+        return self._extent("absolute").max() if kernel is None else kernel.peak
 
     def max_rel(self) -> float:
         """The largest relative difference."""
-        whole = self._pair.whole()
-        return self._extent("relative").max() if whole is None else whole.relative_peak
+        kernel = self._pair.whole()
+        return self._extent("relative").max() if kernel is None else kernel.relative_peak
 
     def mean_abs(self) -> float:
         """The mean absolute difference."""
@@ -308,6 +352,21 @@ class Difference:
     def quantile_rel(self, probability: float) -> float:
         """Return a quantile of the relative differences, for a probability from 0 to 1."""
         return self._order_statistic("relative", probability)
+
+    def known_metrics(self) -> tuple[float, ...] | None:
+        """Return the largest, mean and median absolute and relative differences, in this order, if
+        they are known without a pass.
+        """
+        absolute, relative = self._extents.get("absolute"), self._extents.get("relative")
+        if absolute is None or relative is None:
+            return None
+        medians = []
+        for channel, extent in zip(CHANNELS, (absolute, relative)):
+            known = self._ordered.get(channel)
+            if extent.nan or (extent.peak != 0 and known is None):
+                return None
+            medians.append(0.0 if extent.peak == 0 or known is None else known.median)
+        return (absolute.max(), relative.max(), absolute.mean(), relative.mean(), *medians)
 
     # Statistics
 
@@ -348,39 +407,41 @@ class Difference:
 
     def _find_mismatches(self, limit: Limit) -> Mismatches:
         """Return the mismatches for a limit, computed in a pass."""
-        whole = self._pair.whole()
+        kernel = self._pair.whole()
+        if kernel is not None and limit.covers(kernel.peak):
+            return _no_mismatches(self.size)
         return self._merge_mismatches(
-            self._mismatch_rows(limit) if whole is None else _rows_of(whole, limit)
+            self._mismatch_rows(limit) if kernel is None else _rows_of(kernel, limit)
         )
 
     def _merge_mismatches(self, rows: Sequence[MismatchRow]) -> Mismatches:
         """Return the mismatches of the whole from those of its blocks."""
-        found = [row for row in rows if row.far]
-        if not found:  # What is NaN mismatches.
-            return Mismatches(self.size, 0, 0, None, None)
+        rows_found = [row for row in rows if row.far]
+        if not rows_found:  # What is NaN mismatches.
+            return _no_mismatches(self.size)
         return Mismatches(
             size=self.size,
-            count=sum(row.far for row in found),
+            count=sum(row.far for row in rows_found),
             nan=self._extent("absolute").nan,
-            first=self.element(found[0].first),
-            worst=self.element(max(found, key=lambda row: row.excess).worst),
+            first=self.element(rows_found[0].first),
+            worst=self.element(max(rows_found, key=lambda row: row.excess).worst),
         )
 
     def _mismatch_rows(self, limit: Limit) -> list[MismatchRow]:
         """Return the mismatches of each block; none without a pass if the largest differences
         are within the limit.
         """
-        known = self._extents.get("absolute")
-        if known is not None and not known.nan and limit.covers(known.peak):
+        extent = self._extents.get("absolute")
+        if extent is not None and not extent.nan and limit.covers(extent.peak):
             return []
         return self._survey(("absolute", "relative"), limit)
 
     def _survey(self, channels: Iterable[Channel], limit: Limit | None) -> list[MismatchRow]:
         """Return the mismatches of each block for a limit, and keep the extents of channels."""
         unknown = [channel for channel in channels if channel not in self._extents]
-        found = survey(self._pair, unknown, limit, self.threads)
-        self._extents |= found.extents
-        return found.rows
+        found_survey = survey(self._pair, unknown, limit, self.threads)
+        self._extents |= found_survey.extents
+        return found_survey.rows
 
     def _extent(self, channel: Channel) -> Extent:
         """Return the extent of a channel; compute it at the first call."""
@@ -398,29 +459,29 @@ class Difference:
             return math.nan
         if extent is not None and extent.peak == 0:  # All of them are 0.
             return 0.0
-        known = self._order_statistics(channel, quantiles, median=probability is None)
-        if known.valid < self.size:
+        statistics = self._order_statistics(channel, quantiles, median=probability is None)
+        if statistics.valid < self.size:
             return math.nan
-        return known.median if probability is None else known.quantiles[probability]
+        return statistics.median if probability is None else statistics.quantiles[probability]
 
     def _order_statistics(
         self, channel: Channel, quantiles: Iterable[float], *, median: bool
     ) -> Ordered:
         """Return all known order statistics of a channel, at least the requested ones."""
-        known = self._ordered.get(channel)
-        lacking = tuple(q for q in quantiles if known is None or q not in known.quantiles)
-        median = median and (known is None or math.isnan(known.median))
-        if known is None or lacking or median:
+        statistics = self._ordered.get(channel)
+        lacking = tuple(q for q in quantiles if statistics is None or q not in statistics.quantiles)
+        median = median and (statistics is None or math.isnan(statistics.median))
+        if statistics is None or lacking or median:
             stream = DifferenceStream(self._pair, channel)
-            found = order(stream, lacking, self.threads, median=median)[0]
-            if known is not None:
-                found = Ordered(
-                    found.valid,
-                    found.median if median else known.median,
-                    {**known.quantiles, **found.quantiles},
+            ordered = order(stream, lacking, self.threads, median=median)[0]
+            if statistics is not None:
+                ordered = Ordered(
+                    ordered.valid,
+                    ordered.median if median else statistics.median,
+                    {**statistics.quantiles, **ordered.quantiles},
                 )
-            self._ordered[channel] = known = found
-        return known
+            self._ordered[channel] = statistics = ordered
+        return statistics
 
     def _summarize(
         self, channels: tuple[Channel, ...], quantiles: tuple[float, ...]
@@ -441,9 +502,9 @@ class Difference:
         stream = DifferenceStream(self._pair, *channels)
         self._keep(channels, summarize_stream(stream, quantiles, self.threads, watch))
 
-    def _keep(self, channels: Sequence[Channel], found: Sequence[Summary]) -> None:
+    def _keep(self, channels: Sequence[Channel], found_summaries: Sequence[Summary]) -> None:
         """Keep the summaries of channels, with their extents and order statistics."""
-        for channel, summary in zip(channels, found, strict=True):
+        for channel, summary in zip(channels, found_summaries, strict=True):
             self._summaries[channel] = summary
             self._extents[channel] = Extent.of(summary)
             self._ordered[channel] = Ordered(
@@ -456,8 +517,18 @@ class Difference:
         """Return a summary with the requested quantiles."""
         if tuple(summary.quantiles) == quantiles:
             return summary
-        known = self._order_statistics(channel, quantiles, median=False).quantiles
-        return attrs.evolve(summary, quantiles={q: known[q] for q in quantiles})
+        known_quantiles = self._order_statistics(channel, quantiles, median=False).quantiles
+        return attrs.evolve(summary, quantiles={q: known_quantiles[q] for q in quantiles})
+
+
+@lru_cache(maxsize=1024)
+def _no_mismatches(size: int) -> Mismatches:
+    """Return that no element mismatches; results share it, which makes them small when saved."""
+    return Mismatches(size, 0, 0, None, None)
+
+
+_limit = lru_cache(maxsize=256, typed=True)(Limit)
+"""Many arrays are held to the same limit."""
 
 
 def _rows_of(kernel: Kernel, limit: Limit) -> list[MismatchRow]:

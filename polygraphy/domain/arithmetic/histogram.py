@@ -74,10 +74,10 @@ def joint_range(a: Array, b: Array, *, threads: int = 1) -> tuple[float, float] 
         for flat in (Flat(a), Flat(b))
         if flat.kind is not Kind.OTHER
     ]
-    known = [bounds for bounds in ranges if bounds is not None]
-    if not known:
+    known_bounds = [bounds for bounds in ranges if bounds is not None]
+    if not known_bounds:
         return None
-    return min(low for low, _ in known), max(high for _, high in known)
+    return min(low for low, _ in known_bounds), max(high for _, high in known_bounds)
 
 
 def stream_histogram(
@@ -136,7 +136,11 @@ def _finite_range(stream: Stream[Reader], threads: int) -> tuple[float, float] |
         reader = stream.reader(scratch)
         return lambda start, stop: _block_range(reader.load(start, stop)[0])
 
-    ranges = [found for found in blocks.scan(stream.size, make, threads) if found is not None]
+    ranges = [
+        found_values
+        for found_values in blocks.scan(stream.size, make, threads)
+        if found_values is not None
+    ]
     if not ranges:
         return None
     return min(low for low, _ in ranges), max(high for _, high in ranges)

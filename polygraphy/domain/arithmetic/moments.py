@@ -42,11 +42,11 @@ def block_mean(block: Floats, scratch: Floats) -> float:
 
 def inner(a: Floats, b: Floats) -> float:
     """Return the inner product of two blocks, shape ``(n,)``."""
-    whole = a.size - a.size % ROW
-    if not whole:
+    whole_length = a.size - a.size % ROW
+    if not whole_length:
         return float(np.dot(a, b))
-    rows = np.matmul(a[:whole].reshape(-1, 1, ROW), b[:whole].reshape(-1, ROW, 1))
-    return float(np.add.reduce(rows, axis=None)) + float(np.dot(a[whole:], b[whole:]))
+    rows = np.matmul(a[:whole_length].reshape(-1, 1, ROW), b[:whole_length].reshape(-1, ROW, 1))
+    return float(np.add.reduce(rows, axis=None)) + float(np.dot(a[whole_length:], b[whole_length:]))
 
 
 def average(means: Sequence[tuple[float, int]]) -> float:

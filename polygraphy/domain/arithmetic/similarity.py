@@ -218,7 +218,7 @@ def _exact_differences(pair: Pair, scratch: Scratch) -> _FormExactly | None:
     is_long = any(np.promote_types(dtype, np.complex64).itemsize > _COMPLEX for dtype in dtypes)
     if not is_long and (not is_whole or kernel_for(*dtypes) is Kernel):
         return None
-    kept: list[Callable[[int, int], Kernel]] = []
+    kernels: list[Callable[[int, int], Kernel]] = []
 
     def form(start: int, stop: int, extremes: tuple[float, float], b: Floats) -> Floats | None:
         """Return the exact differences of a block; None if they are not needed."""
@@ -226,9 +226,9 @@ def _exact_differences(pair: Pair, scratch: Scratch) -> _FormExactly | None:
             all_ = (*extremes, float(np.minimum.reduce(b)), float(np.maximum.reduce(b)))
             if max(map(abs, all_)) < _MOST_WHOLE:
                 return None
-        if not kept:
-            kept.append(pair.loader(scratch))
-        return kept[0](start, stop).absolute
+        if not kernels:
+            kernels.append(pair.loader(scratch))
+        return kernels[0](start, stop).absolute
 
     return form
 
@@ -521,7 +521,7 @@ def _lacking(a: Array, b: Array, k: int) -> npt.NDArray[np.float64]:
     lowest = np.min(b, axis=1, where=chosen, initial=highest)
     kth = np.partition(b, last, axis=1)[:, last]
     if b.dtype.kind == "i":  # The distance may not fit, but its 64 bits do.
-        lowest, kth = (each.astype(np.int64).view(np.uint64) for each in (lowest, kth))
+        lowest, kth = (array.astype(np.int64).view(np.uint64) for array in (lowest, kth))
     lacking = np.where(kth == lowest, 0.0, kth - lowest)
     unknown = np.isnan(a).any(axis=1) | np.isnan(b).any(axis=1)
     return np.where(unknown, np.nan, lacking)

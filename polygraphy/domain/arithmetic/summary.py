@@ -88,8 +88,8 @@ def describe_rows(rows: Floats, quantiles: Sequence[float]) -> list[RowStatistic
     if not math.isfinite(sum(variance) + sum(magnitude)):
         return None
     return [
-        RowStatistics(*found)
-        for found in zip(
+        RowStatistics(*bounds)
+        for bounds in zip(
             # Adding 0 takes the sign from a zero, which is left to chance.
             [low + 0.0 for low in lows],
             [high + 0.0 for high in highs],
@@ -448,29 +448,29 @@ def _assemble(
     """Return the summary of a channel from the rows of its blocks; without `reload` the reader
     already has the only block.
     """
-    whole = combine_rows(rows)
+    combined = combine_rows(rows)
     mean = var = avg_magnitude = math.nan
-    if whole.finite:
-        mean = stream.origins[channel] + whole.mean
-        var = whole.squares / whole.finite
-        avg_magnitude = whole.magnitude
+    if combined.finite:
+        mean = stream.origins[channel] + combined.mean
+        var = combined.squares / combined.finite
+        avg_magnitude = combined.magnitude
     argmin = argmax = None
-    if whole.finite or whole.posinf or whole.neginf:
-        argmin = _locate(stream, reader, channel, whole.low, [row.low for row in rows], reload)
-        argmax = _locate(stream, reader, channel, whole.high, [row.high for row in rows], reload)
+    if combined.finite or combined.posinf or combined.neginf:
+        argmin = _locate(stream, reader, channel, combined.low, [row.low for row in rows], reload)
+        argmax = _locate(stream, reader, channel, combined.high, [row.high for row in rows], reload)
     return Summary(
         size=stream.size,
-        nan=whole.nan,
-        posinf=whole.posinf,
-        neginf=whole.neginf,
-        zeros=whole.zeros,
+        nan=combined.nan,
+        posinf=combined.posinf,
+        neginf=combined.neginf,
+        zeros=combined.zeros,
         mean=mean,
         std=math.sqrt(var),
         var=var,
         median=ordered.median,
-        min=int(whole.low) if stream.integral[channel] else whole.low,
+        min=int(combined.low) if stream.integral[channel] else combined.low,
         argmin=argmin,
-        max=int(whole.high) if stream.integral[channel] else whole.high,
+        max=int(combined.high) if stream.integral[channel] else combined.high,
         argmax=argmax,
         avg_magnitude=avg_magnitude,
         quantiles=ordered.quantiles,
@@ -531,7 +531,7 @@ def root_mean_square(values: Array, *, threads: int = 1) -> float:
     count = sum(count for _, _, count in rows)
     if peak == 0 or not count:
         return 0.0
-    total = math.fsum(squares * (own / peak) ** 2 for own, squares, _ in rows)
+    total = math.fsum(squares * (row_norm / peak) ** 2 for row_norm, squares, _ in rows)
     return peak * math.sqrt(total / count)
 
 

@@ -22,8 +22,8 @@ class ModelFormat:
 
 
 FORMATS = {
-    each.name: each
-    for each in (
+    model_format.name: model_format
+    for model_format in (
         ModelFormat("frozen", "tensorflow", (".pb", ".graphdef")),
         ModelFormat("keras", "tensorflow", (".keras", ".h5", ".hdf5")),
         ModelFormat("saved-model", "tensorflow"),
@@ -40,7 +40,11 @@ FORMATS = {
 
 def formats_of(*technologies: str) -> tuple[str, ...]:
     """Return the names of the formats of technologies."""
-    return tuple(each.name for each in FORMATS.values() if each.technology in technologies)
+    return tuple(
+        model_format.name
+        for model_format in FORMATS.values()
+        if model_format.technology in technologies
+    )
 
 
 def extensions_of(name: str) -> tuple[str, ...]:
@@ -55,4 +59,11 @@ def format_named(path: str) -> str | None:
     script, _, function = path.rpartition(":")
     is_function = function.isidentifier() and script.lower().endswith(".py")  # Not `a.py:b.onnx`.
     lowered = (script if is_function else path).lower()
-    return next((each.name for each in FORMATS.values() if lowered.endswith(each.extensions)), None)
+    return next(
+        (
+            model_format.name
+            for model_format in FORMATS.values()
+            if lowered.endswith(model_format.extensions)
+        ),
+        None,
+    )

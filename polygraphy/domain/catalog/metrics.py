@@ -104,8 +104,8 @@ def _metric(function: str, stem: str, **values: Any) -> Metric:
 
 
 THRESHOLDS = {
-    each.function: each
-    for each in (
+    names.function: names
+    for names in (
         _metric(
             function="indices",
             stem="Indices",
@@ -327,12 +327,12 @@ THRESHOLDS = {
 }
 """All that have a threshold, by the name of the function."""
 
-METRICS = {name: each for name, each in THRESHOLDS.items() if each.threshold_name}
+METRICS = {name: threshold for name, threshold in THRESHOLDS.items() if threshold.threshold_name}
 """Those whose verdict is a number."""
 
 GROUPS = {
-    group: tuple(name for name, each in THRESHOLDS.items() if each.group == group)
-    for group in dict.fromkeys(each.group for each in THRESHOLDS.values())
+    group: tuple(name for name, threshold in THRESHOLDS.items() if threshold.group == group)
+    for group in dict.fromkeys(threshold.group for threshold in THRESHOLDS.values())
     if group
 }
 """Names that stand for several functions."""

@@ -21,8 +21,8 @@ class Precision:
 
 
 PRECISIONS = {
-    each.name: each
-    for each in (
+    precision.name: precision
+    for precision in (
         Precision("tf32", "float32"),
         Precision("fp16", "float16"),
         Precision("bf16", "bfloat16"),
@@ -32,8 +32,10 @@ PRECISIONS = {
 }
 """All precisions, by name; of two floating-point or two quantised ones, the first is preferred."""
 
-REDUCED = {name: each for name, each in PRECISIONS.items() if each.dtype != "float32"}
+REDUCED = {
+    name: precision for name, precision in PRECISIONS.items() if precision.dtype != "float32"
+}
 """Those in which results are stored, too, so that a model can be cast or quantised to them."""
 
-HALF = {each.dtype: name for name, each in REDUCED.items() if not each.is_quantized}
+HALF = {precision.dtype: name for name, precision in REDUCED.items() if not precision.is_quantized}
 """The names of the floating-point ones among them, by data type."""

@@ -179,12 +179,13 @@ class Placements:
         for node in elsewhere:
             counts[node.operator] = counts.get(node.operator, 0) + 1
         kinds = [op if count == 1 else f"{op} ({count})" for op, count in counts.items()]
-        others = ", ".join(dict.fromkeys(node.provider for node in elsewhere))
-        shown = ", ".join(kinds[:_MOST_KINDS]) + (", ..." if len(kinds) > _MOST_KINDS else "")
+        other_name = ", ".join(dict.fromkeys(node.provider for node in elsewhere))
+        kinds_text = ", ".join(kinds[:_MOST_KINDS]) + (", ..." if len(kinds) > _MOST_KINDS else "")
         verb = "runs" if len(elsewhere) == 1 else "run"
         return (
-            f"{len(elsewhere)} of {self.count} nodes {verb} on {others} instead of {self.wanted}:"
-            f" {shown}."
+            f"{len(elsewhere)} of {self.count} nodes {verb} on {other_name} instead of"
+            f" {self.wanted}:"
+            f" {kinds_text}."
         )
 
 

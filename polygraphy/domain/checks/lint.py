@@ -59,8 +59,8 @@ class LintEntry:
 
 def with_rule(entry: LintEntry) -> LintEntry:
     """Return a finding that names the rule that it breaks."""
-    known = _RULES.get((entry.source, entry.level)) or _RULES.get((entry.source, ""), "")
-    return evolve(entry, rule=entry.rule or known)
+    rule = _RULES.get((entry.source, entry.level)) or _RULES.get((entry.source, ""), "")
+    return evolve(entry, rule=entry.rule or rule)
 
 
 _RULES = {
@@ -130,7 +130,7 @@ class LintReport:
     def of(
         cls,
         findings: Findings,
-        more: Iterable[LintEntry] = (),
+        lint_entries: Iterable[LintEntry] = (),
         *,
         path: str = "",
         ignore: Sequence[str] = (),
@@ -140,7 +140,7 @@ class LintReport:
 
         Args:
             findings: what a linter found.
-            more: what was found besides.
+            lint_entries: what was found besides.
             path: of the model.
             ignore: rules of which nothing is said, by id or pattern.
 
@@ -148,24 +148,28 @@ class LintReport:
             UnknownNameError: there is no such rule.
         """
         for rule in ignore:
-            if not any(fnmatchcase(known, rule) for known in RULES):
+            if not any(fnmatchcase(known_rule, rule) for known_rule in RULES):
                 raise UnknownNameError("Rule", rule, RULES)
-        every = [with_rule(entry) for entry in (*findings.entries, *more)]
+        every = [with_rule(entry) for entry in (*findings.entries, *lint_entries)]
         reported = [
-            each for each in every if not any(fnmatchcase(each.rule, one) for one in ignore)
+            lint_entry
+            for lint_entry in every
+            if not any(fnmatchcase(lint_entry.rule, name) for name in ignore)
         ]
         entries = [_downgrade_entry(entry, findings) for entry in reported]
         if findings.skipped:
             message = "Not run, because their inputs could not be computed."
             skipped = with_rule(LintEntry(INFO, Source.RUNTIME, message, findings.skipped))
             entries.append(skipped)
-        kept = _most_serious(entries, findings.nodes)
-        failing = {name for entry in kept if entry.level == EXCEPTION for name in entry.nodes}
+        most_serious = _most_serious(entries, findings.nodes)
+        failing = {
+            name for entry in most_serious if entry.level == EXCEPTION for name in entry.nodes
+        }
         unknown = failing | set(findings.skipped)
         return cls(
             passing=tuple(dict.fromkeys(name for name in findings.nodes if name not in unknown)),
             failing=tuple(dict.fromkeys(name for name in findings.nodes if name in failing)),
-            entries=tuple(kept),
+            entries=tuple(most_serious),
             path=path,
         )
 
@@ -196,7 +200,8 @@ def _downgrade_entry(entry: LintEntry, findings: Findings) -> LintEntry:
     """
     if entry.source == Source.GRAPH:
         works = findings.ran.issuperset(findings.nodes) and not any(
-            each.level == EXCEPTION and each.source == Source.RUNTIME for each in findings.entries
+            entry.level == EXCEPTION and entry.source == Source.RUNTIME
+            for entry in findings.entries
         )
     else:
         by_rule = entry.source in (Source.CHECKER, Source.SHAPES)
@@ -213,17 +218,17 @@ def _most_serious(entries: Sequence[LintEntry], order: Sequence[str]) -> list[Li
     best: dict[tuple[str, ...], LintEntry] = {}
     for entry in entries:
         if entry.nodes and entry.source != Source.GRAPH:
-            known = best.get(entry.nodes)
-            if known is None or _rank(entry) > _rank(known):
+            lint_entry = best.get(entry.nodes)
+            if lint_entry is None or _rank(entry) > _rank(lint_entry):
                 best[entry.nodes] = entry
     positions = {name: index for index, name in reversed(list(enumerate(order)))}
-    kept = [
+    most_serious = [
         entry
         for entry in dict.fromkeys(entries)
         if not entry.nodes or entry.source == Source.GRAPH or best[entry.nodes] is entry
     ]
     return sorted(
-        kept,
+        most_serious,
         key=lambda entry: (
             -_SEVERITY[entry.level],
             (
@@ -256,14 +261,14 @@ _PLAIN = {"int": np.int64, "ints": np.int64, "float": np.float32, "floats": np.f
 
 def labels_of(graph: Graph) -> list[str]:
     """Return the names used to report the nodes of the main graph."""
-    taken = {node.name for node in graph.nodes if node.name}
-    return [node.name or _placeholder_name(index, taken) for index, node in enumerate(graph.nodes)]
+    names = {node.name for node in graph.nodes if node.name}
+    return [node.name or _placeholder_name(index, names) for index, node in enumerate(graph.nodes)]
 
 
-def _placeholder_name(index: int, taken: set[str]) -> str:
+def _placeholder_name(index: int, used_names: set[str]) -> str:
     """Return an unused name for a node without one."""
     name, suffix = f"polygraphy_unnamed_node_{index}", 0
-    while name in taken:
+    while name in used_names:
         name = f"polygraphy_unnamed_node_{index}_{suffix}"
         suffix += 1
     return name
@@ -341,9 +346,9 @@ def _order(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
             if index in cyclic and name in producers:
                 continue
             later = name in producers
-            what = "is computed by a later node" if later else "is not defined anywhere"
+            problem = "is computed by a later node" if later else "is not defined anywhere"
             rule = "graph/order" if later else "graph/undefined-input"
-            message = f"Input: '{name}' {what}."
+            message = f"Input: '{name}' {problem}."
             yield _lint_entry(rule, EXCEPTION, message, (labels[index],), node.op)
         available.update(node.outputs)
     for tensor in graph.outputs:
@@ -358,8 +363,8 @@ def _in_cycles(needs: list[set[int]]) -> set[int]:
     # What only waits for a cycle is not in one: it comes first where arrows are turned round.
     followers: dict[int, set[int]] = {index: set() for index in waiting}
     for index in waiting:
-        for one in needs[index] & waiting:
-            followers[one].add(index)
+        for number in needs[index] & waiting:
+            followers[number].add(index)
     return _nodes_in_cycles(followers)
 
 
@@ -368,11 +373,11 @@ def _nodes_in_cycles(needs: Mapping[int, set[int]]) -> set[int]:
     sorter = TopologicalSorter(needs)
     with suppress(CycleError):  # It still gives what comes before any cycle.
         sorter.prepare()
-    left = set(needs)
+    unordered = set(needs)
     while ready := sorter.get_ready():
-        left.difference_update(ready)
+        unordered.difference_update(ready)
         sorter.done(*ready)
-    return left
+    return unordered
 
 
 def _unused_entries(graph: Graph, labels: Sequence[str]) -> Iterator[LintEntry]:
@@ -423,17 +428,17 @@ def _constants(nodes: Sequence[Node]) -> Iterator[LintEntry]:
     for node in nodes:
         if node.op != "Constant":
             continue
-        what = f"Constant: '{next(iter(node.outputs), node.name)}'"
+        text = f"Constant: '{next(iter(node.outputs), node.name)}'"
         for attribute in node.attributes:
             if attribute.kind == "tensor":
-                yield from _overflow(what, attribute.value)
+                yield from _overflow(text, attribute.value)
             elif attribute.kind in _PLAIN:
                 values = np.atleast_1d(np.array(attribute.value, _PLAIN[attribute.kind]))
                 dtype = str(values.dtype)
-                yield from _overflow(what, Weight("", dtype, values.shape, values=values))
+                yield from _overflow(text, Weight("", dtype, values.shape, values=values))
 
 
-def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
+def _overflow(name: str, weight: Weight) -> Iterator[LintEntry]:
     """Yield warnings about elements of a weight that do not fit a narrower type: int32 or
     float16.
     """
@@ -444,16 +449,16 @@ def _overflow(what: str, weight: Weight) -> Iterator[LintEntry]:
         # The largest numbers stand for "to the end" in Slice, and are no sizes.
         is_marker = weight.values.size <= 8 and high >= 2**62
         if not is_marker and (low < _INT32.min or high > _INT32.max):
-            message = f"{what} has int64 values from {low} to {high}, which do not fit int32."
+            message = f"{name} has int64 values from {low} to {high}, which do not fit int32."
             yield _lint_entry("weights/int32-range", WARNING, message)
     elif weight.dtype in ("float32", "float64", "bfloat16"):
         largest = _largest_finite(weight.values)
         if largest > _LARGEST_FLOAT16:
-            message = f"{what} contains {largest:.6g}, which does not fit float16."
+            message = f"{name} contains {largest:.6g}, which does not fit float16."
             yield _lint_entry("weights/fp16-range", WARNING, message)
-        yield from _not_finite(what, weight)
+        yield from _not_finite(name, weight)
     elif weight.dtype == "float16":
-        yield from _not_finite(what, weight)
+        yield from _not_finite(name, weight)
 
 
 def _blocks(values: Any) -> Iterator[Any]:
@@ -482,10 +487,10 @@ def _not_finite(label: str, weight: Weight) -> Iterator[LintEntry]:
     count, first, start = 0, -1, 0
     for block in _blocks(weight.values):
         wrong = ~np.isfinite(block)
-        found = int(np.count_nonzero(wrong))
-        if found and first < 0:
+        non_finite_count = int(np.count_nonzero(wrong))
+        if non_finite_count and first < 0:
             first = start + int(np.argmax(wrong))
-        count += found
+        count += non_finite_count
         start += block.size
     if count:
         index = tuple(map(int, np.unravel_index(first, weight.values.shape)))

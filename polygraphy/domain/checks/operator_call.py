@@ -40,7 +40,7 @@ class Operand:
         """Its elements, if they are known and integers."""
         if self.values is None or not np.issubdtype(np.asarray(self.values).dtype, np.integer):
             return None
-        return [int(one) for one in np.asarray(self.values).reshape(-1)]
+        return [int(value) for value in np.asarray(self.values).reshape(-1)]
 
 
 @frozen(eq=False)

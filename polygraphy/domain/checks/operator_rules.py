@@ -47,19 +47,25 @@ from polygraphy.domain.checks.requirements import (
 
 def violations(call: OperatorCall) -> list[Violation]:
     """Return the rules that a node breaks."""
-    return [one for rule in _RULES.get(call.op, ()) for one in rule(call)]
+    return [violation for rule in _RULES.get(call.op, ()) for violation in rule(call)]
 
 
 def _elementwise(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the shapes of the inputs do not broadcast."""
     if call.opset < BROADCASTS + (call.op in ("Max", "Min", "Sum", "Mean")):
         return
-    operands = [one for one in call.inputs if one is not None and one.shape is not None]
+    operands = [
+        input_name
+        for input_name in call.inputs
+        if input_name is not None and input_name.shape is not None
+    ]
     for count in range(2, len(operands) + 1):
-        shapes = [one.shape for one in operands[:count] if one.shape is not None]
+        shapes = [operand.shape for operand in operands[:count] if operand.shape is not None]
         if broadcast_shapes(shapes) is None:
-            others = " and ".join(map(shape_text, shapes[:-1]))
-            yield wrong_shape(call, operands[count - 1], f"a shape that broadcasts with {others}")
+            other_name = " and ".join(map(shape_text, shapes[:-1]))
+            yield wrong_shape(
+                call, operands[count - 1], f"a shape that broadcasts with {other_name}"
+            )
             return
 
 
@@ -113,8 +119,8 @@ def _check_squeeze(call: OperatorCall) -> Iterator[Violation]:
     if data is None or data.shape is None or axes is None:
         return
     rank = len(data.shape)
-    known = [axis for axis in axes if -rank <= axis < rank]
-    bad = [axis for axis in known if not fits(data.shape[axis], 1)]
+    axises = [axis for axis in axes if -rank <= axis < rank]
+    bad = [axis for axis in axises if not fits(data.shape[axis], 1)]
     if bad:
         yield wrong_shape(call, data, f"size 1 on axis {', '.join(map(str, bad))}")
 
@@ -147,9 +153,15 @@ def _check_reshape(call: OperatorCall) -> Iterator[Violation]:
         yield wrong_values(call, operand, f"0 only for the axes of {shape_text(data)}", sizes)
         return
     wanted = [data[i] if keeps and size == 0 else size for i, size in enumerate(sizes)]
-    total, known = prod(dim or 0 for dim in data), prod(size or 0 for size in wanted if size != -1)
-    fits = (known and total % known == 0) or (not known and not total) if -1 in wanted else None
-    if not (total == known if fits is None else fits):
+    total, known_product = prod(dim or 0 for dim in data), prod(
+        size or 0 for size in wanted if size != -1
+    )
+    fits = (
+        (known_product and total % known_product == 0) or (not known_product and not total)
+        if -1 in wanted
+        else None
+    )
+    if not (total == known_product if fits is None else fits):
         count = f"a shape of {total} elements, as its input {shape_text(data)} has"
         yield wrong_values(call, operand, count, sizes)
 
@@ -199,14 +211,14 @@ def _check_slice(call: OperatorCall) -> Iterator[Violation]:
     names = ("", "starts", "ends", "axes", "steps")
     lists = [call.integers(i, names[i]) for i in range(1, 5)]
     starts = lists[0]
-    for position, found in enumerate(lists[1:], 2):
-        if starts is not None and found is not None and len(found) != len(starts):
+    for position, values in enumerate(lists[1:], 2):
+        if starts is not None and values is not None and len(values) != len(starts):
             operand = call.input(position)
             text = f"as many {names[position]} as starts ({len(starts)})"
             if operand is None:
                 yield wrong_attribute(call, names[position], text)
             else:
-                yield wrong_values(call, operand, text, found)
+                yield wrong_values(call, operand, text, values)
     steps = call.input(4)
     if steps is not None and 0 in (lists[3] or ()):
         yield wrong_values(call, steps, "steps other than 0", lists[3] or ())
@@ -281,9 +293,11 @@ def _check_index_tuples(call: OperatorCall) -> Iterator[Violation]:
     for position in range(length):
         size = data[batch + position]
         if size is not None:
-            found = [*_bad_indices(call, indices, values[..., position], size, batch + position)]
-            if found:
-                yield found[0]
+            found_violations = [
+                *_bad_indices(call, indices, values[..., position], size, batch + position)
+            ]
+            if found_violations:
+                yield found_violations[0]
                 return
 
 
@@ -319,18 +333,22 @@ def _split(call: OperatorCall) -> Iterator[Violation]:
 def _check_concat(call: OperatorCall) -> Iterator[Violation]:
     """Yield a violation if the shapes of the inputs differ on another axis."""
     axis = call.attributes.get("axis", 0)
-    known = [one for one in call.inputs if one is not None and one.shape is not None]
-    for operand in known[1:]:
-        first, shape = known[0].shape or (), operand.shape or ()
+    inputs = [
+        input_name
+        for input_name in call.inputs
+        if input_name is not None and input_name.shape is not None
+    ]
+    for operand in inputs[1:]:
+        first, shape = inputs[0].shape or (), operand.shape or ()
         if len(shape) != len(first):
             yield wrong_rank(call, operand, f"inputs of one rank, as {shape_text(first)}")
             return
-        others = [
+        differing = [
             i
             for i, pair in enumerate(zip(shape, first))
             if i != axis % max(len(first), 1) and not fits(*pair)
         ]
-        if others:
+        if differing:
             text = f"equal sizes except on axis {axis}, as in {shape_text(first)}"
             yield wrong_shape(call, operand, text)
             return
@@ -369,7 +387,7 @@ def _check_quantize(call: OperatorCall) -> Iterator[Violation]:
     if scale is None or scale.shape is None:
         return
     if zero is not None and zero.shape is not None and not is_shape(zero.shape, scale.shape):
-        sizes = [prod(dim or 0 for dim in one) for one in (zero.shape, scale.shape)]
+        sizes = [prod(dim or 0 for dim in indices) for indices in (zero.shape, scale.shape)]
         if sizes != [1, 1]:
             text = f"a zero point of the shape of its scale {shape_text(scale.shape)}"
             yield wrong_shape(call, zero, text)
@@ -397,8 +415,8 @@ def _blocks(call: OperatorCall) -> Iterator[Violation]:
     dims = data.shape[1:2] if is_depth else data.shape[2:]
     factor = size * size if is_depth else size
     if any(dim is not None and dim % factor for dim in dims):
-        what = "channels" if is_depth else "height and width"
-        yield wrong_shape(call, data, f"{what} that {factor} divides (blocksize {size})")
+        block_kind = "channels" if is_depth else "height and width"
+        yield wrong_shape(call, data, f"{block_kind} that {factor} divides (blocksize {size})")
 
 
 def _check_resize(call: OperatorCall) -> Iterator[Violation]:
@@ -486,9 +504,9 @@ def _einsum(call: OperatorCall) -> Iterator[Violation]:
         for letter, dim in pairs:
             if dim is None or dim == 1:
                 continue
-            known = sizes.setdefault(letter, (dim, operand.name))
-            if known[0] != dim:
-                text = f"one size for {letter!r} ({known[0]} in {known[1]!r})"
+            size = sizes.setdefault(letter, (dim, operand.name))
+            if size[0] != dim:
+                text = f"one size for {letter!r} ({size[0]} in {size[1]!r})"
                 yield wrong_shape(call, operand, text)
                 return
 

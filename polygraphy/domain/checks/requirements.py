@@ -48,9 +48,9 @@ def wrong_values(
     call: OperatorCall, operand: Operand, requirement: str, bad: Sequence[Any]
 ) -> Violation:
     """Return that an operand contains elements that the rule does not allow."""
-    shown = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
+    values = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
     return Violation(
-        call.op, requirement, f"{operand.name!r} contains {shown}", VALUE, operand.name
+        call.op, requirement, f"{operand.name!r} contains {values}", VALUE, operand.name
     )
 
 
@@ -88,14 +88,14 @@ def is_shape(shape: Shape, expected: Shape) -> bool:
 
 
 def require_shape(
-    call: OperatorCall, position: int, expected: Shape, what: str = ""
+    call: OperatorCall, position: int, expected: Shape, name: str = ""
 ) -> Iterator[Violation]:
     """Yield a violation unless an input has the expected shape."""
     operand = call.input(position)
     if operand is None or operand.shape is None or is_shape(operand.shape, expected):
         return
     yield wrong_shape(
-        call, operand, f"shape {shape_text(expected)} for {what or f'input {position}'}"
+        call, operand, f"shape {shape_text(expected)} for {name or f'input {position}'}"
     )
 
 
@@ -110,11 +110,11 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 def broadcast_shapes(shapes: Sequence[Shape]) -> list[int | None] | None:
     """Return the shape that several broadcast to; None if they do not."""
     rank = max(map(len, shapes), default=0)
-    made: list[int | None] = []
+    output_dims: list[int | None] = []
     for axis in range(rank):
         dims = {s[len(s) - rank + axis] for s in shapes if len(s) - rank + axis >= 0}
-        known = {dim for dim in dims if dim not in (None, 1)}
-        if len(known) > 1:
+        known_dims = {dim for dim in dims if dim not in (None, 1)}
+        if len(known_dims) > 1:
             return None
-        made.append(known.pop() if known else None if None in dims else 1)
-    return made
+        output_dims.append(known_dims.pop() if known_dims else None if None in dims else 1)
+    return output_dims

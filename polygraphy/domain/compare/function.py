@@ -103,7 +103,7 @@ class PairwiseCompareFunc:
         """
         return settings.get(name0) or settings.get(name1) or name0
 
-    def settings_by_output(self, known: Collection[str]) -> dict[str, str]:
+    def settings_by_output(self, dims: Collection[str]) -> dict[str, str]:
         """Return, by output, the key of its own settings; outputs without any are missing.
 
         Raises:
@@ -111,9 +111,9 @@ class PairwiseCompareFunc:
         """
         settings: dict[str, str] = {}
         for name in sorted(self.named_outputs()):
-            output = match_name(name, known)
+            output = match_name(name, dims)
             if output is None:
-                raise UnknownNameError("Output", name, known)
+                raise UnknownNameError("Output", name, dims)
             if name == output or output not in settings:
                 settings[output] = name
         return settings

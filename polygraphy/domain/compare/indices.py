@@ -104,12 +104,12 @@ class IndicesCompareFunc(PairwiseCompareFunc):
 
     def _tolerance_for(self, name: str) -> int:
         """Return the index tolerance of an output; raise UsageError if it is not a whole number."""
-        given = value_for(self.index_tolerance, name, 0)
-        if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
+        value = value_for(self.index_tolerance, name, 0)
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
             raise UsageError(
-                f"An index tolerance must be a whole number of at least 0, not {given!r}."
+                f"An index tolerance must be a whole number of at least 0, not {value!r}."
             )
-        return int(given)
+        return int(value)
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
         """Return the comparison of two arrays of equal shape; a scalar counts as a list of one
@@ -117,21 +117,21 @@ class IndicesCompareFunc(PairwiseCompareFunc):
         """
         tolerance = self._tolerance_for(setting)
         shape = value.array.shape or (1,)
-        lists, others = _lists(value.array, shape), _lists(reference.array, shape)
+        lists, array = _lists(value.array, shape), _lists(reference.array, shape)
         checked = shape[-1] - tolerance
         if shape[-1] and checked <= 0:
             return UncomparedResult(
                 f"An index tolerance of {tolerance} is too large for lists of {shape[-1]}"
                 " entries: nothing would be compared."
             )
-        rows, columns = _misplaced_entries(lists, others, tolerance)
+        rows, columns = _misplaced_entries(lists, array, tolerance)
         first = None
         if rows.size:
             row, column = int(rows[0]), int(columns[0])
             position = row * shape[-1] + column
             index = unravel(position, shape) if value.array.shape else ()
             entry = lists[row, column]
-            first = Misplaced(index, _plain(entry), _nearest(others[row], entry, column))
+            first = Misplaced(index, _plain(entry), _nearest(array[row], entry, column))
         size = lists.shape[0] * max(checked, 0)
         return IndicesResult(size, int(rows.size), first, tolerance)
 
@@ -145,21 +145,21 @@ def _lists(array: Array, shape: tuple[int, ...]) -> Array:
     return array.reshape(batch, shape[-1])
 
 
-def _misplaced_entries(lists: Array, others: Array, tolerance: int) -> tuple[Positions, Positions]:
-    """Return rows and columns, in order, of entries in `lists` that `others` lacks within
+def _misplaced_entries(lists: Array, array: Array, tolerance: int) -> tuple[Positions, Positions]:
+    """Return rows and columns, in order, of entries in `lists` that `array` lacks within
     `tolerance` places.
 
     One comparison of whole arrays; then one for each place nearby, of what is still looked for.
     """
     length = lists.shape[1]
-    rows, columns = np.nonzero(~_equal(lists, others)[:, : max(length - tolerance, 0)])
+    rows, columns = np.nonzero(~_equal(lists, array)[:, : max(length - tolerance, 0)])
     for offset in _offsets(min(tolerance, length - 1)):
         if not rows.size:
             break
         places = columns + offset
-        there = (places >= 0) & (places < length)
-        nearby = others[rows, np.where(there, places, 0)]
-        far = ~(there & _equal(lists[rows, columns], nearby))
+        is_present = (places >= 0) & (places < length)
+        nearby = array[rows, np.where(is_present, places, 0)]
+        far = ~(is_present & _equal(lists[rows, columns], nearby))
         rows, columns = rows[far], columns[far]
     return rows, columns
 
@@ -171,9 +171,9 @@ def _offsets(most: int) -> Iterator[int]:
         yield distance
 
 
-def _nearest(others: Array, entry: Any, place: int) -> int | None:
+def _nearest(array: Array, entry: Any, place: int) -> int | None:
     """Return the place of an entry in a list that is nearest to `place`."""
-    places = np.flatnonzero(_equal(others, np.asarray(entry)))
+    places = np.flatnonzero(_equal(array, np.asarray(entry)))
     if not places.size:
         return None
     return int(places[np.argmin(np.abs(places - place))])

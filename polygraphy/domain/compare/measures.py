@@ -57,8 +57,8 @@ def _from_dot(metric: Callable[[similarity.DotMetrics], float]) -> Method:
 
     def measure(self: MetricCompareFunc, value: Side, reference: Side, _setting: str) -> float:
         """Return the metric; TypeError unless the arrays are numeric."""
-        found = similarity.dot_metrics(value.array, reference.array, threads=self.threads)
-        return metric(found)
+        dot_metrics = similarity.dot_metrics(value.array, reference.array, threads=self.threads)
+        return metric(dot_metrics)
 
     return measure
 
@@ -183,13 +183,13 @@ class _TopK(MetricCompareFunc):
     def measure(self, value: Side, reference: Side, setting: str) -> Measured:
         """Return the share of lists that agree, and the margin that would make all agree."""
         k, margin = self._k_for(setting), self._margin_for(setting)
-        found = compare_top_k(value.array, reference.array, k, margin)
-        return found.agreement, {
+        ranking = compare_top_k(value.array, reference.array, k, margin)
+        return ranking.agreement, {
             "k": k,
             "margin": margin,
-            "needed_margin": found.margin,
-            "lists": found.lists,
-            "first_disagreement": None if found.first is None else list(found.first),
+            "needed_margin": ranking.margin,
+            "lists": ranking.lists,
+            "first_disagreement": None if ranking.first is None else list(ranking.first),
         }
 
 
@@ -207,12 +207,12 @@ def _non_finite(
     function: MetricCompareFunc, value: Side, reference: Side, _setting: str
 ) -> Measured:
     """Return the number of non-finite elements that differ, by kind, and the first position."""
-    found = compare_non_finite(value.array, reference.array, threads=function.threads)
-    return float(found.count), {
-        "nan": found.nan,
-        "posinf": found.posinf,
-        "neginf": found.neginf,
-        "first": None if found.first is None else list(found.first),
+    non_finite = compare_non_finite(value.array, reference.array, threads=function.threads)
+    return float(non_finite.count), {
+        "nan": non_finite.nan,
+        "posinf": non_finite.posinf,
+        "neginf": non_finite.neginf,
+        "first": None if non_finite.first is None else list(non_finite.first),
     }
 
 

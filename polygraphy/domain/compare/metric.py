@@ -78,8 +78,8 @@ class MetricThreshold(Threshold):
         passed, unit = self.allows(value), self.metric.unit
         held_to = "tolerance" if self.metric.lower_is_better else "min required"
         verdict = "PASSED" if passed else "FAILED"
-        found = f"{self.metric.title}: {value:.15g}{unit}"
-        return f"{found} ({held_to}: {self.threshold:.15g}{unit}) | {verdict}", passed
+        text = f"{self.metric.title}: {value:.15g}{unit}"
+        return f"{text} ({held_to}: {self.threshold:.15g}{unit}) | {verdict}", passed
 
 
 class MetricResult(CompareResult):
@@ -131,14 +131,14 @@ class MetricResult(CompareResult):
             return math.inf
         limit = self.thresholds.threshold
         if self.metric.scale == "decibels":
-            found = 10.0 ** (min(limit - self.value, _MOST_DECIBELS) / 20)
+            ratio = 10.0 ** (min(limit - self.value, _MOST_DECIBELS) / 20)
         elif self.metric.scale == "similarity":
-            found = excess_ratio(1 - self.value, max(1 - limit, 0))
+            ratio = excess_ratio(1 - self.value, max(1 - limit, 0))
         else:
-            found = excess_ratio(abs(self.value), limit)
+            ratio = excess_ratio(abs(self.value), limit)
         if self:
-            return min(found, 1.0) if not math.isnan(found) else 1.0
-        return found if found > 1 else math.inf  # A threshold that nothing can reach.
+            return min(ratio, 1.0) if not math.isnan(ratio) else 1.0
+        return ratio if ratio > 1 else math.inf  # A threshold that nothing can reach.
 
     def __bool__(self) -> bool:
         if self.value is None or self.thresholds is None:
@@ -207,10 +207,10 @@ class MetricCompareFunc(PairwiseCompareFunc):
 
     def thresholds_for(self, output_name: str) -> MetricThreshold:
         """Return the threshold of an output."""
-        given: float | None = value_for(self.threshold, output_name, None)
-        if given is None:
+        value: float | None = value_for(self.threshold, output_name, None)
+        if value is None:
             return self.threshold_type(self.result_type.metric.default)
-        return self.threshold_type(given, reason=self.given_by)
+        return self.threshold_type(value, reason=self.given_by)
 
     def measure(self, value: Side, reference: Side, setting: str) -> Measured:
         """Return the metric of two arrays of equal shape, with the settings of `setting`.
@@ -236,16 +236,16 @@ class MetricCompareFunc(PairwiseCompareFunc):
         Raises:
             TypeError: they do not hold numbers.
         """
-        found, *details = _parts(self.measure(value, reference, setting))
-        return self.result_type(found, self.thresholds_for(setting), *details)
+        measured_value, *details = _parts(self.measure(value, reference, setting))
+        return self.result_type(measured_value, self.thresholds_for(setting), *details)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.threshold!r})"
 
 
-def _parts(found: Any) -> tuple[Any, ...]:
+def _parts(measured_value: Any) -> tuple[Any, ...]:
     """Return a value as a tuple."""
-    return found if isinstance(found, tuple) else (found,)
+    return measured_value if isinstance(measured_value, tuple) else (measured_value,)
 
 
 def classes_of(

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from polygraphy.domain.compare.result import ComparedTensor, CompareResult, UncomparedResult
+from polygraphy.domain.compare.result import (
+    ComparedTensor,
+    CompareResult,
+    OutputCompareResult,
+    UncomparedResult,
+)
 from polygraphy.domain.errors import UnknownNameError
 from polygraphy.domain.results.results import IterationResult, Lineage, label_of_runner
 from polygraphy.domain.rounding import in_a_row
@@ -55,8 +60,8 @@ class Side:
         """Return two perturbed computations of the outputs, rounded to a data type; empty if not
         possible.
         """
-        made = self.outputs.rough if isinstance(self.outputs, IterationResult) else None
-        return () if made is None else made(dtype)
+        iteration = self.outputs.rough if isinstance(self.outputs, IterationResult) else None
+        return () if iteration is None else iteration(dtype)
 
     @property
     def name(self) -> str:
@@ -70,17 +75,18 @@ def compare_pairs(
     """Return, by output, the result of comparing one iteration of two runs."""
     settings: Mapping[str, str] = {}
     if function.named_outputs():
-        known = dict.fromkeys((*_known_names(result0), *_known_names(result1)))
-        settings = function.settings_by_output(known)
+        known_values = dict.fromkeys((*_known_names(result0), *_known_names(result1)))
+        settings = function.settings_by_output(known_values)
     results: dict[str, CompareResult] = {}
     for pair in _pairs(function.find_output_func, result0, result1):
         key = pair.name0 or pair.name1 or ""
         if key in results:  # An output may be compared with several.
-            one = pair.name0 or f"nothing of {result0.runner_name}"
-            key = f"{one} vs. {pair.name1}"
+            name0 = pair.name0 or f"nothing of {result0.runner_name}"
+            key = f"{name0} vs. {pair.name1}"
         results[key] = _compare_pair(function, pair, result0, result1, settings)
         if function.fail_fast and not results[key]:
             break
+    OutputCompareResult.prepare_verdicts(results.values())
     return results
 
 
@@ -94,8 +100,8 @@ def _pairs(
         return pair_by_source(result0, result1, _sources(result0), _sources(result1))
     pairs = []
     for index, name in enumerate(result0):
-        found = find_output(name, index, result1)
-        partners = [found] if isinstance(found, str) or found is None else list(found)
+        output = find_output(name, index, result1)
+        partners = [output] if isinstance(output, str) or output is None else list(output)
         for partner in partners:
             if partner is not None and partner not in result1:
                 raise UnknownNameError(
@@ -164,14 +170,16 @@ def is_program(outputs: Any) -> bool:
 
 def _arrays(value: Any, reference: Any) -> tuple[Array | None, Array | None]:
     """Return two outputs as arrays; a sequence of equal shapes becomes one array."""
-    made = _array(value), _array(reference)
+    if isinstance(value, np.ndarray) and isinstance(reference, np.ndarray):
+        return value, reference
+    arrays = _array(value), _array(reference)
     if (
-        made[0] is None
-        and made[1] is None
+        arrays[0] is None
+        and arrays[1] is None
         and [*map(np.shape, value)] == [*map(np.shape, reference)]
     ):
         return in_a_row(value), in_a_row(reference)
-    return made
+    return arrays
 
 
 def _array(output: Any) -> Array | None:

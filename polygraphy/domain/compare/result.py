@@ -5,7 +5,7 @@ tolerable.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import inf, isnan
 from typing import Any
@@ -131,7 +131,7 @@ class CompareResult:
             return
         thresholds = state["thresholds"]
         if thresholds is not None:  # Made again, with what theirs do not have.
-            names = [each.name for each in fields(type(thresholds)) if each.name != "reason"]
+            names = [field.name for field in fields(type(thresholds)) if field.name != "reason"]
             thresholds = type(thresholds)(*(getattr(thresholds, name) for name in names))
         type(self).__init__(self, thresholds=thresholds)
         self._take_their_metrics(state)
@@ -205,7 +205,7 @@ def average_of(answers: Sequence[Any]) -> CompareResult:
     values = [answer.metric_values() for answer in answers]
     mean = _mean_of_decibels if first.is_in_decibels else _mean
     means = {
-        field: mean([number for found in values if (number := found[field]) is not None])
+        field: mean([number for value in values if (number := value[field]) is not None])
         for field in first.metric_fields()
     }
     average = first.with_metrics(means)
@@ -260,6 +260,8 @@ _STATISTICS = ("max", "mean", "median", "quantile")
 _FIELDS = tuple(
     f"{statistic}_{kind}" for statistic in _STATISTICS for kind in ("absdiff", "reldiff")
 )
+_COMMON = ("thresholds", "tensor0", "tensor1", "_passed", "_mismatches")
+"""What nearly every settled result has besides its metrics."""
 _MAXIMA = _FIELDS[:2]
 _NEVER_LATER = (*_MAXIMA, *_FIELDS[6:])
 """The metrics that differences which are kept do not give."""
@@ -298,11 +300,11 @@ class OutputCompareResult(CompareResult):
         tell (``elemwise``).
         """
         super().__init__(thresholds)
-        given = (
+        given_values = (
             max_absdiff, max_reldiff, mean_absdiff, mean_reldiff,
             median_absdiff, median_reldiff, quantile_absdiff, quantile_reldiff,
         )  # fmt: skip
-        self._metrics: dict[str, float | None] = dict(zip(_FIELDS, given))
+        self._metrics: dict[str, float | None] = dict(zip(_FIELDS, given_values))
         self._passed = passed
         self._mismatches: Mismatches | None = None
         self.quantile: float | None = None
@@ -325,13 +327,22 @@ class OutputCompareResult(CompareResult):
         """Return the judged `difference` of two arrays of equal shape; `explain` computes the
         rounding limit on demand.
         """
-        result = cls(thresholds=tolerance)
-        result._metrics.clear()
-        result.tensor0, result.tensor1 = tensors
-        result.arrays = arrays
-        result._explain = explain
-        result.difference = difference
-        result.quantile = quantile if "quantile" in tolerance.check_error_stat else None
+        result = cls.__new__(cls)
+        checked = quantile if "quantile" in tolerance.check_error_stat else None
+        vars(result).update(
+            thresholds=tolerance,
+            tensor0=tensors[0],
+            tensor1=tensors[1],
+            arrays=arrays,
+            difference=difference,
+            quantile=checked,
+            _explain=explain,
+            _metrics={},
+            _passed=None,
+            _mismatches=None,
+            _rounding=None,
+            _is_rounding=None,
+        )
         return result
 
     def _take_their_metrics(self, state: dict[str, Any]) -> None:
@@ -479,7 +490,7 @@ class OutputCompareResult(CompareResult):
             return False
         if self._is_rounding is None:
             checked = self.tolerance.check_error_stat
-            self._is_rounding = all(self._is_within(rounding, each) for each in checked)
+            self._is_rounding = all(self._is_within(rounding, name) for name in checked)
         return self._is_rounding
 
     def _is_within(self, rounding: Rounding, statistic: str) -> bool:
@@ -532,18 +543,32 @@ class OutputCompareResult(CompareResult):
         if not self.passed:  # Why is only asked of failures.
             _ = self.is_rounding
         if self.difference is not None:
-            for field in _MAXIMA if self.quantile is None else _NEVER_LATER:
-                if field not in self._metrics:
-                    self._metric(field)
-            self._kept = self.difference.kept()
-        if self._kept is None:
+            known = self.difference.known_metrics() if self.quantile is None else None
+            if known is not None:
+                self._metrics = dict(zip(_FIELDS, (*known, None, None)))
+            else:
+                for field in _MAXIMA if self.quantile is None else _NEVER_LATER:
+                    if field not in self._metrics:
+                        self._metric(field)
+                self._kept = self.difference.kept()
+        if self._kept is None and len(self._metrics) < len(_FIELDS):
             self.metric_values()
         self.difference = self.arrays = self._explain = None
 
     @staticmethod
+    def prepare_verdicts(results: Iterable[CompareResult]) -> None:
+        """Form the differences of many small outputs in one batch."""
+        Difference.form_together(_differences_of(results))
+
+    @staticmethod
+    def prepare_settling(results: Iterable[CompareResult]) -> None:
+        """Compute what `settle` needs of many small outputs in one batch."""
+        Difference.find_medians(_differences_of(results))
+
+    @staticmethod
     def prepare_metrics(results: Iterable[OutputCompareResult]) -> None:
         """Compute the metrics of many settled results in one batch."""
-        KeptDifferences.find_medians(each._kept for each in results if each._kept is not None)
+        KeptDifferences.find_medians(result._kept for result in results if result._kept is not None)
 
     def with_metrics(self, values: Mapping[str, float | None]) -> OutputCompareResult:
         """Return a result with new metrics and the same thresholds."""
@@ -570,6 +595,38 @@ class OutputCompareResult(CompareResult):
             f"OutputCompareResult({metrics}, thresholds={self.thresholds!r},"
             f" passed={self.passed!r})"
         )
+
+
+def _differences_of(results: Iterable[CompareResult]) -> Iterator[Difference]:
+    """Yield the differences of results that still have them."""
+    for result in results:
+        if isinstance(result, OutputCompareResult) and result.difference is not None:
+            yield result.difference
+
+
+def row_of(result: OutputCompareResult) -> tuple[Any, ...]:
+    """Return the state of a result as a row, which takes half the time to write; see `from_row`."""
+    state = result.__getstate__()
+    metrics = state["_metrics"]
+    if len(metrics) < len(_FIELDS):
+        return (state,)
+    rare = {
+        name: value
+        for name, value in state.items()
+        if value is not None and name not in _COMMON and name != "_metrics"
+    }
+    return (*map(state.get, _COMMON), *map(metrics.__getitem__, _FIELDS), rare)
+
+
+def from_row(*row: Any) -> OutputCompareResult:
+    """Return the result of `row_of`."""
+    result, count = OutputCompareResult(), len(_COMMON)
+    if len(row) == 1:
+        vars(result).update(row[0])
+    else:
+        metrics = dict(zip(_FIELDS, row[count:]))
+        vars(result).update(zip(_COMMON, row), _metrics=metrics, **row[-1])
+    return result
 
 
 def distribution_of(difference: Difference) -> dict[str, Any]:

@@ -4,8 +4,8 @@ statistic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Union
 
 from polygraphy.domain.compare.function import PairwiseCompareFunc
@@ -105,19 +105,19 @@ class SimpleCompareFunc(PairwiseCompareFunc):
         Raises:
             UsageError: a tolerance is ``"auto"``, and it is not known what rounding explains.
         """
-        given = self._tolerances_of(name)
-        if rounding is None and AUTO in given:
+        tolerances = self._tolerances_of(name)
+        if rounding is None and AUTO in tolerances:
             raise UsageError(
                 f"The tolerance of output {name!r} depends on its values, which are unknown here.",
                 hint="Set numbers instead of 'auto'.",
             )
-        rounding = rounding if AUTO in given else None
+        rounding = rounding if AUTO in tolerances else None
         checked = value_for(self.check_error_stat, name, "elemwise")
         statistics = checked if isinstance(checked, str) else tuple(checked)
         try:
-            return _shared_tolerance(statistics, *given, rounding, self.given_by)
+            return _shared_tolerance(statistics, *tolerances, rounding, self.given_by)
         except TypeError:  # Something is not even hashable: let it say what is wrong.
-            return _make_tolerance(statistics, *given, rounding, self.given_by)
+            return _make_tolerance(statistics, *tolerances, rounding, self.given_by)
 
     def is_auto(self, name: str) -> bool:
         """Return whether a tolerance of the output `name` is ``"auto"``."""
@@ -162,15 +162,21 @@ class SimpleCompareFunc(PairwiseCompareFunc):
 
     def compare_arrays(self, value: Side, reference: Side, setting: str) -> CompareResult:
         """Compare two arrays of equal shape; each metric is computed on first access."""
-        from polygraphy.domain.compare.simple_arrays import compare_arrays
-
-        return compare_arrays(self, value, reference, setting)
+        return _comparison()(self, value, reference, setting)
 
     def __repr__(self) -> str:
         return (
             f"SimpleCompareFunc(rtol={self.rtol!r}, atol={self.atol!r},"
             f" check_error_stat={self.check_error_stat!r})"
         )
+
+
+@cache
+def _comparison() -> Callable[[SimpleCompareFunc, Side, Side, str], CompareResult]:
+    """Return what compares two arrays; looked up once, because there may be thousands."""
+    from polygraphy.domain.compare.simple_arrays import compare_arrays
+
+    return compare_arrays
 
 
 def _make_tolerance(
@@ -187,14 +193,14 @@ def _make_tolerance(
     explained = (None, None) if rounding is None else (rounding.atol, rounding.rtol)
 
     def limit(
-        given: float | str | None, default: float, explained: float | None
+        limit_given: float | str | None, default: float, explained: float | None
     ) -> tuple[Any, str]:
         """Return a limit with its source: given, the rounding limit for "auto", or the default."""
-        if given is None:
+        if limit_given is None:
             return default, "the default"
-        if given == AUTO and explained is not None:
+        if limit_given == AUTO and explained is not None:
             return explained, f"{tolerance.ROUNDING_LIMIT} of {rounding}"
-        return given, given_by
+        return limit_given, given_by
 
     absolute, why_absolute = limit(atol, defaults[0], explained[0])
     relative, why_relative = limit(rtol, defaults[1], explained[1])

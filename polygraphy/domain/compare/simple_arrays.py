@@ -134,13 +134,17 @@ def with_inherited(
     exact = all(is_exact(array.dtype.name) for array in arrays)
     epsilon = 0.0 if exact or precision is None else precision.epsilon
     tensors = [first.tensors, second.tensors]
-    made = first.recompute(names.pop(), tensors, epsilon)
-    if made is None or any(one.shape != array.shape for one, array in zip(made.values, arrays)):
+    recomputed = first.recompute(names.pop(), tensors, epsilon)
+    if recomputed is None or any(
+        value.shape != array.shape for value, array in zip(recomputed.values, arrays)
+    ):
         return None
     if exact:
-        is_own = not all(np.array_equal(one, array) for one, array in zip(made.values, arrays))
+        is_own = not all(
+            np.array_equal(value, array) for value, array in zip(recomputed.values, arrays)
+        )
     else:
-        is_own = precision is None or not _explains(made, arrays, rounding)
+        is_own = precision is None or not _explains(recomputed, arrays, rounding)
     if is_own:
         return None
     return Rounding(
@@ -151,12 +155,12 @@ def with_inherited(
     )
 
 
-def _explains(made: Recomputed, arrays: list[Array], rounding: Rounding) -> bool:
+def _explains(recomputed: Recomputed, arrays: list[Array], rounding: Rounding) -> bool:
     """Return whether rounding explains the error that two backends add to a difference of their
     inputs.
     """
     wide = [np.asarray(array, np.float64) for array in arrays]
-    again = [np.asarray(value, np.float64) for value in made.values]
+    again = [np.asarray(value, np.float64) for value in recomputed.values]
     with np.errstate(all="ignore"):
         for array, value in zip(wide, again):
             finite = np.isfinite(array)
@@ -165,7 +169,9 @@ def _explains(made: Recomputed, arrays: list[Array], rounding: Rounding) -> bool
             if not np.array_equal(array[~finite], value[~finite], equal_nan=True):
                 return False
         added = np.abs((wide[0] - again[0]) - (wide[1] - again[1]))
-        allowed = np.maximum(rounding.atol + GROWTH * made.spread, rounding.rtol * np.abs(wide[1]))
+        allowed = np.maximum(
+            rounding.atol + GROWTH * recomputed.spread, rounding.rtol * np.abs(wide[1])
+        )
         return bool(np.all((added <= allowed) | ~np.isfinite(wide[0]) | ~np.isfinite(wide[1])))
 
 
@@ -181,8 +187,8 @@ def compare_arrays(
         setting: the name that settings are looked up by.
     """
     arrays = value.array, reference.array
-    known = (value.facts, value.name), (reference.facts, reference.name)
-    explain = partial(_rounding_between, known, function.threads)
+    known_rows = (value.facts, value.name), (reference.facts, reference.name)
+    explain = partial(_rounding_between, known_rows, function.threads)
     is_auto = function.is_auto(setting)
     rounding = explain(arrays) if is_auto else None
     if function.pictures.are_wanted:
@@ -248,16 +254,18 @@ def judge_worst_part(
     value, reference = result.arrays
     if are_near(value, reference, rounding.parts, rounding.labels):
         return result
-    found = deviation(value, reference, rounding=rounding)
-    if not found:
+    found_deviation = deviation(value, reference, rounding=rounding)
+    if not found_deviation:
         return result
-    number = int(np.argmax(found.excesses))
+    number = int(np.argmax(found_deviation.excesses))
     part = rounding.parts[number]
-    own = np.broadcast_to(rounding.labels == number, value.shape)
+    broadcast = np.broadcast_to(rounding.labels == number, value.shape)
     explained = evolve(rounding, rtol=part.rtol, atol=part.atol, parts=(), labels=None)
-    made = held_to(explained, lambda _: explained, (np.where(own, value, reference), reference))
-    made.note_part(part.name, explained)
-    return made
+    worst_part = held_to(
+        explained, lambda _: explained, (np.where(broadcast, value, reference), reference)
+    )
+    worst_part.note_part(part.name, explained)
+    return worst_part
 
 
 def _judge_reordered(
@@ -274,8 +282,8 @@ def _judge_reordered(
     coarse = evolve(rounding, dtype=precision.name) if precision and is_half else rounding
     if any(is_ordered(side.facts, side.name) for side in sides):
         value = in_order(value, reference, coarse)
-        if made := held_to(rounding, arrays=(value, reference)):
-            return made
+        if judged := held_to(rounding, arrays=(value, reference)):
+            return judged
     if is_exact(reference.dtype.name) and (few := few_others(value, reference, coarse)):
         return held_to(few, lambda _: few, (reference, reference))
     return None
@@ -284,20 +292,20 @@ def _judge_reordered(
 def _adding_up(sides: tuple[Side, Side], rounding: Rounding) -> Rounding:
     """Return the rounding limit including accumulated rounding, if the model is available."""
     for side in sides:
-        own = coarsest_between((side.array, side.array), (side.computed_in, side.computed_in))
-        if own is None or own.name != rounding.dtype:
+        precision = coarsest_between((side.array, side.array), (side.computed_in, side.computed_in))
+        if precision is None or precision.name != rounding.dtype:
             continue  # Nothing adds up of what is finer.
-        made = side.rough(rounding.dtype)
-        if not made:
+        rough = side.rough(rounding.dtype)
+        if not rough:
             continue
-        value, reference = (each.array for each in sides)
-        found = deviation(value, reference, rounding=rounding)
-        seen = [
-            rounding_between_runs(made, side.name, rounding.only(part), excess)
-            for part, excess in enumerate(found.excesses or (found.excess,))
+        value, reference = (side.array for side in sides)
+        found_deviation = deviation(value, reference, rounding=rounding)
+        adding_up = [
+            rounding_between_runs(rough, side.name, rounding.only(part), excess)
+            for part, excess in enumerate(found_deviation.excesses or (found_deviation.excess,))
         ]
-        if max(seen):
-            return rounding.allowing(seen)
+        if max(adding_up):
+            return rounding.allowing(adding_up)
     return rounding
 
 
@@ -311,7 +319,7 @@ def _rounding_between(
     """
     first, second = (compute_dtype(facts, name) for facts, name in sides)
     by_nature = any(is_bounded(facts, name) for facts, name in sides)
-    made = rounding_between(
+    rounding = rounding_between(
         arrays,
         (first, second),
         is_bounded=by_nature,
@@ -319,9 +327,12 @@ def _rounding_between(
         name=sides[0][1],
         layout=layout_between(sides),
     )
-    if made is None:
+    if rounding is None:
         return None
     reasons = (lowered_precision(facts) for facts, _ in sides)
     return evolve(
-        made, lowered=next((each for each in reasons if each and each.dtype == made.dtype), None)
+        rounding,
+        lowered=next(
+            (reason for reason in reasons if reason and reason.dtype == rounding.dtype), None
+        ),
     )

@@ -22,9 +22,9 @@ def longer(inputs: TensorMetadata) -> Iterator[TensorMetadata]:
     """
     for length in _LENGTHS:
         for chosen in _choices(inputs):
-            made = _with_length(inputs, length, chosen)
-            if made is not None:
-                yield made
+            metadata = _with_length(inputs, length, chosen)
+            if metadata is not None:
+                yield metadata
 
 
 def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
@@ -38,16 +38,16 @@ def _choices(inputs: TensorMetadata) -> Iterator[frozenset[tuple[str, int]]]:
         if is_dynamic_dim(dim)
     ]
     batches = {dim for _, axis, dim in dynamic if axis == 0}
-    others = [
+    other_axes = [
         (name, axis)
         for name, axis, dim in dynamic
         if axis and not (isinstance(dim, str) and dim in batches)
     ]
-    names = dict.fromkeys(name for name, _ in others)
-    yield frozenset(others)
+    names = dict.fromkeys(name for name, _ in other_axes)
+    yield frozenset(other_axes)
     if len(names) > 1:
         for name in list(names)[:_MOST_INPUTS]:
-            yield frozenset(place for place in others if place[0] == name)
+            yield frozenset(place for place in other_axes if place[0] == name)
     yield frozenset((name, axis) for name, axis, _ in dynamic)
 
 
@@ -57,7 +57,7 @@ def _with_length(
     """Return the inputs with the length for chosen dimensions and 1 for other dynamic ones; None if
     none is chosen or the inputs get too large.
     """
-    made, elements = TensorMetadata(), 0
+    metadata, elements = TensorMetadata(), 0
     for name, meta in inputs.items():
         dims: list[int] | None = None
         if meta.shape is not None:
@@ -70,5 +70,5 @@ def _with_length(
                 for axis, dim in enumerate(meta.shape)
             ]
             elements += prod(dims)
-        made.add(name, meta.dtype, dims)
-    return made if chosen and elements <= _MOST_ELEMENTS else None
+        metadata.add(name, meta.dtype, dims)
+    return metadata if chosen and elements <= _MOST_ELEMENTS else None

@@ -61,13 +61,15 @@ def _is_in_range(array: Array, cast: Array, target: np.dtype[Any]) -> bool:
     """Return whether a cast keeps NaN and infinities, and all finite elements are in the range
     of the type.
     """
-    given, made = array.astype(np.float64), cast.astype(np.float64)
-    finite = np.isfinite(given)
-    if not np.array_equal(made[~finite], given[~finite], equal_nan=True):
+    array_values, cast_values = array.astype(np.float64), cast.astype(np.float64)
+    finite = np.isfinite(array_values)
+    if not np.array_equal(cast_values[~finite], array_values[~finite], equal_nan=True):
         return False
     # A type without infinity saturates, so the result does not tell: the value does.
     largest = _largest(target)
-    return bool(np.isfinite(made[finite]).all() and (np.abs(given[finite]) <= largest).all())
+    return bool(
+        np.isfinite(cast_values[finite]).all() and (np.abs(array_values[finite]) <= largest).all()
+    )
 
 
 def _largest(target: np.dtype[Any]) -> float:
@@ -145,12 +147,12 @@ def check_feed(feed_dict: Mapping[str, Any], metadata: TensorMetadata) -> None:
             continue
         _check_array(name, array)
         dtype, shape = metadata[name]
-        found = _dtype_of(array)
+        found_dtype = _dtype_of(array)
         wanted = DataType.from_dtype(dtype)
-        if wanted is not None and found != wanted:
+        if wanted is not None and found_dtype != wanted:
             raise InputError(
                 f"Input {name!r} must have data type {wanted}, but the data have the unexpected"
-                f" dtype {found}."
+                f" dtype {found_dtype}."
             )
         if not fits(array.shape, shape):
             raise _wrong_shape(name, array, shape)
@@ -258,18 +260,21 @@ def _fit_dtype(name: str, array: Any, dtype: Any, notes: list[str]) -> Any:
     loses values.
     """
     wanted = DataType.from_dtype(dtype)
-    found = _dtype_of(array)
-    if wanted is None or found == wanted or not isinstance(array, np.ndarray):
+    found_dtype = _dtype_of(array)
+    if wanted is None or found_dtype == wanted or not isinstance(array, np.ndarray):
         return array
-    if DataType.STRING in (wanted, found):
-        raise InputError(f"Input {name!r} must have data type {wanted}, but the data have {found}.")
+    if DataType.STRING in (wanted, found_dtype):
+        raise InputError(
+            f"Input {name!r} must have data type {wanted}, but the data have {found_dtype}."
+        )
     cast = cast_if_representable(array, wanted)
     if cast is None:
         raise InputError(
-            f"Input {name!r} must have data type {wanted}, but the data have {found} and values"
+            f"Input {name!r} must have data type {wanted}, but the data have {found_dtype} and"
+            " values"
             f" that {wanted} cannot hold."
         )
-    notes.append(f"Input {name!r} was cast from {found} to {wanted}.")
+    notes.append(f"Input {name!r} was cast from {found_dtype} to {wanted}.")
     return cast
 
 
@@ -377,9 +382,9 @@ def _static(name: str, shape: Shape | None, size: int) -> list[int]:
     """Return the shape of so many elements."""
     if shape is None:
         return [size]
-    known = [dim for dim in shape if not is_dynamic_dim(dim)]
-    volume = math.prod(int(dim) for dim in known if isinstance(dim, int))
-    open_dims = len(shape) - len(known)
+    dims = [dim for dim in shape if not is_dynamic_dim(dim)]
+    volume = math.prod(int(dim) for dim in dims if isinstance(dim, int))
+    open_dims = len(shape) - len(dims)
     fits = size == volume if not open_dims else volume and size % volume == 0
     if not fits:
         raise InputError(
@@ -512,19 +517,19 @@ class StreamingDataLoader:
         return f"StreamingDataLoader({[str(path) for path in self.paths]!r})"
 
 
-def has_more(data_loader: Any, rest: Iterator[Any]) -> bool:
+def has_more(data_loader: Any, remaining: Iterator[Any]) -> bool:
     """Return whether a data loader has a second iteration, unless finding out could overwrite the
     first.
 
     Args:
         data_loader: any data loader.
-        rest: its iterator, from which the first was taken; one over files is asked for the second.
+        remaining: its iterator, from which the first was read; one over files is read again.
 
     Raises:
         FileError: a file that comes next is missing or damaged.
     """
     if isinstance(data_loader, StreamingDataLoader):
-        return next(rest, None) is not None
+        return next(remaining, None) is not None
     try:
         return len(data_loader) > 1
     except TypeError:

@@ -68,11 +68,11 @@ class Preprocess:
         Raises:
             UsageError: one does not exist, or has a value that it cannot have.
         """
-        known = ("resize", "scale", "mean", "std", "layout")
-        unknown = [name for name in settings if name not in known]
+        known_names = ("resize", "scale", "mean", "std", "layout")
+        unknown = [name for name in settings if name not in known_names]
         if unknown:
             raise UsageError(
-                f"{unknown[0]!r} is not a preprocessing step.", hint=f"Available: {known}."
+                f"{unknown[0]!r} is not a preprocessing step.", hint=f"Available: {known_names}."
             )
         return Preprocess(**settings)
 
@@ -87,9 +87,11 @@ class Preprocess:
         channels_first = len(shape) in (3, 4) and shape[-3] in (1, 3, 4)
         if channels_first and not self.layout.endswith("chw"):
             return f"Its channels come first: --preprocess layout={'nchw'[-len(shape):]}."
-        asked = shape[-2:] if channels_first else shape[-3:-1]
-        fixed = len(shape) in (3, 4) and all(isinstance(size, int) and size > 0 for size in asked)
-        height, width = asked if fixed else (224, 224)
+        requested_size = shape[-2:] if channels_first else shape[-3:-1]
+        fixed = len(shape) in (3, 4) and all(
+            isinstance(size, int) and size > 0 for size in requested_size
+        )
+        height, width = requested_size if fixed else (224, 224)
         return f"Resize all of them: --preprocess resize={width}x{height}."
 
     def __call__(self, array: Array, where: str) -> Array:

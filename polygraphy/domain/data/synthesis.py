@@ -46,7 +46,7 @@ def sample(
     low: float,
     high: float,
     *,
-    whole: bool = False,
+    is_exhausted: bool = False,
 ) -> Array:
     """Return random data for one input, uniform from `low` to `high`, both inclusive.
 
@@ -57,7 +57,7 @@ def sample(
         low: the smallest value.
         high: the largest value; strings are the numbers in words, flags say whether a number is not
             zero.
-        whole: draw whole numbers, whatever the data type.
+        is_exhausted: draw whole numbers, whatever the data type.
 
     Raises:
         InputError: the data type has no value in the range, or the shape is beyond all memory.
@@ -77,7 +77,7 @@ def sample(
     is_text = dtype == DataType.STRING
     native = np.dtype(np.float64) if is_text else dtype.numpy()
     with np.errstate(over="ignore"):  # What a narrow type cannot hold becomes infinite.
-        if whole:
+        if is_exhausted:
             drawn = generator.randint(math.ceil(low), math.floor(high) + 1, size=shape)
             numbers = drawn if is_text else np.asarray(drawn).astype(native)
         else:
@@ -249,16 +249,16 @@ class DataLoader:
         """Return the feed dictionary of one iteration, from a generator seeded for it."""
         turn = self._turns[index % len(self._turns)]
         model = turn if self.input_metadata is None else self.input_metadata
-        given = _expand_patterns(turn, list(model))
+        patterns = _expand_patterns(turn, list(model))
         ranges = self._named_ranges(list(model))
-        metadata = self._merge_metadata(model, given)
+        metadata = self._merge_metadata(model, patterns)
         generator.seed((self.seed + index) % 2**32)
         feed = {}
         for name, meta in metadata.items():
-            values = self._shape_values(name, meta, given)
+            values = self._shape_values(name, meta, patterns)
             if values is None:
                 (low, high), is_whole = self._range(name, meta.dtype, ranges)
-                values = sample(generator, name, meta, low, high, whole=is_whole)
+                values = sample(generator, name, meta, low, high, is_exhausted=is_whole)
             feed[name] = self._tensors.from_array(name, values) if self._tensors else values
         return feed
 
@@ -268,20 +268,20 @@ class DataLoader:
         """Return the value range of an input (set, else from the model), and whether all values are
         integers.
         """
-        given = value_for(ranges, name, None) if self._is_range_given else None
+        value = value_for(ranges, name, None) if self._is_range_given else None
         hint = self.model_facts.input_hints.get(name) if self.model_facts else None
-        if given is not None or hint is None:
-            if given is None and dtype.is_integral:
+        if value is not None or hint is None:
+            if value is None and dtype.is_integral:
                 self._add_note(
                     f"Input tensor: {one_line(name)} | Using whole numbers from 0 to 1: the"
                     " model does not state a range. Set a different range with --val-range."
                 )
-            return given or DEFAULT_VAL_RANGE, False
+            return value or DEFAULT_VAL_RANGE, False
         high = min(hint.high, integer_limits(dtype)[1]) if dtype.is_integral else hint.high
         low = max(hint.low, integer_limits(dtype)[0]) if dtype.is_integral else hint.low
-        taken = f"whole numbers from {low} to {high}" if low < high else f"{low}"
+        text = f"whole numbers from {low} to {high}" if low < high else f"{low}"
         self._add_note(
-            f"Input tensor: {one_line(name)} | Using {taken}: the model uses it as"
+            f"Input tensor: {one_line(name)} | Using {text}: the model uses it as"
             f" {hint.reason}. Set a different range with --val-range."
         )
         return (low, high), True
@@ -293,12 +293,12 @@ class DataLoader:
             seed: its seed.
             val_range: its range; None for the same.
         """
-        made = copy(self)
-        made.seed, made.notes = seed, []
+        loader = copy(self)
+        loader.seed, loader.notes = seed, []
         if val_range is not None:
-            made.val_range = copy_setting(val_range)
-            made._is_range_given = True
-        return made
+            loader.val_range = copy_setting(val_range)
+            loader._is_range_given = True
+        return loader
 
     @property
     def user_input_metadata(self) -> TensorMetadata:
@@ -321,9 +321,13 @@ class DataLoader:
         for name, (dtype, shape) in model.items():
             user_dtype, user_shape = overrides.get(name, MetadataTuple(None, None))
             wanted_dtype = DataType.from_dtype(dtype if user_dtype is None else user_dtype)
-            asked = self._with_known_lengths(name, shape, lengths) if user_shape is None else shape
+            requested_indices = (
+                self._with_known_lengths(name, shape, lengths) if user_shape is None else shape
+            )
             merged.add(
-                name, wanted_dtype or DataType.FLOAT32, self._static_shape(name, asked, user_shape)
+                name,
+                wanted_dtype or DataType.FLOAT32,
+                self._static_shape(name, requested_indices, user_shape),
             )
         return merged
 
@@ -335,13 +339,13 @@ class DataLoader:
             return shape
         if isinstance(shape, BoundedShape) and (shape.min or shape.max):
             return shape
-        known = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
-        if not is_shape_dynamic(known):
+        known_lengths = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
+        if not is_shape_dynamic(known_lengths):
             self._add_note(
-                f"Input tensor: {one_line(name)} | Will use shape: {known}, because its"
+                f"Input tensor: {one_line(name)} | Will use shape: {known_lengths}, because its"
                 " dimensions have the names of dimensions that you set."
             )
-        return known
+        return known_lengths
 
     def _static_shape(self, name: str, shape: Shape | None, given: Shape | None) -> Sequence[int]:
         """Return a shape without dynamic dimensions for an input; raise InputError if the given
@@ -419,7 +423,7 @@ def _lengths(model: TensorMetadata, overrides: TensorMetadata) -> dict[str, int]
     """Return the lengths of named dimensions in given shapes; ambiguous or unnamed ones are
     skipped.
     """
-    found: dict[str, set[int]] = {}
+    found_values: dict[str, set[int]] = {}
     for name, meta in overrides.items():
         stated = model[name].shape if name in model else None
         if stated is None or meta.shape is None or is_shape_dynamic(meta.shape):
@@ -428,8 +432,10 @@ def _lengths(model: TensorMetadata, overrides: TensorMetadata) -> dict[str, int]
             continue
         for dim, length in zip(stated, meta.shape):
             if isinstance(dim, str) and any(map(str.isalnum, dim)) and isinstance(length, int):
-                found.setdefault(dim, set()).add(length)
-    return {dim: length for dim, (length, *more) in found.items() if not more}
+                found_values.setdefault(dim, set()).add(length)
+    return {
+        dim: length for dim, (length, *extra_lengths) in found_values.items() if not extra_lengths
+    }
 
 
 def _tensors_of(library: str | None) -> Tensors | None:
@@ -447,14 +453,14 @@ def _tensors_of(library: str | None) -> Tensors | None:
 
 
 def _metadata_by_turn(
-    given: TensorMetadata | Sequence[TensorMetadata] | None,
+    given_metadata: TensorMetadata | Sequence[TensorMetadata] | None,
 ) -> list[TensorMetadata]:
     """Return the metadata for each turn; at least one."""
-    if given is None or isinstance(given, TensorMetadata):
-        return [TensorMetadata(given or {})]
-    if not given:
+    if given_metadata is None or isinstance(given_metadata, TensorMetadata):
+        return [TensorMetadata(given_metadata or {})]
+    if not given_metadata:
         raise UsageError("Metadata for at least one iteration are required.")
-    return list(map(TensorMetadata, given))
+    return list(map(TensorMetadata, given_metadata))
 
 
 def _describe_input(metadata: TensorMetadata | None, name: str) -> str:
@@ -488,7 +494,7 @@ def _ranges(val_range: PerOutput[ValRange]) -> list[ValRange]:
     return ranges
 
 
-def _expand_patterns(given: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
+def _expand_patterns(metadata: TensorMetadata, names: Sequence[str]) -> TensorMetadata:
     """Return metadata with patterns replaced by the names that they match; an exact name outranks a
     pattern.
 
@@ -496,18 +502,18 @@ def _expand_patterns(given: TensorMetadata, names: Sequence[str]) -> TensorMetad
         UnknownNameError: a name or a pattern matches nothing.
     """
     expanded = TensorMetadata()
-    for key, meta in given.items():
+    for key, meta in metadata.items():
         is_pattern = key not in names and bool(_WILDCARDS & set(key))
         matched = [name for name in names if is_pattern and fnmatchcase(name, key)]
         for name in matched or [_match_input(key, names)]:
-            if not is_pattern or name not in given:
+            if not is_pattern or name not in metadata:
                 expanded[name] = meta
     return expanded
 
 
 def _match_input(name: str, names: Sequence[str]) -> str:
     """Return the input that a name matches; raise UnknownNameError if there is none."""
-    found = match_name(name, names)
-    if found is None:
+    found_name = match_name(name, names)
+    if found_name is None:
         raise UnknownNameError("Input", name, names)
-    return found
+    return found_name

@@ -58,21 +58,28 @@ def borrowed_variants(
         donor_nodes: the nodes that it has instead of that and of others.
     """
     node = graph.nodes[index]
-    twins = [donor.nodes[one] for one in donor_nodes]
-    yield from _attributes(node, [one for one in twins if one.op.replace("Fused", "") == node.op])
+    twins = [donor.nodes[donor_node] for donor_node in donor_nodes]
+    yield from _attributes(
+        node, [twin for twin in twins if twin.op.replace("Fused", "") == node.op]
+    )
     weights = {
         name: np.asarray(donor.weights[name].values)
-        for one in twins
-        for name in one.inputs
+        for twin in twins
+        for name in twin.inputs
         if name in donor.weights and donor.weights[name].values is not None
     }
     yield from _weights(graph, index, list(weights.values()))
     if node.op in _BIASED and len(node.inputs) == 2:
         for array in weights.values():
             if array.ndim == 1 and is_float(array):
-                held = evolve(node, inputs=(*node.inputs, "bias"))
-                yield Variant("structure", changes.lost_bias(node.op), held, {"bias": array})
-    numbers = [np.asarray(one.value) for n in twins for one in n.attributes if one.kind == "float"]
+                held_node = evolve(node, inputs=(*node.inputs, "bias"))
+                yield Variant("structure", changes.lost_bias(node.op), held_node, {"bias": array})
+    numbers = [
+        np.asarray(attribute.value)
+        for n in twins
+        for attribute in n.attributes
+        if attribute.kind == "float"
+    ]
     yield from _number_variants(graph, index, numbers)
 
 
@@ -90,59 +97,75 @@ def bypass_variants(side: Side, index: int) -> Iterator[Variant]:
 def _attributes(node: Node, twins: Sequence[Node]) -> Iterator[Variant]:
     """Yield a variant of a node for each attribute that its twins have with another value."""
     for twin in twins:
-        given = {one.name: one for one in node.attributes}
-        for one in twin.attributes:
-            mine = given.get(one.name)
-            if one.kind not in _PLAIN:
+        attributes = {attribute.name: attribute for attribute in node.attributes}
+        for attribute_of_twin in twin.attributes:
+            attribute = attributes.get(attribute_of_twin.name)
+            if attribute_of_twin.kind not in _PLAIN:
                 continue
-            if one.is_default if mine is None else attribute_text(mine) == attribute_text(one):
+            if (
+                attribute_of_twin.is_default
+                if attribute is None
+                else attribute_text(attribute) == attribute_text(attribute_of_twin)
+            ):
                 continue
-            kept = tuple(each for each in node.attributes if each.name != one.name)
-            own = None if mine is None else mine.value
+            kept_attributes = tuple(
+                attribute
+                for attribute in node.attributes
+                if attribute.name != attribute_of_twin.name
+            )
+            value = None if attribute is None else attribute.value
             yield Variant(
-                "epsilon" if one.name == "epsilon" else "attribute",
-                changes.other_attribute(node.op, one.name, own, one.value),
-                evolve(node, attributes=(*kept, one)),
+                "epsilon" if attribute_of_twin.name == "epsilon" else "attribute",
+                changes.other_attribute(
+                    node.op, attribute_of_twin.name, value, attribute_of_twin.value
+                ),
+                evolve(node, attributes=(*kept_attributes, attribute_of_twin)),
             )
 
 
 def _weights(side: Side, index: int, arrays: Sequence[Any]) -> Iterator[Variant]:
     """Yield a variant of a node for each weight replaced by another array."""
     node = side.nodes[index]
-    held = {
+    held_arrays = {
         name: np.asarray(side.weights[name].values)
         for name in node.inputs
         if name in side.weights and side.weights[name].values is not None
     }
-    for name, mine in held.items():
+    for name, own_array in held_arrays.items():
         for array in arrays:
-            for other in _as(array, mine):
-                if not any(is_close(one, other, _SAME) for one in held.values()):
-                    yield with_weight(side, index, name, other)
+            for other_value in _as(array, own_array):
+                if not any(is_close(array, other_value, _SAME) for array in held_arrays.values()):
+                    yield with_weight(side, index, name, other_value)
 
 
-def _as(array: Any, mine: Any) -> Iterator[Any]:
+def _as(array: Any, own_array: Any) -> Iterator[Any]:
     """Yield an array in the shape of another: turned round, or a part of it."""
-    if array.dtype != mine.dtype or not mine.size or not array.size:
+    if array.dtype != own_array.dtype or not own_array.size or not array.size:
         return
-    if array.size == mine.size:
-        if mine.ndim == 2 and array.T.shape == mine.shape:
+    if array.size == own_array.size:
+        if own_array.ndim == 2 and array.T.shape == own_array.shape:
             yield np.ascontiguousarray(array.T)
-        yield array.reshape(mine.shape)
-    elif array.ndim == mine.ndim:
-        axes = [i for i, (n, m) in enumerate(zip(array.shape, mine.shape)) if n != m]
-        if len(axes) == 1 and mine.ndim < 3 and array.shape[axes[0]] % mine.shape[axes[0]] == 0:
-            parts = array.shape[axes[0]] // mine.shape[axes[0]]
+        yield array.reshape(own_array.shape)
+    elif array.ndim == own_array.ndim:
+        axes = [i for i, (n, m) in enumerate(zip(array.shape, own_array.shape)) if n != m]
+        if (
+            len(axes) == 1
+            and own_array.ndim < 3
+            and array.shape[axes[0]] % own_array.shape[axes[0]] == 0
+        ):
+            parts = array.shape[axes[0]] // own_array.shape[axes[0]]
             yield from map(np.ascontiguousarray, np.split(array, parts, axes[0]))
 
 
 def with_weight(side: Side, index: int, name: str, array: Any) -> Variant:
     """Return a node that reads another weight."""
-    mine = np.asarray(side.weights[name].values)
+    weight = np.asarray(side.weights[name].values)
     node = side.nodes[index]
-    places = [(index, position) for position, one in enumerate(node.inputs) if one == name]
-    cause = cause_of_weight(side, places, mine, array)
-    change = changes.other_weight(role_of(cause), name, change_of_weight(mine, array), node.op)
+    places = [
+        (index, position) for position, input_name in enumerate(node.inputs) if input_name == name
+    ]
+    cause = cause_of_weight(side, places, weight, array)
+    change = changes.other_weight(role_of(cause), name, change_of_weight(weight, array), node.op)
     return Variant(cause, change, node, {name: array})
 
 
@@ -163,13 +186,13 @@ def scalar_weights(side: Side, index: int) -> list[str]:
 def _number_variants(side: Side, index: int, numbers: Sequence[Any]) -> Iterator[Variant]:
     """Yield variants with other numbers as attributes, such as the factor of a matrix product."""
     for name in scalar_weights(side, index):
-        mine = np.asarray(side.weights[name].values)
-        if mine.any():
-            yield with_weight(side, index, name, -mine)
+        array = np.asarray(side.weights[name].values)
+        if array.any():
+            yield with_weight(side, index, name, -array)
         for number in numbers:
             for value in (number, 1 / number if number else number):
-                if not np.isclose(value, mine.reshape(-1)[0], rtol=1e-5):
-                    yield with_weight(side, index, name, np.full_like(mine, value))
+                if not np.isclose(value, array.reshape(-1)[0], rtol=1e-5):
+                    yield with_weight(side, index, name, np.full_like(array, value))
 
 
 def is_close(array: Any, reference: Any, share: float = ALIKE) -> bool:
@@ -182,8 +205,8 @@ def is_close(array: Any, reference: Any, share: float = ALIKE) -> bool:
     if not is_float(reference):
         return bool(np.array_equal(first, second))
     first, second = first.astype(np.float64), second.astype(np.float64)
-    held = np.abs(second[np.isfinite(second) & (second != 0)])
-    size = quantile(held, _USUAL) if held.size else 0.0
+    nonzero = np.abs(second[np.isfinite(second) & (second != 0)])
+    size = quantile(nonzero, _USUAL) if nonzero.size else 0.0
     return bool(np.allclose(first, second, rtol=share, atol=share * size, equal_nan=True))
 
 
@@ -191,11 +214,11 @@ def is_informative(array: Any) -> bool:
     """Return whether an array has enough distinct values that an accidental match is unlikely."""
     if not is_float(array) or array.size < 2:
         return False
-    held = array[np.isfinite(array)].astype(np.float64)
-    if not held.size:
+    finite = array[np.isfinite(array)].astype(np.float64)
+    if not finite.size:
         return False
-    spread, size = float(np.ptp(held)), float(np.max(np.abs(held)))
-    return spread > _SPREAD * ALIKE * size or held.size < array.size
+    spread, size = float(np.ptp(finite)), float(np.max(np.abs(finite)))
+    return spread > _SPREAD * ALIKE * size or finite.size < array.size
 
 
 def lost_results(value: Any, weights: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -235,14 +258,16 @@ class SameTensors:
         others: by tensor, an array.
     """
 
-    def __init__(self, others: Mapping[str, Any]) -> None:
-        self._others = {name: array for name, array in others.items() if is_informative(array)}
+    def __init__(self, other_values: Mapping[str, Any]) -> None:
+        self._others = {
+            name: array for name, array in other_values.items() if is_informative(array)
+        }
         self._sizes: dict[int, list[tuple[float, str]]] = defaultdict(list)
         for name, array in self._others.items():
             self._sizes[array.size].append((_total(array), name))
 
     def of(
-        self, name: str, array: Any, taken: Collection[str], is_moved: bool = False
+        self, name: str, array: Any, used_names: Collection[str], is_moved: bool = False
     ) -> str | None:
         """Return the tensor that holds the same values as `array`: by the same name if possible,
         else by shape.
@@ -258,20 +283,28 @@ class SameTensors:
             return None
         total = _total(array)
         near = [
-            other
-            for size, other in self._sizes.get(array.size, ())
-            if other not in taken and np.isclose(size, total, rtol=4 * ALIKE, equal_nan=True)
+            other_name
+            for size, other_name in self._sizes.get(array.size, ())
+            if other_name not in used_names
+            and np.isclose(size, total, rtol=4 * ALIKE, equal_nan=True)
         ]
         if is_moved:
-            near = [other for other in near if other == name]
-        near.sort(key=lambda other: (other != name, self._others[other].shape != array.shape))
-        return next((other for other in near if is_close(array, self._others[other])), None)
+            near = [other_name for other_name in near if other_name == name]
+        near.sort(
+            key=lambda other_name: (
+                other_name != name,
+                self._others[other_name].shape != array.shape,
+            )
+        )
+        return next(
+            (other_name for other_name in near if is_close(array, self._others[other_name])), None
+        )
 
 
 def _total(array: Any) -> float:
     """Return the length of the finite elements of an array as a vector."""
-    held = np.where(np.isfinite(array), array, 0).astype(np.float64)
-    return float(np.sqrt(np.sum(np.square(held))))
+    total = np.where(np.isfinite(array), array, 0).astype(np.float64)
+    return float(np.sqrt(np.sum(np.square(total))))
 
 
 @frozen
@@ -299,15 +332,21 @@ class Borders:
     """
 
     def __init__(
-        self, nodes: Sequence[GraphNode], others: Sequence[GraphNode], values: Mapping[str, Any]
+        self,
+        nodes: Sequence[GraphNode],
+        other_nodes: Sequence[GraphNode],
+        values: Mapping[str, Any],
     ) -> None:
         self._nodes = nodes
-        self._others = others
+        self._others = other_nodes
         self._values = values
         self._makers = producers(nodes)
 
     def after(
-        self, computed: Mapping[str, Any], same: Mapping[str, str], refused: Collection[str] = ()
+        self,
+        computed: Mapping[str, Any],
+        equal_tensors: Mapping[str, str],
+        refused: Collection[str] = (),
     ) -> list[Border]:
         """Return the first computed tensors that differ from the reference tensor of the same name
         although all tensors before them match.
@@ -317,27 +356,27 @@ class Borders:
             same: tensors of the model, and those of the reference that hold the same.
             refused: tensors that are something else in the reference.
         """
-        taken, right = set(same.values()), self.makers_of(same)
+        used_names, right = set(equal_tensors.values()), self.makers_of(equal_tensors)
         left = {
             name
             for node in self._others
             for name in node.makes
-            if name not in taken and name not in refused and is_float(self._values.get(name))
+            if name not in used_names and name not in refused and is_float(self._values.get(name))
         }
-        found: list[Border] = []
+        borders: list[Border] = []
         beyond: set[str] = set()
         for index, node in enumerate(self._nodes):
             is_beyond = any(name in beyond for name in node.reads)
             for name in node.makes:
-                if name in same or index in right:
+                if name in equal_tensors or index in right:
                     continue
                 if is_beyond or not is_float(computed.get(name)):
                     beyond.update({name} if is_beyond else ())
                 elif name in left:
-                    region = tuple(region_before(self._nodes, name, same.keys()))
-                    found.append(Border(region, name, name))
+                    region = tuple(region_before(self._nodes, name, equal_tensors.keys()))
+                    borders.append(Border(region, name, name))
                     beyond.add(name)
-        return found
+        return borders
 
     def makers_of(self, tensors: Collection[str], replaced: Collection[str] = ()) -> set[int]:
         """Return the nodes that compute the tensors, and all nodes before them, except nodes with
@@ -356,11 +395,11 @@ class Borders:
             and name not in replaced
             and self._nodes[self._makers[name]].op not in _COARSE
         ]
-        found: set[int] = set()
+        found_indices: set[int] = set()
         while waiting:
             index = waiting.pop()
-            if index not in found:
-                found.add(index)
+            if index not in found_indices:
+                found_indices.add(index)
                 node = self._nodes[index]
                 is_part = node.op in _PARTIAL and any(name not in tensors for name in node.makes)
                 is_part |= node.op in _PARTIAL and len(node.makes) == 1
@@ -370,9 +409,13 @@ class Borders:
                     for name in reads
                     if name in self._makers and name not in replaced
                 ]
-        return {index for index in found if not self._is_partly_equal(self._nodes[index], tensors)}
+        return {
+            index
+            for index in found_indices
+            if not self._is_partly_equal(self._nodes[index], tensors)
+        }
 
     def _is_partly_equal(self, node: GraphNode, tensors: Collection[str]) -> bool:
         """Return whether some outputs of a node are among the tensors and others are not."""
-        others = [name for name in node.makes if name not in tensors and name in self._values]
-        return bool(others) and any(name in tensors for name in node.makes)
+        names = [name for name in node.makes if name not in tensors and name in self._values]
+        return bool(names) and any(name in tensors for name in node.makes)

@@ -29,9 +29,11 @@ def is_broken(value: Any) -> bool:
 def are_equal(values: Sequence[Values], expected: Sequence[Values]) -> bool:
     """Return whether all outputs equal the expected ones bit for bit."""
     return all(
-        np.array_equal(in_a_row(own[name]), in_a_row(right[name]), equal_nan=is_float(right[name]))
-        for own, right in zip(values, expected)
-        for name in own.keys() & right.keys()
+        np.array_equal(
+            in_a_row(value[name]), in_a_row(expected[name]), equal_nan=is_float(expected[name])
+        )
+        for value, expected in zip(values, expected)
+        for name in value.keys() & expected.keys()
     )
 
 
@@ -53,8 +55,8 @@ def is_partly_equal(array: Any, reference: Any) -> bool:
     first, second = (np.asarray(array, np.float64) for array in (array, reference))
     if first.shape != second.shape:
         return False
-    same = np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-6))
-    return bool(same > 0.05 or not np.isfinite(first).all() or not np.isfinite(second).all())
+    share_equal = np.mean(np.isclose(first, second, rtol=1e-4, atol=1e-6))
+    return bool(share_equal > 0.05 or not np.isfinite(first).all() or not np.isfinite(second).all())
 
 
 def correlation(array: Any, reference: Any) -> float:
@@ -70,8 +72,10 @@ def pair_saved_outputs(outputs: Values, saved: Values) -> dict[str, str]:
     shape; empty unless all are matched.
     """
     pairs = pair_outputs(saved, outputs)
-    names = {one.name0: one.name1 for one in pairs if one.name0 and one.name1}
-    fits = all(np.shape(saved[own]) == np.shape(outputs[name]) for own, name in names.items())
+    names = {pair.name0: pair.name1 for pair in pairs if pair.name0 and pair.name1}
+    fits = all(
+        np.shape(saved[own_name]) == np.shape(outputs[name]) for own_name, name in names.items()
+    )
     return names if names and fits and len(names) == len(pairs) else {}
 
 
@@ -79,16 +83,16 @@ def replace_lost_numbers(saved: Values, outputs: Values) -> tuple[dict[str, Any]
     """Return saved results whose NaN or infinity is replaced by finite values of the model, and a
     note with the share replaced.
     """
-    made, said = dict(saved), []
-    for name, own in outputs.items():
+    values, statements = dict(saved), []
+    for name, output in outputs.items():
         array: Any = saved.get(name)
-        if not (is_float(array) and is_float(own)) or array.shape != own.shape:
+        if not (is_float(array) and is_float(output)) or array.shape != output.shape:
             continue
-        lost = ~np.isfinite(array) & np.isfinite(own)
-        if lost.any():
-            made[name] = np.where(lost, own, array).astype(own.dtype)
-            said.append(reasons.lost_elements(int(lost.sum()), lost.size, name))
-    return made, ", ".join(said)
+        is_lost = ~np.isfinite(array) & np.isfinite(output)
+        if is_lost.any():
+            values[name] = np.where(is_lost, output, array).astype(output.dtype)
+            statements.append(reasons.lost_elements(int(is_lost.sum()), is_lost.size, name))
+    return values, ", ".join(statements)
 
 
 def constant_outputs(saved: Sequence[Values], names: Collection[str]) -> list[str]:
@@ -98,7 +102,7 @@ def constant_outputs(saved: Sequence[Values], names: Collection[str]) -> list[st
     return [
         name
         for name in sorted(names)
-        if _is_constant([in_a_row(each[name]) for each in saved if name in each])
+        if _is_constant([in_a_row(values[name]) for values in saved if name in values])
     ]
 
 

@@ -58,7 +58,7 @@ def run_command(
 
 def diagnose_command(path: str, backends: Iterable[Backend], *options: Options) -> str:
     """Return the command that diagnoses a model in some backends."""
-    named = ((one.name, one.backend, one.options) for one in backends)
+    named = ((backend.name, backend.backend, backend.options) for backend in backends)
     chosen = _backend_options("diagnose", "parties", named)
     return command_line("diagnose", {"path": path}, *chosen, *options)
 
@@ -72,9 +72,9 @@ def _backend_options(
     backends = list(backends)
     if all(name == backend for name, backend, _ in backends):
         return [{row: (backend,), **options} for _, backend, options in backends]
-    lines = (command_line(command, {row: (each,), **options}) for _, each, options in backends)
+    lines = (command_line(command, {row: (name,), **options}) for _, name, options in backends)
     flags = (line.removeprefix(f"polygraphy {command} ") for line in lines)
-    return [{row: (f"runner:{name}={own}",)} for (name, _, _), own in zip(backends, flags)]
+    return [{row: (f"runner:{name}={flag}",)} for (name, _, _), flag in zip(backends, flags)]
 
 
 def report_command(path: str, backends: Iterable[Backend], data: Options) -> str:
@@ -206,11 +206,14 @@ def _insert_options(node: Node) -> dict[str, Any]:
     while names and not names[-1]:
         names.pop()
     is_writable = all(
-        one.kind in _WRITABLE and one.value not in ((), "") for one in node.attributes
+        attribute.kind in _WRITABLE and attribute.value not in ((), "")
+        for attribute in node.attributes
     )
     if node.domain or not is_writable or not all(names) or not all(node.outputs) or not names:
         return {}
-    attributes = {one.name: _attribute(one.kind, one.value) for one in node.attributes}
+    attributes = {
+        attribute.name: _attribute(attribute.kind, attribute.value) for attribute in node.attributes
+    }
     return {
         "op": node.op,
         "name": node.name or None,
@@ -223,5 +226,5 @@ def _insert_options(node: Node) -> dict[str, Any]:
 def _attribute(kind: str, value: Any) -> Any:
     """Return the value of an attribute; a float with the digits that float32 has."""
     if isinstance(value, tuple):
-        return [_attribute(kind[:-1], one) for one in value]
+        return [_attribute(kind[:-1], value) for value in value]
     return float(str(np.float32(value))) if kind == "float" else value

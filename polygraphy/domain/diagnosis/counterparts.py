@@ -43,75 +43,84 @@ def candidates(model: Side, reference: Other) -> Iterator[Candidate]:
     """Yield pairs of tensors that may correspond, in model order, the likeliest counterpart first:
     similar values, computed from equal inputs by the same operator.
     """
-    nodes, values, same, right = model
-    others, theirs, taken, classes = reference
-    twin_of = {name: classes.get(twin, twin) for name, twin in same.items()}
+    nodes, values, equal_tensors, expected = model
+    other_nodes, reference_values, used_names, classes = reference
+    twin_of = {name: classes.get(twin, twin) for name, twin in equal_tensors.items()}
     before = _known_sources(nodes, twin_of)
-    before_twins = _known_sources(others, {name: classes.get(name, name) for name in taken})
+    before_twins = _known_sources(
+        other_nodes, {name: classes.get(name, name) for name in used_names}
+    )
     by_size: dict[int, list[tuple[str, GraphNode, Any]]] = {}
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     value: Any
-    for node in others:
+    for node in other_nodes:
         for name in node.makes:
-            value = theirs.get(name)
+            value = reference_values.get(name)
             kind = classes.get(name, name)
-            if name not in taken and kind not in seen and is_float(value) and np.size(value) > 1:
-                seen.add(kind)
+            if (
+                name not in used_names
+                and kind not in seen_names
+                and is_float(value)
+                and np.size(value) > 1
+            ):
+                seen_names.add(kind)
                 by_size.setdefault(value.size, []).append((name, node, value))
     count = 0
     for index, node in enumerate(nodes):
-        if index in right or node.op == "Constant":
+        if index in expected or node.op == "Constant":
             continue
         for name in node.makes:
             value = values.get(name)
-            if name in same or not is_float(value) or not before.get(name):
+            if name in equal_tensors or not is_float(value) or not before.get(name):
                 continue
-            found = sorted(
+            matches = sorted(
                 (
-                    _penalty(node, value, other, theirs_value)
+                    _penalty(node, value, other_node, theirs_value)
                     + _OTHER_INPUTS * (before[name] != before_twins.get(twin, frozenset())),
                     position,
                     twin,
                 )
-                for position, (twin, other, theirs_value) in enumerate(by_size.get(value.size, ()))
+                for position, (twin, other_node, theirs_value) in enumerate(
+                    by_size.get(value.size, ())
+                )
                 if before[name] & before_twins.get(twin, frozenset())
             )
-            yield from (Candidate(name, twin, penalty) for penalty, _, twin in found[:_TWINS])
-            count += bool(found)
+            yield from (Candidate(name, twin, penalty) for penalty, _, twin in matches[:_TWINS])
+            count += bool(matches)
         if count >= _TENSORS:
             return
 
 
 def _known_sources(
-    nodes: Sequence[GraphNode], known: Mapping[str, str]
+    nodes: Sequence[GraphNode], known_names: Mapping[str, str]
 ) -> dict[str, frozenset[str]]:
     """Return, by tensor, the known ones that it is computed from without a known one in between."""
-    found: dict[str, frozenset[str]] = {}
+    sources: dict[str, frozenset[str]] = {}
     for node in nodes:
         read: set[str] = set()
         for name in node.reads:
-            if name in known:
-                read.add(known[name])
+            if name in known_names:
+                read.add(known_names[name])
             else:
-                read |= found.get(name, frozenset())
+                read |= sources.get(name, frozenset())
         roots = frozenset(read)
-        found.update(dict.fromkeys(node.makes, roots))
-    return found
+        sources.update(dict.fromkeys(node.makes, roots))
+    return sources
 
 
-def _penalty(node: GraphNode, value: Any, other: GraphNode, twin: Any) -> float:
+def _penalty(node: GraphNode, value: Any, other_node: GraphNode, twin: Any) -> float:
     """Return the distance of two tensors, larger for other shapes and operators."""
-    shapes = [tuple(size for size in np.shape(each) if size != 1) for each in (value, twin)]
+    shapes = [tuple(size for size in np.shape(value) if size != 1) for value in (value, twin)]
     return (
         _distance(value, twin)
         + _OTHER_SHAPE * (shapes[0] != shapes[1])
-        + _OTHER_OP * (node.op != other.op)
+        + _OTHER_OP * (node.op != other_node.op)
     )
 
 
 def _distance(array: Any, reference: Any) -> float:
     """Return the distance of two arrays: 0 if they are equal, at most 1."""
-    first, second = (np.asarray(each, np.float64).reshape(-1) for each in (array, reference))
+    first, second = (np.asarray(value, np.float64).reshape(-1) for value in (array, reference))
     with np.errstate(all="ignore"):
         size = float(np.linalg.norm(first) + np.linalg.norm(second))
         apart = float(np.linalg.norm(first - second))

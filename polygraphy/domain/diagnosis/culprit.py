@@ -89,7 +89,7 @@ class Attempt:
     @facts.default
     def _facts(self) -> list[dict[str, Any]]:
         """Return the facts of the result as data."""
-        return [each.data() for each in facts_of(self.result)]
+        return [fact.data() for fact in facts_of(self.result)]
 
 
 @frozen
@@ -158,23 +158,23 @@ class DiagnosisResult:
         """Return the culprits as documents have them."""
         return [
             {
-                "nodes": list(one.nodes),
-                "op": one.op,
-                "origin": one.origin,
-                "tensor": one.tensor,
-                "party": one.party,
-                "cause": one.cause,
-                "rewrite": one.rewrite,
-                "evidence": one.evidence,
-                "facts": [each.data() for each in one.facts],
+                "nodes": list(culprit.nodes),
+                "op": culprit.op,
+                "origin": culprit.origin,
+                "tensor": culprit.tensor,
+                "party": culprit.party,
+                "cause": culprit.cause,
+                "rewrite": culprit.rewrite,
+                "evidence": culprit.evidence,
+                "facts": [fact.data() for fact in culprit.facts],
                 "remedy": {
-                    "command": one.remedy.command,
-                    "proven": one.remedy.proven,
-                    "note": one.remedy.note,
-                    "facts": [each.data() for each in facts_of(one.remedy.note)],
+                    "command": culprit.remedy.command,
+                    "proven": culprit.remedy.proven,
+                    "note": culprit.remedy.note,
+                    "facts": [fact.data() for fact in facts_of(culprit.remedy.note)],
                 },
             }
-            for one in self.culprits
+            for culprit in self.culprits
         ]
 
 
@@ -183,15 +183,15 @@ def merge_same_nodes(culprits: Sequence[Culprit]) -> list[Culprit]:
     all.
     """
     merged: dict[tuple[object, ...], Culprit] = {}
-    for each in culprits:
-        key = (tuple(each.nodes), each.tensor, each.party, each.cause)
+    for culprit in culprits:
+        key = (tuple(culprit.nodes), culprit.tensor, culprit.party, culprit.cause)
         if (first := merged.get(key)) is None:
-            merged[key] = each
+            merged[key] = culprit
             continue
-        new = [fact for fact in each.facts if fact not in first.facts]
-        is_last = [fact for fact in first.facts if fact in each.facts]
-        kept = [fact for fact in first.facts if fact not in is_last]
-        merged[key] = evolve(first, facts=[*kept, *new, *is_last])
+        new = [fact for fact in culprit.facts if fact not in first.facts]
+        is_last = [fact for fact in first.facts if fact in culprit.facts]
+        facts = [fact for fact in first.facts if fact not in is_last]
+        merged[key] = evolve(first, facts=[*facts, *new, *is_last])
     return list(merged.values())
 
 
@@ -199,7 +199,7 @@ def with_reasons(broken: Culprit, culprits: Sequence[Culprit]) -> Culprit:
     """Return the culprit at which NaN or infinity appears, with differences from the reference as
     evidence.
     """
-    facts = [each for one in culprits for each in one.facts]
+    facts = [fact for culprit in culprits for fact in culprit.facts]
     remedy = culprits[0].remedy if culprits else broken.remedy
     return evolve(broken, facts=[*broken.facts, *facts], remedy=remedy)
 

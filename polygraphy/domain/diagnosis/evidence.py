@@ -34,9 +34,9 @@ class Evidence:
     left_out: Sequence[str] = ()
     versions: Mapping[str, Mapping[str, str]] = field(factory=dict)
 
-    def compared(self, what: str, left_out: Sequence[str] = ()) -> Evidence:
+    def compared(self, name: str, left_out: Sequence[str] = ()) -> Evidence:
         """Return the evidence after a comparison with an oracle, which left out some outputs."""
-        return evolve(self.without(*left_out), against=(*self.against, what))
+        return evolve(self.without(*left_out), against=(*self.against, name))
 
     def without(self, *left_out: str) -> Evidence:
         """Return the evidence if something was not compared."""
@@ -46,25 +46,25 @@ class Evidence:
         """Return the evidence with a version of a backend that was compared, or the problem that
         prevented it.
         """
-        own = {**self.versions.get(party, {}), **({version: problem} if version else {})}
-        return evolve(self, versions={**self.versions, party: own})
+        own_names = {**self.versions.get(party, {}), **({version: problem} if version else {})}
+        return evolve(self, versions={**self.versions, party: own_names})
 
     def allowed(
-        self, result: DiagnosisResult, alone: str = "", unexplained: str = ""
+        self, result: DiagnosisResult, name_alone: str = "", unexplained: str = ""
     ) -> DiagnosisResult:
         """Return the result, or "inconclusive" if it finds no fault but not everything was
         compared.
 
         Args:
             result: what was found out.
-            alone: the only backend that ran, where there is nothing else to compare with.
+            name_alone: the only backend that ran, where there is nothing else to compare with.
             unexplained: why a difference is not explained; empty where there is none.
         """
         if result.verdict != AGREE:
             return result
         reason = unexplained
         if not reason and not self.against:
-            reason = reasons.nothing_to_compare(alone)
+            reason = reasons.nothing_to_compare(name_alone)
         elif not reason and self.left_out:
             reason = reasons.partly_compared(self.left_out)
         if not reason:

@@ -42,16 +42,18 @@ class Print:
     size: float
     tells: bool
 
-    def distance(self, other: Print) -> float:
+    def distance(self, fingerprint: Print) -> float:
         """Return the distance of two tensors relative to their size; infinity if they are not
         comparable.
         """
-        if self.shape != other.shape or self.kind != other.kind:
+        if self.shape != fingerprint.shape or self.kind != fingerprint.kind:
             return np.inf
-        apart = np.abs(self.sample - other.sample)
-        same = (self.sample == other.sample) | (np.isnan(self.sample) & np.isnan(other.sample))
-        most = float(np.max(np.where(same, 0.0, apart), initial=0.0))
-        return np.inf if np.isnan(most) else most / max(self.size, other.size, 1e-30)
+        apart = np.abs(self.sample - fingerprint.sample)
+        is_equal = (self.sample == fingerprint.sample) | (
+            np.isnan(self.sample) & np.isnan(fingerprint.sample)
+        )
+        most = float(np.max(np.where(is_equal, 0.0, apart), initial=0.0))
+        return np.inf if np.isnan(most) else most / max(self.size, fingerprint.size, 1e-30)
 
 
 def print_of(value: Any) -> Print | None:
@@ -86,28 +88,31 @@ def same_tensors(
         graphs: the nodes of both, which distinguish tensors of one value.
     """
     alike: dict[tuple[Any, str], list[str]] = {}
-    for name, each in program_prints.items():
-        alike.setdefault((each.shape, each.kind), []).append(name)
-    found: dict[str, str] = {}
+    for name, program_print in program_prints.items():
+        alike.setdefault((program_print.shape, program_print.kind), []).append(name)
+    found_names: dict[str, str] = {}
     several: dict[str, list[str]] = {}
-    for name, own in prints.items():
+    for name, fingerprint in prints.items():
         if name in known_pairs:
             continue
         apart = {  # Beyond, no rounding explains it.
-            other: distance
-            for other in alike.get((own.shape, own.kind), ())
-            if (distance := own.distance(program_prints[other])) <= LARGE
+            other_name: distance
+            for other_name in alike.get((fingerprint.shape, fingerprint.kind), ())
+            if (distance := fingerprint.distance(program_prints[other_name])) <= LARGE
         }
-        if not apart or (not own.tells and recorded_names.get(name) not in apart):
+        if not apart or (not fingerprint.tells and recorded_names.get(name) not in apart):
             continue
-        ranked = sorted(apart, key=lambda other: apart[other])
+        ranked = sorted(apart, key=lambda other_name: apart[other_name])
         if recorded_names.get(name) in apart:
-            found[name] = recorded_names[name]
+            found_names[name] = recorded_names[name]
         elif len(ranked) == 1 or apart[ranked[1]] > max(_CLEARER * apart[ranked[0]], 1e-6):
-            found[name] = ranked[0]
+            found_names[name] = ranked[0]
         else:
             several[name] = [*apart]
-    return _distinguish(prints, program_prints, {**known_pairs, **found}, several, graphs) | found
+    return (
+        _distinguish(prints, program_prints, {**known_pairs, **found_names}, several, graphs)
+        | found_names
+    )
 
 
 def _distinguish(
@@ -126,25 +131,25 @@ def _distinguish(
     """
     order = {name: index for index, name in enumerate(program_prints)}
     links = [*zip(*(_neighbor_maps(nodes) for nodes in graphs))] if several else []
-    found: dict[str, str] = {}
-    taken = set(pairs.values())
+    distinguish: dict[str, str] = {}
+    used = set(pairs.values())
     last = -1
     for name in prints:
         if name in several:
-            later = [other for other in several[name] if order[other] > last]
+            later = [other_name for other_name in several[name] if order[other_name] > last]
             best, most = later[:1], 0
-            for other in [*later[:_SAME], *several[name][:_SAME]]:
+            for other_name in [*later[:_SAME], *several[name][:_SAME]]:
                 count = 0
-                for here, there in links:
-                    around = {pairs[each] for each in _nearest(here, name, pairs)}
-                    count += len(around & _nearest(there, other, taken))
+                for own_links, program_links in links:
+                    around = {pairs[name] for name in _nearest(own_links, name, pairs)}
+                    count += len(around & _nearest(program_links, other_name, used))
                 if count > most:
-                    best, most = [other], count
+                    best, most = [other_name], count
             if best:
-                found[name] = pairs[name] = best[0]
-                taken.add(best[0])
+                distinguish[name] = pairs[name] = best[0]
+                used.add(best[0])
         last = max(last, order.get(pairs.get(name, ""), -1))
-    return found
+    return distinguish
 
 
 def _neighbor_maps(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
@@ -159,18 +164,18 @@ def _neighbor_maps(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[str]], dic
     return before, behind
 
 
-def _nearest(links: Mapping[str, set[str]], tensor: str, known: Collection[str]) -> set[str]:
-    """Return the nearest tensors in `known` along one direction of links."""
-    found: set[str] = set()
-    seen, pending = {tensor}, [tensor]
-    while pending and len(seen) < _AROUND:
+def _nearest(links: Mapping[str, set[str]], tensor: str, known_names: Collection[str]) -> set[str]:
+    """Return the nearest tensors in `known_names` along one direction of links."""
+    nearest: set[str] = set()
+    seen_names, pending = {tensor}, [tensor]
+    while pending and len(seen_names) < _AROUND:
         for name in links.get(pending.pop(), ()):
-            if name in known:
-                found.add(name)
-            elif name not in seen:
-                seen.add(name)
+            if name in known_names:
+                nearest.add(name)
+            elif name not in seen_names:
+                seen_names.add(name)
                 pending.append(name)
-    return found
+    return nearest
 
 
 def without_counterpart(nodes: Sequence[GraphNode], matched: Collection[str]) -> list[str]:
@@ -193,16 +198,16 @@ def operations(
     the like belong to the operation whose result they read.
     """
     makers = producers(nodes)
-    found: list[GraphNode] = []
+    found_operations: list[GraphNode] = []
     pending = [tensor]
     while pending:
         index = makers.get(pending.pop(0))
-        if index is None or nodes[index] in found:
+        if index is None or nodes[index] in found_operations:
             continue
-        found.append(nodes[index])
+        found_operations.append(nodes[index])
         is_part = nodes[index].op == "getitem"
         pending += [name for name in nodes[index].reads if is_part or name not in matched]
-    return sorted(found, key=nodes.index, reverse=True)
+    return sorted(found_operations, key=nodes.index, reverse=True)
 
 
 def nearest_origin(nodes: Sequence[GraphNode], node: GraphNode) -> str:
@@ -211,8 +216,8 @@ def nearest_origin(nodes: Sequence[GraphNode], node: GraphNode) -> str:
         return node.origin
     at = nodes.index(node)
     around = sorted(range(len(nodes)), key=lambda index: (abs(index - at), index > at))
-    known = next((nodes[index] for index in around if nodes[index].origin is not None), None)
-    return "" if known is None else titles.near_line(known.origin, known.op)
+    known_node = next((nodes[index] for index in around if nodes[index].origin is not None), None)
+    return "" if known_node is None else titles.near_line(known_node.origin, known_node.op)
 
 
 def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:
@@ -223,12 +228,17 @@ def layout_of(value: Any, expected: Any) -> tuple[int, ...] | None:
         return None
     if not 1 < np.ndim(value) <= _RANK:
         return None
-    own = print_of(np.asarray(value))
+    fingerprint = print_of(np.asarray(value))
     for order in permutations(range(np.ndim(value))):
         if order == tuple(range(np.ndim(value))):
             continue
         turned = print_of(np.ascontiguousarray(np.transpose(expected, order)))
-        if own is not None and turned is not None and own.distance(turned) <= LARGE and own.tells:
+        if (
+            fingerprint is not None
+            and turned is not None
+            and fingerprint.distance(turned) <= LARGE
+            and fingerprint.tells
+        ):
             return order
     return None
 
@@ -246,14 +256,14 @@ def same_weight(value: Any, expected: Any, reordered: bool = False) -> bool:
         return False
     if reordered:
         return not deviation(np.sort(first.reshape(-1)), np.sort(second.reshape(-1)))
-    squeezed = [np.squeeze(each) for each in (first, second)]
+    squeezed = [np.squeeze(array) for array in (first, second)]
     if squeezed[0].ndim != squeezed[1].ndim:
         return not deviation(first.reshape(-1), second.reshape(-1))
     if squeezed[0].ndim > _RANK:
         return False
     turned = (np.transpose(squeezed[1], order) for order in permutations(range(squeezed[1].ndim)))
     return any(
-        each.shape == squeezed[0].shape and not deviation(squeezed[0], each) for each in turned
+        array.shape == squeezed[0].shape and not deviation(squeezed[0], array) for array in turned
     )
 
 
@@ -287,21 +297,23 @@ def stack_weights(
     gates = _GATES.get(op, ())
     if not gates or not weights or any(len(array) % len(gates) for array in weights.values()):
         return
-    own = {
+    own_arrays = {
         name: np.concatenate([np.split(np.asarray(array), len(gates))[gate] for gate in gates])
         for name, array in weights.items()
     }
-    names, directions = [*own], shape[0]
-    each = 4 if any(array.ndim == 1 for array in own.values()) else 2
-    for at in range(0, len(names), each * directions):
-        cells = [names[at + each * way :][:each] for way in range(directions)]
-        for kept in ([slice(0, 1), slice(1, 2), slice(2, 4)] if all(cells) else ()):
-            chosen = [name for cell in cells for name in cell[kept]]
-            made = [
-                np.concatenate([own[name] for name in cell[kept]]) for cell in cells if cell[kept]
+    names, directions = [*own_arrays], shape[0]
+    index = 4 if any(array.ndim == 1 for array in own_arrays.values()) else 2
+    for at in range(0, len(names), index * directions):
+        cells = [names[at + index * way :][:index] for way in range(directions)]
+        for kept_slice in ([slice(0, 1), slice(1, 2), slice(2, 4)] if all(cells) else ()):
+            chosen = [name for cell in cells for name in cell[kept_slice]]
+            arrays = [
+                np.concatenate([own_arrays[name] for name in cell[kept_slice]])
+                for cell in cells
+                if cell[kept_slice]
             ]
-            if made and (len(made), *made[0].shape) == tuple(shape):
-                yield chosen, np.stack(made)
+            if arrays and (len(arrays), *arrays[0].shape) == tuple(shape):
+                yield chosen, np.stack(arrays)
 
 
 def weight_relation(value: Any, expected: Any) -> Fact | None:

@@ -69,9 +69,9 @@ class Statement(str):
 
     def __new__(cls, text: str, facts: Iterable[Fact] = ()) -> Statement:
         """Return the text with its facts."""
-        made = super().__new__(cls, text)
-        made.facts = tuple(facts)
-        return made
+        new = super().__new__(cls, text)
+        new.facts = tuple(facts)
+        return new
 
 
 def statement(write: Callable[P, str]) -> Callable[P, Statement]:
@@ -81,8 +81,8 @@ def statement(write: Callable[P, str]) -> Callable[P, Statement]:
     @wraps(write)
     def make_statement(*args: P.args, **kwargs: P.kwargs) -> Statement:
         """Return the sentence with its fact."""
-        known = state_fact(*args, **kwargs)
-        return Statement(str(known), [known])
+        known_fact = state_fact(*args, **kwargs)
+        return Statement(str(known_fact), [known_fact])
 
     return make_statement
 
@@ -96,7 +96,7 @@ def join_statements(*parts: str) -> Statement:
     """Return one statement that joins several texts and all their facts."""
     stated = [part for part in parts if part]
     text = " ".join(part.strip() for part in stated)
-    return Statement(text, [each for part in stated for each in facts_of(part)])
+    return Statement(text, [part_fact for part in stated for part_fact in facts_of(part)])
 
 
 def facts_of(text: str) -> Sequence[Fact]:
@@ -106,7 +106,7 @@ def facts_of(text: str) -> Sequence[Fact]:
 
 def texts(facts: Iterable[Fact]) -> list[str]:
     """Return facts in English."""
-    return [str(each) for each in facts]
+    return [str(single_fact) for single_fact in facts]
 
 
 @frozen
@@ -128,7 +128,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Fact):
         return value.data()
     if isinstance(value, (list, tuple)):
-        return [_as_json(each) for each in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(name): _as_json(each) for name, each in value.items()}
+        return {str(name): _as_json(item) for name, item in value.items()}
     return str(value) if isinstance(value, Exception) else value

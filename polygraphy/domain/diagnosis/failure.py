@@ -57,22 +57,28 @@ def find_failing_outputs(
         plain: what the same party computes where it is not at fault, if that is known.
     """
     tolerances: dict[str, float | None] = {}
-    said = ""
+    text = ""
     most = 1.0
-    for name, right in expected.items():
-        made = deviation(values[name], right)
-        usual = deviation(plain[name], right) if name in plain else deviation(right, right)
-        if not is_float(right) or not np.isfinite(right).any():
+    for name, expected_value in expected.items():
+        output_deviation = deviation(values[name], expected_value)
+        usual = (
+            deviation(plain[name], expected_value)
+            if name in plain
+            else deviation(expected_value, expected_value)
+        )
+        if not is_float(expected_value) or not np.isfinite(expected_value).any():
             tolerances[name] = None
         else:
-            explained = _rounding_limit(right)
+            explained = _rounding_limit(expected_value)
             if np.isfinite(usual.largest):
                 explained = max(explained, 2 * usual.largest)
-            is_seen = np.isfinite(made.largest) and made.largest > explained
-            tolerances[name] = _round(np.sqrt(explained * made.largest) if is_seen else explained)
-        if made.excess > max(most, 4 * min(usual.excess, made.excess / 4)):
-            said, most = f"{name!r} {made.in_words()}.", made.excess
-    return (said, tolerances) if said else None
+            is_seen = np.isfinite(output_deviation.largest) and output_deviation.largest > explained
+            tolerances[name] = _round(
+                np.sqrt(explained * output_deviation.largest) if is_seen else explained
+            )
+        if output_deviation.excess > max(most, 4 * min(usual.excess, output_deviation.excess / 4)):
+            text, most = f"{name!r} {output_deviation.in_words()}.", output_deviation.excess
+    return (text, tolerances) if text else None
 
 
 def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
@@ -81,11 +87,11 @@ def usual_tolerances(expected: Mapping[str, Any]) -> dict[str, float | None]:
     """
     return {
         name: (
-            _round(np.sqrt(_rounding_limit(right) * _size(right)))
-            if is_float(right) and np.isfinite(right).any()
+            _round(np.sqrt(_rounding_limit(expected) * _size(expected)))
+            if is_float(expected) and np.isfinite(expected).any()
             else None
         )
-        for name, right in expected.items()
+        for name, expected in expected.items()
     }
 
 
@@ -94,9 +100,9 @@ def _rounding_limit(expected: Any) -> float:
     return max(32 * epsilon_of(expected.dtype) * _size(expected), 1e-30)
 
 
-def _size(right: Any) -> float:
+def _size(expected: Any) -> float:
     """Return the largest finite absolute value; 0 if there is none."""
-    return float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
+    return float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
 
 
 def _round(value: float) -> float:

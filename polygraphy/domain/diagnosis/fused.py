@@ -18,43 +18,43 @@ _NORMS = "BatchNormalization"
 _WEIGHED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-def region(model: Side, tensor: str, kept: Iterable[str]) -> tuple[int, ...]:
+def region(model: Side, tensor: str, kept_names: Iterable[str]) -> tuple[int, ...]:
     """Return the nodes that compute a tensor from tensors that were kept: the nodes that one fused
     node replaced.
 
     Args:
         model: the graph as it was written.
         tensor: what the one node makes, by the name that both graphs have for it.
-        kept: the tensors that the other graph has as well.
+        kept_names: the tensors that the other graph has as well.
     """
-    known = set(kept) - {tensor}
-    found: set[int] = set()
+    known_names = set(kept_names) - {tensor}
+    found_region: set[int] = set()
     waiting = [tensor]
     while waiting:
         name = waiting.pop()
         index = model.producer.get(name)
-        if index is not None and index not in found and name not in known:
-            found.add(index)
+        if index is not None and index not in found_region and name not in known_names:
+            found_region.add(index)
             waiting += filter(None, model.nodes[index].inputs)
-    return tuple(sorted(found))
+    return tuple(sorted(found_region))
 
 
 def replaced_nodes(model: Side, fused: Side, index: int) -> tuple[int, ...]:
     """Return the model nodes that a node of the optimized graph replaces; if its output was renamed
     there, those that read it.
     """
-    kept = fused.producer.keys()
-    waiting, seen, found = [index], {index}, set[int]()
+    producer = fused.producer.keys()
+    waiting, visited, nodes = [index], {index}, set[int]()
     while waiting:
         node = fused.nodes[waiting.pop()]
         for name in filter(None, node.outputs):
             if name in model.producer:
-                found.update(region(model, name, kept))
+                nodes.update(region(model, name, producer))
                 continue
-            new = {reader for reader, _ in fused.readers.get(name, ())} - seen
-            seen |= new
+            new = {reader for reader, _ in fused.readers.get(name, ())} - visited
+            visited |= new
             waiting += new
-    return tuple(sorted(found))
+    return tuple(sorted(nodes))
 
 
 def trace_suspects(
@@ -68,17 +68,17 @@ def trace_suspects(
         model: the model as it was written.
         among: all differences, where `suspects` is only some of them.
     """
-    made: dict[tuple[tuple[int, ...], str], Suspect] = {}
-    held = list(suspects)
-    for suspect in held:
-        nodes = _trace_suspect(suspect, [*held, *among], pairing, model)
+    new_suspects: dict[tuple[tuple[int, ...], str], Suspect] = {}
+    existing = list(suspects)
+    for suspect in existing:
+        nodes = _trace_suspect(suspect, [*existing, *among], pairing, model)
         if nodes is not None:
-            made.setdefault((nodes.nodes, nodes.cause), nodes)
-    return list(made.values())
+            new_suspects.setdefault((nodes.nodes, nodes.cause), nodes)
+    return list(new_suspects.values())
 
 
 def _trace_suspect(
-    suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side
+    suspect: Suspect, suspects: list[Suspect], pairing: Pairing, model: Side
 ) -> Suspect | None:
     """Return a difference as nodes of the model before fusion; None if it has no such nodes."""
     fused = pairing.model
@@ -87,25 +87,31 @@ def _trace_suspect(
             readers = tuple(sorted({index for index, _ in model.readers.get(name, ())}))
             return evolve(suspect, nodes=readers) if readers else None
     indices: tuple[int, ...] = tuple(
-        sorted({one for index in suspect.nodes for one in replaced_nodes(model, fused, index)})
+        sorted(
+            {
+                replaced_node
+                for index in suspect.nodes
+                for replaced_node in replaced_nodes(model, fused, index)
+            }
+        )
     )
     if not indices:
         return None
     if suspect.weights:
         indices = _folded_nodes(suspect, pairing, model, indices)
-        return _trace_folded(suspect, held, pairing, model, indices)
+        return _trace_folded(suspect, suspects, pairing, model, indices)
     if suspect.cause in ("attribute", "epsilon"):
         return _attribute(suspect, pairing, model, indices)
     if suspect.change.kind == "lost_node" and len(suspect.nodes) == 1:
         # What is missing stands behind the last of the nodes that were fused.
-        made = (model.producer.get(name) for name in fused.nodes[suspect.nodes[0]].outputs)
-        last = tuple(index for index in made if index in indices)
+        outputs = (model.producer.get(name) for name in fused.nodes[suspect.nodes[0]].outputs)
+        last = tuple(index for index in outputs if index in indices)
         if last and model.nodes[last[0]].op != fused.nodes[suspect.nodes[0]].op:
-            lost = changes.lost_node(suspect.change.values["op"], [model.nodes[last[0]].op])
-            return evolve(suspect, nodes=last[:1], change=lost)
+            fact = changes.lost_node(suspect.change.values["op"], [model.nodes[last[0]].op])
+            return evolve(suspect, nodes=last[:1], change=fact)
     ops = {fused.nodes[index].op.replace("Fused", "") for index in suspect.nodes}
-    same = tuple(index for index in indices if model.nodes[index].op in ops)
-    return evolve(suspect, nodes=same if len(same) == 1 else indices)
+    same_op_indices = tuple(index for index in indices if model.nodes[index].op in ops)
+    return evolve(suspect, nodes=same_op_indices if len(same_op_indices) == 1 else indices)
 
 
 def _folded_nodes(
@@ -117,18 +123,20 @@ def _folded_nodes(
     A backend may store the weights in another order, and with zeros at the end.
     """
     inputs = pairing.model.nodes[suspect.nodes[0]].inputs
-    held = pairing.model.weights.get(inputs[1]) if len(inputs) > 1 else None
+    weight = pairing.model.weights.get(inputs[1]) if len(inputs) > 1 else None
     weighed = [index for index in indices if model.nodes[index].op in _WEIGHED]
-    if held is None or held.values is None or len(weighed) < 2 or len(suspect.nodes) > 1:
+    if weight is None or weight.values is None or len(weighed) < 2 or len(suspect.nodes) > 1:
         return indices
-    found: list[tuple[int, ...]] = []
+    found_pairs: list[tuple[int, ...]] = []
     for index in weighed:
         for norm in dict.fromkeys([_norm_behind(model, index, indices), None]):
             folded = _fold_weight(model, index, norm)
-            if folded is not None and _has_same_values(np.asarray(held.values, np.float64), folded):
-                found.append((index,) if norm is None else (index, norm))
+            if folded is not None and _has_same_values(
+                np.asarray(weight.values, np.float64), folded
+            ):
+                found_pairs.append((index,) if norm is None else (index, norm))
                 break
-    return found[0] if len(found) == 1 else indices
+    return found_pairs[0] if len(found_pairs) == 1 else indices
 
 
 def _norm_behind(model: Side, index: int, indices: tuple[int, ...]) -> int | None:
@@ -150,7 +158,11 @@ def _fold_weight(model: Side, index: int, norm: int | None) -> Any:
     if norm is None:
         return values
     read = [model.weights.get(name) for name in model.nodes[norm].inputs[1:5:3]]
-    pair = [np.asarray(one.values, np.float64) for one in read if one and one.values is not None]
+    pair = [
+        np.asarray(weight.values, np.float64)
+        for weight in read
+        if weight and weight.values is not None
+    ]
     if len(pair) < 2 or pair[0].shape != pair[1].shape:
         return None
     factor = pair[0] / np.sqrt(pair[1] + float(model.nodes[norm].attribute("epsilon", 1e-5)))
@@ -177,23 +189,31 @@ def expand_replacement(suspect: Suspect, pairing: Pairing) -> Suspect:
     if suspect.change.kind != "other_operator" or len(suspect.twins) != 1:
         return suspect
     [(index, twin)] = suspect.twins
-    mine, theirs = pairing.model, pairing.reference
-    names = {other: name for name, other in pairing.tensors.items()}
-    read = [name for name in theirs.nodes[twin].inputs if name and name not in theirs.weights]
-    kept = {names[name] for name in read if name in names}
-    tensor = next(filter(None, mine.nodes[index].outputs))
-    if not read or not all(names.get(name) in mine.producer for name in read) or tensor in kept:
+    model, reference = pairing.model, pairing.reference
+    names = {tensor: name for name, tensor in pairing.tensors.items()}
+    read = [name for name in reference.nodes[twin].inputs if name and name not in reference.weights]
+    kept_names = {names[name] for name in read if name in names}
+    tensor = next(filter(None, model.nodes[index].outputs))
+    if (
+        not read
+        or not all(names.get(name) in model.producer for name in read)
+        or tensor in kept_names
+    ):
         return suspect
-    nodes = region(mine, tensor, kept)
-    makers = {mine.producer[name] for name in kept}
-    is_between = not makers & {*nodes} and _reads_only(mine, nodes, kept)
+    nodes = region(model, tensor, kept_names)
+    makers = {model.producer[name] for name in kept_names}
+    is_between = not makers & {*nodes} and _reads_only(model, nodes, kept_names)
     return evolve(suspect, nodes=nodes) if is_between and len(nodes) > 1 else suspect
 
 
-def _reads_only(model: Side, nodes: tuple[int, ...], kept: Iterable[str]) -> bool:
-    """Return whether some nodes read only tensors that they compute, weights and `kept`."""
-    known = {*kept, *model.weights, *(name for one in nodes for name in model.nodes[one].outputs)}
-    return all(name in known for one in nodes for name in model.nodes[one].inputs if name)
+def _reads_only(model: Side, nodes: tuple[int, ...], kept_names: Iterable[str]) -> bool:
+    """Return whether some nodes read only tensors that they compute, weights and `kept_names`."""
+    reads_only = {
+        *kept_names,
+        *model.weights,
+        *(name for node in nodes for name in model.nodes[node].outputs),
+    }
+    return all(name in reads_only for node in nodes for name in model.nodes[node].inputs if name)
 
 
 def is_open_trace(suspect: Suspect, model: Side) -> bool:
@@ -205,34 +225,38 @@ def is_open_trace(suspect: Suspect, model: Side) -> bool:
 
 
 def _trace_folded(
-    suspect: Suspect, held: list[Suspect], pairing: Pairing, model: Side, indices: tuple[int, ...]
+    suspect: Suspect,
+    suspects: list[Suspect],
+    pairing: Pairing,
+    model: Side,
+    indices: tuple[int, ...],
 ) -> Suspect:
     """Return a folded weight as a suspect of the original: of the convolution if only its weight
     differs, else of the normalization.
     """
     norms = tuple(index for index in indices if model.nodes[index].op == _NORMS)
-    others = tuple(index for index in indices if model.nodes[index].op in _WEIGHED)
+    indexes = tuple(index for index in indices if model.nodes[index].op in _WEIGHED)
     place = pairing.model.nodes[suspect.nodes[0]]
     differing = {
         position
         for position, name in enumerate(place.inputs)
-        if any(name == mine for one in held for mine, _ in one.weights)
+        if any(name == text for suspect in suspects for text, _ in suspect.weights)
     }
     if not norms:
-        return evolve(suspect, nodes=others or indices)
+        return evolve(suspect, nodes=indexes or indices)
     if differing == {1}:
-        return evolve(suspect, nodes=others or indices)
+        return evolve(suspect, nodes=indexes or indices)
     if len(norms) > 1:
-        with_bias = [index for index in others if len(model.nodes[index].inputs) > 2]
+        with_bias = [index for index in indexes if len(model.nodes[index].inputs) > 2]
         return evolve(suspect, nodes=tuple(sorted([*norms, *with_bias])))
     if differing == {2}:
-        bare = tuple(index for index in others if len(model.nodes[index].inputs) < 3)
+        bare = tuple(index for index in indexes if len(model.nodes[index].inputs) < 3)
         biased = [node for node in model.nodes if node.op == "Conv" and len(node.inputs) > 2]
         # Where other convolutions have a bias, the one that has none has lost it.
-        lost = bare and len(biased) > sum(node.op == "Conv" for node in model.nodes) / 2
-        if lost and not _is_of_norm(suspect, pairing, model, norms[0]):
+        has_lost_bias = bare and len(biased) > sum(node.op == "Conv" for node in model.nodes) / 2
+        if has_lost_bias and not _is_of_norm(suspect, pairing, model, norms[0]):
             return evolve(suspect, nodes=bare, cause="structure")
-        scaled = tuple(i for i in others if _is_own_bias(suspect, pairing, model, i, norms[0]))
+        scaled = tuple(i for i in indexes if _is_own_bias(suspect, pairing, model, i, norms[0]))
         return evolve(suspect, nodes=scaled or norms)
     epsilon = _folding_epsilon(suspect, pairing, model, norms[0])
     if epsilon is not None:
@@ -245,35 +269,48 @@ def _is_of_norm(suspect: Suspect, pairing: Pairing, model: Side, norm: int) -> b
     """Return whether a bias difference is explained by its normalization: it affects some channels,
     or scales the normalization's offset.
     """
-    [(own, other), *_] = suspect.weights
+    [(own_name, other_name), *_] = suspect.weights
     read = model.nodes[norm].inputs[1:5]
-    held = [pairing.model.weights.get(own), pairing.reference.weights.get(other)]
-    held += [model.weights.get(name) for name in read]
-    arrays = [np.asarray(one.values, np.float64) for one in held if one and one.values is not None]
+    weights = [pairing.model.weights.get(own_name), pairing.reference.weights.get(other_name)]
+    weights += [model.weights.get(name) for name in read]
+    arrays = [
+        np.asarray(weight.values, np.float64)
+        for weight in weights
+        if weight and weight.values is not None
+    ]
     if len(arrays) < 6 or len({array.shape for array in arrays}) > 1:
         return False
-    mine, theirs, scale, bias, mean, variance = arrays
-    apart = theirs - mine
-    if np.isclose(theirs, mine, 1e-4, 1e-6).mean() > 0.5:
+    weight, reference_weight, scale, bias, mean, variance = arrays
+    apart = reference_weight - weight
+    if np.isclose(reference_weight, weight, 1e-4, 1e-6).mean() > 0.5:
         return True
-    taken = mean * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
+    effective_mean = (
+        mean * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
+    )
     size = float(np.linalg.norm(apart))
-    shares = ((one, float(apart @ one) / max(float(one @ one), 1e-30)) for one in (bias, taken))
-    return any(np.linalg.norm(apart - share * one) < 1e-2 * size for one, share in shares)
+    shares = (
+        (array, float(apart @ array) / max(float(array @ array), 1e-30))
+        for array in (bias, effective_mean)
+    )
+    return any(np.linalg.norm(apart - share * array) < 1e-2 * size for array, share in shares)
 
 
 def _is_own_bias(suspect: Suspect, pairing: Pairing, model: Side, conv: int, norm: int) -> bool:
     """Return whether a folded bias differs by a multiple of the convolution's own bias."""
-    [(own, other), *_] = suspect.weights
+    [(own_name, other_name), *_] = suspect.weights
     read = [*model.nodes[conv].inputs[2:3], *model.nodes[norm].inputs[1:5:3]]
-    held = [pairing.model.weights.get(own), pairing.reference.weights.get(other)]
-    held += [model.weights.get(name) for name in read]
-    arrays = [np.asarray(one.values, np.float64) for one in held if one and one.values is not None]
+    weights = [pairing.model.weights.get(own_name), pairing.reference.weights.get(other_name)]
+    weights += [model.weights.get(name) for name in read]
+    arrays = [
+        np.asarray(weight.values, np.float64)
+        for weight in weights
+        if weight and weight.values is not None
+    ]
     if len(arrays) < 5 or len({array.shape for array in arrays}) > 1:
         return False
-    mine, theirs, bias, scale, variance = arrays
+    weight, reference_weight, bias, scale, variance = arrays
     added = bias * scale / np.sqrt(variance + float(model.nodes[norm].attribute("epsilon", 1e-5)))
-    apart = theirs - mine
+    apart = reference_weight - weight
     share = float(apart @ added) / max(float(added @ added), 1e-30)
     return bool(np.linalg.norm(apart - share * added) < 1e-2 * np.linalg.norm(apart))
 
@@ -287,21 +324,31 @@ def _folding_epsilon(suspect: Suspect, pairing: Pairing, model: Side, norm: int)
     if variance is None or variance.values is None:
         return None
     index = suspect.nodes[0]
-    mine, theirs = pairing.model.nodes[index], pairing.reference.nodes[pairing.nodes[index]]
-    one = pairing.model.weights.get(mine.inputs[1])
-    other = pairing.reference.weights.get(theirs.inputs[1])
-    if one is None or other is None or one.values is None or other.values is None:
+    own_node, reference_node = (
+        pairing.model.nodes[index],
+        pairing.reference.nodes[pairing.nodes[index]],
+    )
+    weight = pairing.model.weights.get(own_node.inputs[1])
+    other_weight = pairing.reference.weights.get(reference_node.inputs[1])
+    if (
+        weight is None
+        or other_weight is None
+        or weight.values is None
+        or other_weight.values is None
+    ):
         return None
-    flat, right = (np.asarray(w.values, np.float64).reshape(w.shape[0], -1) for w in (one, other))
+    flat, array = (
+        np.asarray(w.values, np.float64).reshape(w.shape[0], -1) for w in (weight, other_weight)
+    )
     spread = np.asarray(variance.values, np.float64).reshape(-1)
-    if flat.shape != right.shape or len(spread) != len(flat):
+    if flat.shape != array.shape or len(spread) != len(flat):
         return None
-    ratio = np.linalg.norm(flat, axis=1) / np.maximum(np.linalg.norm(right, axis=1), 1e-30)
-    held = float(node.attribute("epsilon", 1e-5))
-    found = ratio**2 * (spread + held) - spread
-    middle = quantile(found, 0.5)
-    close = np.allclose(found, middle, atol=1e-3 * float(np.max(spread)) + 1e-6)
-    return max(middle, 0.0) if close and abs(middle - held) > 1e-6 else None
+    ratio = np.linalg.norm(flat, axis=1) / np.maximum(np.linalg.norm(array, axis=1), 1e-30)
+    value = float(node.attribute("epsilon", 1e-5))
+    epsilon = ratio**2 * (spread + value) - spread
+    middle = quantile(epsilon, 0.5)
+    close = np.allclose(epsilon, middle, atol=1e-3 * float(np.max(spread)) + 1e-6)
+    return max(middle, 0.0) if close and abs(middle - value) > 1e-6 else None
 
 
 def _attribute(
@@ -310,38 +357,45 @@ def _attribute(
     """The node of the model that the attribute came from."""
     node = pairing.model.nodes[suspect.nodes[0]]
     name = suspect.change.values["name"]
-    mine = next((one for one in node.attributes if one.name == name), None)
+    attribute = next((attribute for attribute in node.attributes if attribute.name == name), None)
     if name == "epsilon":
-        value = None if mine is None else float(mine.value)
+        value = None if attribute is None else float(attribute.value)
         tiny = tuple(
             index
             for index in indices
             if model.nodes[index].op == "Add"
-            and any(_single_element(model, one) == value for one in model.nodes[index].inputs)
+            and any(
+                _single_element(model, input_name) == value
+                for input_name in model.nodes[index].inputs
+            )
         )
         if tiny:
             return evolve(suspect, nodes=tiny)
-    if name == "alpha" and mine is not None:
+    if name == "alpha" and attribute is not None:
         # A product with a number became one of a product of matrices.
         scaling = tuple(
             index
             for index in indices
             if model.nodes[index].op in ("Mul", "Div")
-            and any(_makes(model, one, float(mine.value)) for one in model.nodes[index].inputs)
+            and any(
+                _makes(model, input_name, float(attribute.value))
+                for input_name in model.nodes[index].inputs
+            )
         )
         if scaling:
             return evolve(suspect, nodes=scaling, cause="weight")
-    same = tuple(
+    changed_indices = tuple(
         index
         for index in indices
-        if mine is not None
+        if attribute is not None
         and any(
-            one.name == name and attribute_text(one) == attribute_text(mine)
-            for one in model.nodes[index].attributes
+            attribute_of_twin.name == name
+            and attribute_text(attribute_of_twin) == attribute_text(attribute)
+            for attribute_of_twin in model.nodes[index].attributes
         )
     )
-    if same:
-        return evolve(suspect, nodes=same)
+    if changed_indices:
+        return evolve(suspect, nodes=changed_indices)
     if name in _OF_ACTIVATION:
         last = tuple(index for index in indices if model.nodes[index].op not in ("Conv", "Gemm"))
         return evolve(suspect, nodes=last[-1:] or indices)
@@ -358,7 +412,9 @@ def _single_element(model: Side, name: str) -> float | None:
 
 def _makes(model: Side, name: str, factor: float) -> bool:
     """Return whether a factor equals a scalar weight or its inverse."""
-    held = _single_element(model, name)
-    if not held:
+    single_element = _single_element(model, name)
+    if not single_element:
         return False
-    return any(np.isclose(one, factor, rtol=1e-5) for one in (held, 1 / held))
+    return any(
+        np.isclose(value, factor, rtol=1e-5) for value in (single_element, 1 / single_element)
+    )

@@ -88,11 +88,14 @@ class TensorLoss:
         counts = self.above, self.elements, self.peak
         return precision.too_large(self.name, *counts, limits.name, limits.largest, is_input)
 
-    def worse(self, other: TensorLoss) -> TensorLoss:
+    def worse(self, other_loss: TensorLoss) -> TensorLoss:
         """Return the worse loss of two runs with different inputs."""
-        mine, theirs = asdict(self), asdict(other)
-        del mine["name"]
-        worst = {key: (min if key == "least" else max)(mine[key], theirs[key]) for key in mine}
+        own_fields, other_fields = asdict(self), asdict(other_loss)
+        del own_fields["name"]
+        worst = {
+            key: (min if key == "least" else max)(own_fields[key], other_fields[key])
+            for key in own_fields
+        }
         return TensorLoss(self.name, **worst)
 
 
@@ -117,40 +120,45 @@ class NodeLoss:
     weights: Mapping[str, NarrowingLoss] = field(factory=dict)
     is_filled: bool = False
 
-    def worse(self, other: NodeLoss) -> NodeLoss:
+    def worse(self, other_loss: NodeLoss) -> NodeLoss:
         """Return the worse loss of two runs with different inputs."""
         return evolve(
             self,
-            operands=[one.worse(two) for one, two in zip(self.operands, other.operands)],
-            results=[one.worse(two) for one, two in zip(self.results, other.results)],
+            operands=[
+                operand.worse(two) for operand, two in zip(self.operands, other_loss.operands)
+            ],
+            results=[result.worse(two) for result, two in zip(self.results, other_loss.results)],
         )
 
     def inherits(self, computed: Collection[str]) -> bool:
         """Return whether an input among the computed tensors had already lost its values, so that
         an earlier node is at fault.
         """
-        loses = self._breaks or any(each.zeroed for each in self.results)
+        loses = self._breaks or any(result.zeroed for result in self.results)
         return any(
-            each.above or each.invalid or (loses and each.zeroed)
-            for each in self.operands
-            if each.name in computed
+            operand.above or operand.invalid or (loses and operand.zeroed)
+            for operand in self.operands
+            if operand.name in computed
         )
 
     @property
     def _breaks(self) -> bool:
         """Whether a result is NaN or infinite."""
-        return any(each.broken for each in self.results)
+        return any(result.broken for result in self.results)
 
     @property
     def sensitivity(self) -> float:
         """Return the relative error of the outputs; infinite if values are lost."""
-        if self._breaks or any(each.above for each in self.operands):
+        if self._breaks or any(operand.above for operand in self.operands):
             return inf
         if any(loss.clamped for loss in self.weights.values()):
             return inf
-        zeroed = [each.zeroed / max(1, each.elements) for each in (*self.results, *self.operands)]
+        zeroed = [
+            tensor_loss.zeroed / max(1, tensor_loss.elements)
+            for tensor_loss in (*self.results, *self.operands)
+        ]
         flushed = [loss.flushed / max(1, loss.elements) for loss in self.weights.values()]
-        return max([*(each.error for each in self.results), *zeroed, *flushed], default=0.0)
+        return max([*(result.error for result in self.results), *zeroed, *flushed], default=0.0)
 
     def fault(self, limits: Range, computed: Collection[str] = ()) -> Fault | None:
         """Return the fault of the node in the narrow type, if it is more than rounding; else None.
@@ -164,43 +172,45 @@ class NodeLoss:
                 counts = weight.clamped, weight.elements, weight.largest
                 ends = limits.name, limits.largest
                 return Fault("overflow", name, precision.weight_too_large(name, *counts, *ends))
-        if any(each.above and each.name not in computed for each in self.operands):
+        if any(operand.above and operand.name not in computed for operand in self.operands):
             return self.residual_fault(limits)
-        own = () if self.inherits(computed) else self.results
-        for each in own:
-            if each.above:
-                return Fault("overflow", each.name, each.too_large(limits))
-            if each.broken:
+        tensor_losses = () if self.inherits(computed) else self.results
+        for tensor_loss in tensor_losses:
+            if tensor_loss.above:
+                return Fault("overflow", tensor_loss.name, tensor_loss.too_large(limits))
+            if tensor_loss.broken:
                 ends = limits.name, limits.largest
-                loss = precision.intermediate_too_large(self.op, each.name, *ends)
-                return Fault("overflow", each.name, loss)
+                loss = precision.intermediate_too_large(self.op, tensor_loss.name, *ends)
+                return Fault("overflow", tensor_loss.name, loss)
         for name, weight in self.weights.items():
             if weight.flushed and weight.flushed == weight.elements:
                 is_epsilon = self.op in ADDING or weight.elements == 1
                 begins = limits.name, limits.smallest
                 loss = precision.weight_becomes_zero(name, weight.largest, *begins)
                 return Fault("epsilon" if is_epsilon else "underflow", name, loss)
-        for each in own:
-            if each.zeroed and each.peak < limits.normal:
-                counts = each.zeroed, each.elements, each.peak
+        for tensor_loss in tensor_losses:
+            if tensor_loss.zeroed and tensor_loss.peak < limits.normal:
+                counts = tensor_loss.zeroed, tensor_loss.elements, tensor_loss.peak
                 begins = limits.name, limits.smallest
-                loss = precision.become_zero(each.name, *counts, *begins)
-                return Fault("underflow", each.name, loss)
-        if own and self.amplifies(limits):
+                loss = precision.become_zero(tensor_loss.name, *counts, *begins)
+                return Fault("underflow", tensor_loss.name, loss)
+        if tensor_losses and self.amplifies(limits):
             return self.residual_fault(limits)
         return None
 
     def amplifies(self, limits: Range) -> bool:
         """Return whether its results are off by more than rounding them explains."""
-        return any(each.error > _MANY_STEPS * limits.spacing for each in self.results)
+        return any(result.error > _MANY_STEPS * limits.spacing for result in self.results)
 
     def cancels(self, limits: Range) -> bool:
         """Return whether the node amplifies rounding by cancellation, independent of the type's
         range.
         """
-        peak = max((each.peak for each in self.results), default=0.0)
-        is_small = any(each.above and each.peak > _MANY_STEPS * peak for each in self.operands)
-        is_clamped = any(one.clamped for one in self.weights.values())
+        peak = max((result.peak for result in self.results), default=0.0)
+        is_small = any(
+            operand.above and operand.peak > _MANY_STEPS * peak for operand in self.operands
+        )
+        is_clamped = any(weight.clamped for weight in self.weights.values())
         return (self.op in ADDING and is_small) or (self.amplifies(limits) and not is_clamped)
 
     def rounds(self, limits: Range) -> bool:
@@ -212,10 +222,10 @@ class NodeLoss:
         """Return why the node must stay in float32 if its outputs are in range: inputs that do not
         fit, or rounding.
         """
-        for each in self.operands:
-            if each.above:
-                return Fault("overflow", each.name, each.too_large(limits, is_input=True))
-        worst = max(self.results, key=lambda each: each.error, default=TensorLoss(""))
+        for operand in self.operands:
+            if operand.above:
+                return Fault("overflow", operand.name, operand.too_large(limits, is_input=True))
+        worst = max(self.results, key=lambda tensor_loss: tensor_loss.error, default=TensorLoss(""))
         loss = precision.rounding(self.op, worst.name, worst.error, limits.spacing / 2)
         return Fault("rounding", worst.name, loss)
 
@@ -264,8 +274,8 @@ def node_loss(
     return NodeLoss(
         name,
         op,
-        [_tensor_loss(each, *pair, limits) for each, pair in operands.items()],
-        [_tensor_loss(each, *pair, limits) for each, pair in results.items()],
+        [_tensor_loss(name, *pair, limits) for name, pair in operands.items()],
+        [_tensor_loss(name, *pair, limits) for name, pair in results.items()],
         dict(weights),
         is_filled,
     )
@@ -276,13 +286,13 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
     if not is_float(exact):
         return TensorLoss(name, exact.size, error=_largest_change(exact, narrow))
     wide = exact if exact.itemsize > 2 else exact.astype(np.float32)
-    made = narrow.astype(wide.dtype)
-    is_finite, survives = np.isfinite(wide), np.isfinite(made)
+    array = narrow.astype(wide.dtype)
+    is_finite, survives = np.isfinite(wide), np.isfinite(array)
     invalid = int(exact.size - np.count_nonzero(is_finite))
     reference = np.where(is_finite, wide, 0) if invalid else wide
     broken = int(np.count_nonzero(is_finite & ~survives))
     if broken or invalid:
-        made = np.where(is_finite & survives, made, reference)
+        array = np.where(is_finite & survives, array, reference)
     sizes = np.abs(reference)
     peak, least = float(sizes.max(initial=0)), inf
     zeroed = subnormal = 0
@@ -291,7 +301,7 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
         small = sizes[is_small]
         nonzero = small > 0
         subnormal = int(np.count_nonzero(nonzero))
-        zeroed = int(np.count_nonzero(nonzero & (made[is_small] == 0)))
+        zeroed = int(np.count_nonzero(nonzero & (array[is_small] == 0)))
         least = float(small.min(where=nonzero, initial=inf))
     if least == inf:
         least = float(sizes.min(where=sizes > 0, initial=inf))
@@ -306,7 +316,7 @@ def _tensor_loss(name: str, exact: Array, narrow: Array, limits: Range) -> Tenso
         zeroed,
         subnormal,
         invalid,
-        _relative(made - reference, reference, peak),
+        _relative(array - reference, reference, peak),
     )
 
 
@@ -324,8 +334,8 @@ def _relative(differences: Array, reference: Array, peak: float) -> float:
     """Return the RMS of differences relative to the RMS of the reference."""
     if not peak:
         return inf if np.any(differences) else 0.0
-    part, whole = (np.ravel(each / peak) for each in (differences, reference))
-    return float(np.sqrt(np.vdot(part, part) / np.vdot(whole, whole)))
+    part, relative_error = (np.ravel(array / peak) for array in (differences, reference))
+    return float(np.sqrt(np.vdot(part, part) / np.vdot(relative_error, relative_error)))
 
 
 def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:
@@ -333,8 +343,8 @@ def worst_of(runs: Iterable[Sequence[NodeLoss]]) -> list[NodeLoss]:
     worst: dict[str, NodeLoss] = {}
     for run in runs:
         for loss in run:
-            known = worst.get(loss.name)
-            worst[loss.name] = loss if known is None else known.worse(loss)
+            worst_loss = worst.get(loss.name)
+            worst[loss.name] = loss if worst_loss is None else worst_loss.worse(loss)
     return list(worst.values())
 
 
@@ -370,27 +380,29 @@ def order_nodes(
         users: the nodes that read what a node makes.
         limits: the range of the type.
     """
-    own = {loss.name: loss.sensitivity for loss in losses}
+    sensitivities = {loss.name: loss.sensitivity for loss in losses}
     amplifying = {loss.name for loss in losses if loss.amplifies(limits)}
     handed_on = {
-        name: max((own[user] for user in users.get(name, ()) if user in amplifying), default=0.0)
+        name: max(
+            (sensitivities[user] for user in users.get(name, ()) if user in amplifying), default=0.0
+        )
         for name in nodes
     }
-    return sorted(nodes, key=lambda name: (-max(own.get(name, 0.0), handed_on[name])))
+    return sorted(nodes, key=lambda name: (-max(sensitivities.get(name, 0.0), handed_on[name])))
 
 
 def first_invalid(losses: Iterable[NodeLoss]) -> HalfCulprit | None:
     """Return the first node that computes NaN or infinity of finite operands in float32 already."""
-    for loss in (each for each in losses if not each.is_filled):
-        for each in loss.results:
-            if each.invalid and not any(operand.invalid for operand in loss.operands):
-                fact = precision.not_finite(each.name, each.invalid, each.elements)
-                return HalfCulprit([loss.name], loss.op, Fault("nan", each.name, fact))
+    for loss in (loss for loss in losses if not loss.is_filled):
+        for result in loss.results:
+            if result.invalid and not any(operand.invalid for operand in loss.operands):
+                fact = precision.not_finite(result.name, result.invalid, result.elements)
+                return HalfCulprit([loss.name], loss.op, Fault("nan", result.name, fact))
     return None
 
 
 def culprits_among(
-    kept: Collection[str],
+    kept_names: Collection[str],
     losses: Sequence[NodeLoss],
     users: Mapping[str, Collection[str]],
     limits: Range,
@@ -399,38 +411,44 @@ def culprits_among(
     tensors.
 
     Args:
-        kept: the nodes that stay.
+        kept_names: the nodes that stay.
         losses: what each node of the model loses alone.
         users: the nodes that read what a node makes.
         limits: the range of the type.
     """
     by_name = {loss.name: loss for loss in losses}
-    found: list[HalfCulprit] = []
+    half_culprits: list[HalfCulprit] = []
 
-    def amplifies(one: HalfCulprit) -> bool:
+    def amplifies(half_culprit: HalfCulprit) -> bool:
         """Return whether a node of a culprit amplifies errors."""
-        return any(by_name[name].amplifies(limits) for name in one.nodes)
+        return any(by_name[name].amplifies(limits) for name in half_culprit.nodes)
 
-    for group in _connected_groups([loss.name for loss in losses if loss.name in set(kept)], users):
-        made = {result.name for name in group for result in by_name[name].results}
+    for group in _connected_groups(
+        [loss.name for loss in losses if loss.name in set(kept_names)], users
+    ):
+        names = {result.name for name in group for result in by_name[name].results}
         blamed = {
             name: fault
             for name in group
-            if (fault := by_name[name].fault(limits, made)) and fault.cause != "rounding"
+            if (fault := by_name[name].fault(limits, names)) and fault.cause != "rounding"
         }
         if not blamed:
             most = max(group, key=lambda name: by_name[name].sensitivity)
             nodes = group if len(group) <= _FEW else [most]
             fault = by_name[most].residual_fault(limits)
-            rest = [name for name in group if name not in nodes]
-            found.append(HalfCulprit(nodes, by_name[most].op, fault, rest))
+            remaining_names = [name for name in group if name not in nodes]
+            half_culprits.append(HalfCulprit(nodes, by_name[most].op, fault, remaining_names))
         beside = [name for name in group if name not in blamed]
         for name, fault in blamed.items():
-            found.append(HalfCulprit([name], by_name[name].op, fault, beside))
+            half_culprits.append(HalfCulprit([name], by_name[name].op, fault, beside))
             beside = []
     # Beside others, nodes that do no more than round are kept because it adds up.
-    worst = [one for one in found if one.fault.cause != "rounding" or amplifies(one)]
-    return worst or found
+    worst = [
+        half_culprit
+        for half_culprit in half_culprits
+        if half_culprit.fault.cause != "rounding" or amplifies(half_culprit)
+    ]
+    return worst or half_culprits
 
 
 def _connected_groups(
@@ -442,8 +460,8 @@ def _connected_groups(
         for user in users.get(name, ()):
             if user in group_of and group_of[user] is not group_of[name]:
                 joint = group_of[name] + group_of[user]
-                for each in joint:
-                    group_of[each] = joint
+                for label in joint:
+                    group_of[label] = joint
     groups = {id(group): set(group) for group in group_of.values()}
     return sorted(
         ([name for name in names if name in group] for group in groups.values()),

@@ -85,11 +85,14 @@ class Pairing:
     nodes: dict[int, int] = field(factory=dict)
     tensors: dict[str, str] = field(factory=dict)
 
-    def pair(self, index: int, other: int) -> None:
+    def pair(self, index: int, other_index: int) -> None:
         """Record two nodes, and their outputs, as a pair."""
-        self.nodes[index] = other
-        mine, theirs = self.model.nodes[index].outputs, self.reference.nodes[other].outputs
-        self.tensors.update((a, b) for a, b in zip(mine, theirs) if a and b)
+        self.nodes[index] = other_index
+        outputs, reference_outputs = (
+            self.model.nodes[index].outputs,
+            self.reference.nodes[other_index].outputs,
+        )
+        self.tensors.update((a, b) for a, b in zip(outputs, reference_outputs) if a and b)
 
 
 def pair_graphs(model: Graph, reference: Graph, around: Pairing | None = None) -> Pairing:
@@ -122,16 +125,16 @@ def paired_interfaces(model: Graph, reference: Graph) -> Iterator[tuple[str, Ten
     """Yield kind, tensor and reference tensor of matching inputs and outputs, by name or else by
     position.
     """
-    for kind, mine, theirs in (
+    for kind, tensors, key in (
         ("input", model.inputs, reference.inputs),
         ("output", model.outputs, reference.outputs),
     ):
-        named = {tensor.name: tensor for tensor in theirs}
-        for position, tensor in enumerate(mine):
+        named = {tensor.name: tensor for tensor in key}
+        for position, tensor in enumerate(tensors):
             if tensor.name in named:
                 yield kind, tensor, named[tensor.name]
-            elif position < len(theirs):
-                yield kind, tensor, theirs[position]
+            elif position < len(key):
+                yield kind, tensor, key[position]
 
 
 def _complete_pairing(pairing: Pairing) -> Pairing:
@@ -147,20 +150,20 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
 
 def _pair_by_names(pairing: Pairing) -> None:
     """Pair the nodes that have the same outputs and operator in both models."""
-    mine, theirs = pairing.model, pairing.reference
-    common = mine.producer.keys() & theirs.producer.keys()
-    if len(common) < _MOST * min(len(mine.producer), len(theirs.producer)):
+    model, reference = pairing.model, pairing.reference
+    common = model.producer.keys() & reference.producer.keys()
+    if len(common) < _MOST * min(len(model.producer), len(reference.producer)):
         return
-    for name in mine.producer:
+    for name in model.producer:
         if name not in common:
             continue
-        one, other = mine.producer[name], theirs.producer[name]
-        node, twin = mine.nodes[one], theirs.nodes[other]
+        index, other_index = model.producer[name], reference.producer[name]
+        node, twin = model.nodes[index], reference.nodes[other_index]
         # A name that a program made up may be that of another tensor in the other model.
-        if one in pairing.nodes or not set(node.inputs) & set(twin.inputs):
+        if index in pairing.nodes or not set(node.inputs) & set(twin.inputs):
             continue
         if _kind(node) == _kind(twin) and node.inputs == twin.inputs:
-            pairing.pair(one, other)
+            pairing.pair(index, other_index)
         elif _kind(node) != _kind(twin):
             pairing.tensors.setdefault(name, name)
 
@@ -190,64 +193,69 @@ def _pair_forward(
     """Pair nodes with paired inputs that share a unique key, or equally many on both sides; return
     whether any was paired.
     """
-    taken = set(pairing.nodes.values())
-    known = set(pairing.tensors.values())
-    theirs: dict[Key, list[int]] = defaultdict(list)
+    nodes = set(pairing.nodes.values())
+    tensors = set(pairing.tensors.values())
+    reference_groups: dict[Key, list[int]] = defaultdict(list)
     for index, node in enumerate(pairing.reference.nodes):
-        if index not in taken and _inputs_known(pairing.reference, node, known):
-            theirs[key(pairing.reference, node, None)].append(index)
-    mine: dict[Key, list[int]] = defaultdict(list)
+        if index not in nodes and _inputs_known(pairing.reference, node, tensors):
+            reference_groups[key(pairing.reference, node, None)].append(index)
+    own_groups: dict[Key, list[int]] = defaultdict(list)
     for index, node in enumerate(pairing.model.nodes):
         if index not in pairing.nodes and _inputs_known(pairing.model, node, pairing.tensors):
-            mine[key(pairing.model, node, pairing.tensors)].append(index)
-    found = False
-    for name, indices in mine.items():
-        others = theirs.get(name, [])
-        if len(indices) == len(others) and (len(others) == 1 or allows_several):
-            for one, other in zip(indices, others):
-                pairing.pair(one, other)
-            found = True
-    return found
+            own_groups[key(pairing.model, node, pairing.tensors)].append(index)
+    forward = False
+    for name, indices in own_groups.items():
+        other_indices = reference_groups.get(name, [])
+        if len(indices) == len(other_indices) and (len(other_indices) == 1 or allows_several):
+            for number, other_index in zip(indices, other_indices):
+                pairing.pair(number, other_index)
+            forward = True
+    return forward
 
 
-def _inputs_known(side: Side, node: Node, known: Any) -> bool:
+def _inputs_known(side: Side, node: Node, known_value: Any) -> bool:
     """Return whether all inputs of a node are weights or known."""
-    return all(not name or name in side.weights or name in known for name in node.inputs)
+    return all(not name or name in side.weights or name in known_value for name in node.inputs)
 
 
 def _pair_backward(pairing: Pairing, key: Callable[[Side, Node], Key]) -> bool:
     """Pair nodes whose outputs feed equal inputs of paired nodes; return whether any was paired."""
-    taken = set(pairing.nodes.values())
-    found = False
+    nodes = set(pairing.nodes.values())
+    backward = False
     votes: dict[int, set[int]] = defaultdict(set)
-    for index, other in pairing.nodes.items():
-        for a, b in zip(pairing.model.nodes[index].inputs, pairing.reference.nodes[other].inputs):
-            one, two = pairing.model.producer.get(a), pairing.reference.producer.get(b)
+    for index, node in pairing.nodes.items():
+        for a, b in zip(pairing.model.nodes[index].inputs, pairing.reference.nodes[node].inputs):
+            first, two = pairing.model.producer.get(a), pairing.reference.producer.get(b)
             if (
-                one is not None
+                first is not None
                 and two is not None
-                and one not in pairing.nodes
-                and two not in taken
+                and first not in pairing.nodes
+                and two not in nodes
             ):
-                votes[one].add(two)
+                votes[first].add(two)
     for name, their_name in list(pairing.tensors.items()):
-        one = pairing.model.producer.get(name)
+        first = pairing.model.producer.get(name)
         two = pairing.reference.producer.get(their_name)
-        if one is not None and two is not None and one not in pairing.nodes and two not in taken:
-            votes[one].add(two)
-    for one, others in votes.items():
-        same = [
+        if (
+            first is not None
+            and two is not None
+            and first not in pairing.nodes
+            and two not in nodes
+        ):
+            votes[first].add(two)
+    for first, vote in votes.items():
+        unused = [
             two
-            for two in others
-            if two not in taken
-            and key(pairing.model, pairing.model.nodes[one])
+            for two in vote
+            if two not in nodes
+            and key(pairing.model, pairing.model.nodes[first])
             == key(pairing.reference, pairing.reference.nodes[two])
         ]
-        if len(same) == 1 and len(others) == 1:
-            pairing.pair(one, same[0])
-            taken.add(same[0])
-            found = True
-    return found
+        if len(unused) == 1 and len(vote) == 1:
+            pairing.pair(first, unused[0])
+            nodes.add(unused[0])
+            backward = True
+    return backward
 
 
 def _kind(node: Node) -> tuple[str, str]:
@@ -291,8 +299,8 @@ def _partial_key(side: Side, node: Node, names: Mapping[str, str] | None) -> Key
 
 def _exact_parameters(side: Side, node: Node) -> Key:
     """Return the key of a node by its weights and attributes."""
-    held = tuple(side.digest(name) if name in side.weights else "" for name in node.inputs)
-    return _kind(node), held, attribute_digests(node)
+    digests = tuple(side.digest(name) if name in side.weights else "" for name in node.inputs)
+    return _kind(node), digests, attribute_digests(node)
 
 
 def _parameter_key(side: Side, node: Node) -> Key:
@@ -309,8 +317,8 @@ def _any_parameters(side: Side, node: Node) -> Key:
 
 def attribute_digests(node: Node) -> tuple[tuple[str, str], ...]:
     """Return pairs of attribute name and digest, without defaults, sorted by name."""
-    stated = (one for one in node.attributes if not one.is_default)
-    return tuple(sorted((one.name, attribute_text(one)) for one in stated))
+    stated = (attribute for attribute in node.attributes if not attribute.is_default)
+    return tuple(sorted((attribute.name, attribute_text(attribute)) for attribute in stated))
 
 
 def attribute_text(attribute: Attribute) -> str:
@@ -331,7 +339,7 @@ def _graph_text(graph: Graph) -> str:
     for tensor in graph.inputs:
         numbers[tensor.name] = len(numbers)
     weights = {weight.name: weight for weight in graph.weights}
-    made = []
+    graph_text = []
     for node in graph.nodes:
         read = [
             (
@@ -343,14 +351,14 @@ def _graph_text(graph: Graph) -> str:
         ]
         for name in node.outputs:
             numbers[name] = len(numbers)
-        made.append(repr((node.domain, node.op, read, attribute_digests(node))))
-    made.append(repr([numbers.get(tensor.name) for tensor in graph.outputs]))
-    return blake2b(" ".join(made).encode(), digest_size=16).hexdigest()
+        graph_text.append(repr((node.domain, node.op, read, attribute_digests(node))))
+    graph_text.append(repr([numbers.get(tensor.name) for tensor in graph.outputs]))
+    return blake2b(" ".join(graph_text).encode(), digest_size=16).hexdigest()
 
 
 def _without_casts(nodes: Iterable[Node]) -> list[Node]:
     """Return nodes without floating-point casts; readers of a cast read its input instead."""
-    kept: list[Node] = []
+    without_casts: list[Node] = []
     names: dict[str, str] = {}
     for node in nodes:
         read = tuple(names.get(name, name) for name in node.inputs)
@@ -358,8 +366,8 @@ def _without_casts(nodes: Iterable[Node]) -> list[Node]:
         if node.op == "Cast" and to in ("float", *FLOATS):
             names[node.outputs[0]] = read[0]
         else:
-            kept.append(evolve(node, inputs=read) if read != node.inputs else node)
-    return kept
+            without_casts.append(evolve(node, inputs=read) if read != node.inputs else node)
+    return without_casts
 
 
 def weight_digest(weight: Weight, narrow: str | None = None) -> str:

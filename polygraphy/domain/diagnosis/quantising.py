@@ -41,13 +41,15 @@ def losses(operands: Iterable[QuantisedOperand], read: Callable[[str], Any]) -> 
         read: returns what an operand holds, by its name, where it is not quantised; None where that
             is not known.
     """
-    found: dict[str, float] = {}
-    known: dict[str, float] = {}
-    for one in operands:
-        if one.name not in known:
-            known[one.name] = _loss(one, read(one.name))
-        found[one.node] = max(found.get(one.node, 0.0), known[one.name])
-    return found
+    found_losses: dict[str, float] = {}
+    known_values: dict[str, float] = {}
+    for operand in operands:
+        if operand.name not in known_values:
+            known_values[operand.name] = _loss(operand, read(operand.name))
+        found_losses[operand.node] = max(
+            found_losses.get(operand.node, 0.0), known_values[operand.name]
+        )
+    return found_losses
 
 
 def rms_ratio(value: Any, reference: Any) -> float:
@@ -63,11 +65,11 @@ def rms_ratio(value: Any, reference: Any) -> float:
     return off / size if size else (inf if off else 0.0)
 
 
-def _loss(one: QuantisedOperand, array: Any) -> float:
+def _loss(quantised_operand: QuantisedOperand, array: Any) -> float:
     """Return the error of quantizing an array, relative to its RMS."""
-    if array is None or one.step is None:
+    if array is None or quantised_operand.step is None:
         return inf
     size = root_mean_square(array)
     with np.errstate(all="ignore"):
-        off = root_mean_square(np.asarray(one.step(array), np.float64) - array)
+        off = root_mean_square(np.asarray(quantised_operand.step(array), np.float64) - array)
     return off / size if size else float(off > 0)

@@ -54,11 +54,11 @@ def producers(nodes: Iterable[GraphNode]) -> dict[str, int]:
 
 def consumers(nodes: Iterable[GraphNode]) -> dict[str, list[int]]:
     """Return by tensor the positions of the nodes that read it."""
-    found: dict[str, list[int]] = {}
+    found_consumers: dict[str, list[int]] = {}
     for index, node in enumerate(nodes):
         for name in dict.fromkeys(node.reads):
-            found.setdefault(name, []).append(index)
-    return found
+            found_consumers.setdefault(name, []).append(index)
+    return found_consumers
 
 
 def computing_op(nodes: Sequence[GraphNode], makers: Mapping[str, int], tensor: str) -> str:
@@ -79,26 +79,26 @@ def computing_op(nodes: Sequence[GraphNode], makers: Mapping[str, int], tensor: 
 def region_before(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> list[int]:
     """Return, in order, the nodes that compute a tensor from surviving tensors."""
     makers = producers(nodes)
-    found: set[int] = set()
+    region: set[int] = set()
     pending = [tensor]
     while pending:
         index = makers.get(pending.pop())
-        if index is None or index in found:
+        if index is None or index in region:
             continue
-        found.add(index)
+        region.add(index)
         pending += [name for name in nodes[index].reads if name not in surviving]
-    return sorted(found)
+    return sorted(region)
 
 
 def fed_nodes(nodes: Sequence[GraphNode], inputs: Collection[str]) -> set[int]:
     """Return the positions of the nodes that depend on inputs, not on weights alone."""
     fed = set(inputs)
-    found: set[int] = set()
+    found_indices: set[int] = set()
     for index, node in enumerate(nodes):
         if not fed.isdisjoint(node.reads):
             fed.update(node.makes)
-            found.add(index)
-    return found
+            found_indices.add(index)
+    return found_indices
 
 
 def read_by_region(nodes: Sequence[GraphNode], tensor: str, surviving: Collection[str]) -> set[str]:
@@ -117,30 +117,34 @@ def replaced_nodes(
     if len(region) < 2 or tensor not in makers:
         return list(region)
     last = producers(nodes)[tensor]
-    kept, own = executed[makers[tensor]], nodes[last]
+    kept_node, own_node = executed[makers[tensor]], nodes[last]
     out = {i for i in region if i != last and any(_is_kept(nodes[i], node) for node in executed)}
-    if kept.op == own.op and kept.settings == own.settings and len(kept.reads) == len(own.reads):
+    if (
+        kept_node.op == own_node.op
+        and kept_node.settings == own_node.settings
+        and len(kept_node.reads) == len(own_node.reads)
+    ):
         out.add(last)
     return [index for index in region if index not in out] or list(region)
 
 
-def _is_kept(node: GraphNode, other: GraphNode) -> bool:
+def _is_kept(node: GraphNode, other_node: GraphNode) -> bool:
     """Return whether two nodes are the same operation; one may spell out default attributes."""
-    alike = node.op == other.op and list(node.reads) == list(other.reads)
-    return alike and node.settings in ("", other.settings)
+    alike = node.op == other_node.op and list(node.reads) == list(other_node.reads)
+    return alike and node.settings in ("", other_node.settings)
 
 
 def nodes_around(nodes: Sequence[GraphNode], region: Iterable[int], hops: int) -> list[int]:
     """Return a region with the nodes that are so many steps before and after it."""
     makers, readers = producers(nodes), consumers(nodes)
-    found = set(region)
-    edge = set(found)
+    found_region = set(region)
+    edge = set(found_region)
     for _ in range(hops):
         near = {makers[name] for i in edge for name in nodes[i].reads if name in makers}
         near |= {j for i in edge for name in nodes[i].makes for j in readers.get(name, ())}
-        edge = near - found
-        found |= near
-    return sorted(_close_region(nodes, found))
+        edge = near - found_region
+        found_region |= near
+    return sorted(_close_region(nodes, found_region))
 
 
 def _close_region(nodes: Sequence[GraphNode], chosen: Collection[int]) -> set[int]:
@@ -152,19 +156,19 @@ def _close_region(nodes: Sequence[GraphNode], chosen: Collection[int]) -> set[in
     after: set[int] = set()
     for index in range(first, len(nodes)):
         before = (makers.get(name) for name in nodes[index].reads)
-        if index in chosen or any(one in after for one in before if one is not None):
+        if index in chosen or any(index in after for index in before if index is not None):
             after.add(index)
     pending = list(chosen)
-    seen: set[int] = set()
+    seen_indices: set[int] = set()
     before_any: set[int] = set()
     while pending:
         index = pending.pop()
-        if index in seen:
+        if index in seen_indices:
             continue
-        seen.add(index)
+        seen_indices.add(index)
         for name in nodes[index].reads:
-            one = makers.get(name)
-            if one is not None and one in after:
-                before_any.add(one)
-                pending.append(one)
+            maker = makers.get(name)
+            if maker is not None and maker in after:
+                before_any.add(maker)
+                pending.append(maker)
     return set(chosen) | before_any

@@ -53,14 +53,14 @@ def solve_weights(
     is_comparable = np.shape(output) == goal.shape and is_float(goal) and np.isfinite(goal).all()
     if not is_comparable and node.op != "QuantizeLinear":
         return
-    held = {
+    arrays = {
         position: np.asarray(side.weights[name].values)
         for position, name in enumerate(node.inputs)
         if name in side.weights and side.weights[name].values is not None
     }
     data = {position: inputs.get(name) for position, name in enumerate(node.inputs)}
-    for position, weight in held.items():
-        for array in _solve_operand(node, position, weight, {**data, **held}, output, goal):
+    for position, weight in arrays.items():
+        for array in _solve_operand(node, position, weight, {**data, **arrays}, output, goal):
             shaped = np.asarray(array)
             if shaped.size == weight.size and np.isfinite(shaped).all():
                 values = shaped.reshape(weight.shape).astype(weight.dtype)
@@ -75,21 +75,21 @@ def _solve_indices(
     if node.op != "Gather" or node.inputs[1] not in side.weights:
         return
     data = inputs.get(node.inputs[0])
-    held = np.asarray(side.weights[node.inputs[1]].values)
+    array = np.asarray(side.weights[node.inputs[1]].values)
     axis = int(node.attribute("axis", 0))
-    if data is None or held.ndim > 1 or np.ndim(data) - 1 + held.ndim != goal.ndim:
+    if data is None or array.ndim > 1 or np.ndim(data) - 1 + array.ndim != goal.ndim:
         return
     rows = np.moveaxis(np.asarray(data), axis, 0)
-    expected = np.moveaxis(goal, axis, 0) if held.ndim else goal[np.newaxis]
+    expected = np.moveaxis(goal, axis, 0) if array.ndim else goal[np.newaxis]
     if rows.shape[1:] != expected.shape[1:] or rows.size * len(expected) > _MOST:
         return
-    places = [[j for j, row in enumerate(rows) if np.array_equal(row, one)] for one in expected]
+    places = [[j for j, row in enumerate(rows) if np.array_equal(row, value)] for value in expected]
     if all(places):
-        values = np.array([found[0] for found in places], held.dtype)
-        values = values.reshape((-1,) if held.ndim else ())
-        if not np.array_equal(values, held):
-            said = difference_of_integers(held, values)
-            change = changes.other_weight("weight", node.inputs[1], said, node.op)
+        values = np.array([place[0] for place in places], array.dtype)
+        values = values.reshape((-1,) if array.ndim else ())
+        if not np.array_equal(values, array):
+            difference = difference_of_integers(array, values)
+            change = changes.other_weight("weight", node.inputs[1], difference, node.op)
             yield Variant("weight", change, node, {node.inputs[1]: values})
 
 
@@ -103,12 +103,12 @@ def _weight_variant(side: Side, index: int, position: int, weight: Any, values: 
     else:
         factor = _factor(values, weight)
         change = changes.differs() if factor is None else changes.is_scaled(1 / factor)
-    said = changes.other_weight(role_of(cause), name, change, node.op)
-    return Variant(cause, said, node, {name: values})
+    weight_variant = changes.other_weight(role_of(cause), name, change, node.op)
+    return Variant(cause, weight_variant, node, {name: values})
 
 
 def _solve_operand(
-    node: Node, position: int, weight: Any, values: Mapping[int, Any], made: Any, goal: Any
+    node: Node, position: int, weight: Any, values: Mapping[int, Any], array: Any, goal: Any
 ) -> Iterator[Any]:
     """Yield values for a weight with which a node would compute the goal."""
     if node.op in QUANTISING:
@@ -116,40 +116,40 @@ def _solve_operand(
         return
     if not is_float(weight):
         return
-    goal, made = np.asarray(goal, np.float64), np.asarray(made, np.float64)
+    goal, array = np.asarray(goal, np.float64), np.asarray(array, np.float64)
     first = values.get(0)
     if node.op in ("MatMul", "Gemm") and position < 2:
-        yield from _product(node, position, weight, values, made, goal)
+        yield from _product(node, position, weight, values, array, goal)
     elif node.op == "Conv" and position == 1 and first is not None:
-        yield from _convolution(node, weight, first, made, goal)
+        yield from _convolution(node, weight, first, array, goal)
     elif node.op in ("Conv", "ConvTranspose", "Gemm") and position == 2:
         axis = 1 if node.op != "Gemm" else goal.ndim - 1
         scale = float(node.attribute("beta", 1.0)) if node.op == "Gemm" else 1.0
-        yield weight + _mean_over(goal - made, weight, axis) / (scale or 1.0)
+        yield weight + _mean_over(goal - array, weight, axis) / (scale or 1.0)
     elif node.op in ("Add", "Sub", "Mul", "Div"):
         yield from _solve_elementwise(node, position, weight, values, goal)
     elif node.op == "Gather" and position == 0 and not int(node.attribute("axis", 0)):
         yield from _rows(weight, values.get(1), goal)
     elif node.op in _NORMS and position < 3:
-        yield from _norm(node, position, weight, made, goal)
+        yield from _norm(node, position, weight, array, goal)
 
 
 def _product(
-    node: Node, position: int, weight: Any, values: Mapping[int, Any], made: Any, goal: Any
+    node: Node, position: int, weight: Any, values: Mapping[int, Any], value: Any, goal: Any
 ) -> Iterator[Any]:
     """Yield the weight of a matrix product that gives the expected output; the nearest one if
     several do.
     """
-    other = values.get(1 - position)
-    if other is None or weight.ndim != 2 or np.ndim(other) < 2:
+    other_value = values.get(1 - position)
+    if other_value is None or weight.ndim != 2 or np.ndim(other_value) < 2:
         return
     is_gemm = node.op == "Gemm"
     alpha = float(node.attribute("alpha", 1.0)) if is_gemm else 1.0
     turned = [bool(node.attribute(name, 0)) and is_gemm for name in ("transA", "transB")]
-    size = float(np.sum(np.square(made)))
-    yield weight * (float(np.sum(made * goal)) / size if size else 1.0)
-    apart = (goal - made) / (alpha or 1.0)
-    data = np.asarray(other, np.float64)
+    size = float(np.sum(np.square(value)))
+    yield weight * (float(np.sum(value * goal)) / size if size else 1.0)
+    apart = (goal - value) / (alpha or 1.0)
+    data = np.asarray(other_value, np.float64)
     data = data.T if turned[1 - position] else data
     if position == 1:
         data, apart = data.reshape(-1, data.shape[-1]), apart.reshape(-1, apart.shape[-1])
@@ -163,7 +163,7 @@ def _product(
         yield weight + (change.T if turned[position] else change)
 
 
-def _convolution(node: Node, weight: Any, data: Any, made: Any, goal: Any) -> Iterator[Any]:
+def _convolution(node: Node, weight: Any, data: Any, value: Any, goal: Any) -> Iterator[Any]:
     """Yield the kernel of a convolution with known pads that gives the expected output."""
     rank, groups = weight.ndim - 2, int(node.attribute("group", 1))
     pads = tuple(node.attribute("pads") or (0,) * 2 * rank)
@@ -183,22 +183,22 @@ def _convolution(node: Node, weight: Any, data: Any, made: Any, goal: Any) -> It
     outputs, inputs = weight.shape[0] // groups, weight.shape[1]
     for group in range(groups):
         channels = padded[:, group * inputs : (group + 1) * inputs]
-        taken = []
+        used_kernels = []
         for place in np.ndindex(*kernel):
             cut: Any = tuple(
                 slice(p * d, p * d + s * (size - 1) + 1, s)
                 for p, d, s, size in zip(place, spread, strides, sizes)
             )
             place_of: Any = (slice(None), slice(None), *cut)
-            taken.append(channels[place_of])
-        stacked = np.stack(taken, 2)  # batch, inputs, kernel, *sizes
+            used_kernels.append(channels[place_of])
+        stacked = np.stack(used_kernels, 2)  # batch, inputs, kernel, *sizes
         system = np.moveaxis(stacked.reshape(*stacked.shape[:3], -1), 3, 1).reshape(-1, columns)
-        own = slice(group * outputs, (group + 1) * outputs)
-        apart = np.moveaxis((goal - made)[:, own].reshape(goal.shape[0], outputs, -1), 1, 2)
-        found = _least(system, apart.reshape(-1, outputs))
-        if found is None:
+        own_slice = slice(group * outputs, (group + 1) * outputs)
+        apart = np.moveaxis((goal - value)[:, own_slice].reshape(goal.shape[0], outputs, -1), 1, 2)
+        least = _least(system, apart.reshape(-1, outputs))
+        if least is None:
             return
-        change[own] = found.T.reshape(outputs, inputs, *kernel)
+        change[own_slice] = least.T.reshape(outputs, inputs, *kernel)
     yield weight + change
 
 
@@ -213,14 +213,14 @@ def _solve_elementwise(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], goal: Any
 ) -> Iterator[Any]:
     """Yield values for a weight of an elementwise node with which it would compute the goal."""
-    other = values.get(1 - position)
-    if other is None:
+    value = values.get(1 - position)
+    if value is None:
         return
-    data = np.broadcast_to(np.asarray(other, np.float64), goal.shape)
+    data = np.broadcast_to(np.asarray(value, np.float64), goal.shape)
     if node.op in ("Add", "Sub"):
         sign = -1.0 if node.op == "Sub" and position == 1 else 1.0
-        rest = data if node.op == "Add" else (-data if position == 0 else data)
-        needed = goal - rest if sign > 0 else rest - goal
+        array = data if node.op == "Add" else (-data if position == 0 else data)
+        needed = goal - array if sign > 0 else array - goal
         yield _mean_over_broadcast(needed, weight)
         return
     with np.errstate(all="ignore"):
@@ -247,7 +247,7 @@ def _mean_over(array: Any, weight: Any, axis: int) -> Any:
     """Return the mean over all axes but one; NaN if the weight does not fit that axis."""
     if weight.ndim != 1 or array.ndim <= axis or array.shape[axis] != weight.size:
         return np.full(weight.shape, np.nan)
-    return array.mean(axis=tuple(one for one in range(array.ndim) if one != axis))
+    return array.mean(axis=tuple(index for index in range(array.ndim) if index != axis))
 
 
 def _rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
@@ -259,21 +259,23 @@ def _rows(weight: Any, indices: Any, goal: Any) -> Iterator[Any]:
     yield values
 
 
-def _norm(node: Node, position: int, weight: Any, made: Any, goal: Any) -> Iterator[Any]:
+def _norm(node: Node, position: int, weight: Any, value: Any, goal: Any) -> Iterator[Any]:
     """Yield the scale or bias, by channel, of a normalization that gives the expected output."""
     is_last = node.op == "LayerNormalization"
     if weight.ndim != 1 or (is_last and int(node.attribute("axis", -1)) not in (-1, goal.ndim - 1)):
         return
     axis = goal.ndim - 1 if is_last else 1
     if position == 2:
-        yield weight + _mean_over(goal - made, weight, axis)
+        yield weight + _mean_over(goal - value, weight, axis)
         return
     if goal.shape[axis] != weight.size:
         return
-    axes = tuple(one for one in range(goal.ndim) if one != axis)
-    middle, right = made - made.mean(axes, keepdims=True), goal - goal.mean(axes, keepdims=True)
+    axes = tuple(index for index in range(goal.ndim) if index != axis)
+    middle, expected = value - value.mean(axes, keepdims=True), goal - goal.mean(
+        axes, keepdims=True
+    )
     with np.errstate(all="ignore"):
-        yield weight * ((middle * right).sum(axes) / (middle * middle).sum(axes))
+        yield weight * ((middle * expected).sum(axes) / (middle * middle).sum(axes))
 
 
 def _solve_scale(
@@ -294,7 +296,7 @@ def _solve_scale(
     shape = [1] * number.ndim
     if is_channelwise:
         shape[axis] = scale.size
-    axes = tuple(one for one in range(number.ndim) if not is_channelwise or one != axis)
+    axes = tuple(index for index in range(number.ndim) if not is_channelwise or index != axis)
     scale, lower = scale.reshape(shape), np.broadcast_to(lower.reshape(-1), scale.size)
     lower = lower.reshape(shape)
     if node.op == "DequantizeLinear":
@@ -304,28 +306,28 @@ def _solve_scale(
     with np.errstate(all="ignore"):
         if position == 1:
             moved = coded - lower
-            right = (real * moved).sum(axes) / (moved * moved).sum(axes)
-            yield right
+            expected = (real * moved).sum(axes) / (moved * moved).sum(axes)
+            yield expected
             if node.op == "QuantizeLinear":  # Rounding leaves the scale open.
                 for share in (-3e-3, 3e-3, -1e-3, 1e-3, -3e-4, 3e-4, -1e-2, 1e-2):
-                    yield right * (1 + share)
-                yield scale * np.round(right.reshape(shape) / scale, 2)
+                    yield expected * (1 + share)
+                yield scale * np.round(expected.reshape(shape) / scale, 2)
         elif is_float(np.asarray(zero)) or np.asarray(zero).dtype.kind in "iu":
             yield np.rint((coded - real / scale).mean(axes))
 
 
 def _factor(array: Any, reference: Any) -> float | None:
     """Return the factor between two arrays, if it is the same for all elements; else None."""
-    held = reference != 0
-    if not held.any() or array[~held].any():
+    nonzero = reference != 0
+    if not nonzero.any() or array[~nonzero].any():
         return None
-    ratios = np.asarray(array[held], np.float64) / np.asarray(reference[held], np.float64)
+    ratios = np.asarray(array[nonzero], np.float64) / np.asarray(reference[nonzero], np.float64)
     middle = float(np.mean(ratios))
     return middle if middle and np.allclose(ratios, middle, rtol=_RATIO) else None
 
 
 def resize_variants(
-    side: Side, index: int, read: Sequence[int], made: Sequence[int], expected: Sequence[int]
+    side: Side, index: int, read: Sequence[int], lengths: Sequence[int], expected: Sequence[int]
 ) -> Iterator[Variant]:
     """Yield a node with another size, bound or step, so that its output has the expected shape.
 
@@ -333,33 +335,37 @@ def resize_variants(
         side: the model.
         index: the position of the node.
         read: the shape of its first input.
-        made: the shape of its output.
+        lengths: the shape of its output.
         expected: what that should be.
     """
     node = side.nodes[index]
-    if len(made) == len(expected) and tuple(made) == tuple(expected):
+    if len(lengths) == len(expected) and tuple(lengths) == tuple(expected):
         return
 
     def weight_variants(position: int, value: Sequence[float]) -> Iterator[Variant]:
         """Yield the variant of a node with another value of a weight."""
         name = node.inputs[position] if position < len(node.inputs) else ""
-        held = side.weights[name].values if name in side.weights else None
-        if held is None:
+        values = side.weights[name].values if name in side.weights else None
+        if values is None:
             return
-        array, other = np.asarray(held), np.asarray(value)
-        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other.tolist():
+        array, other_array = np.asarray(values), np.asarray(value)
+        if (is_float(array) or array.dtype.kind in "iu") and array.tolist() != other_array.tolist():
             change = changes.other_weight(
-                "weight", name, difference_of_integers(array, other), node.op
+                "weight", name, difference_of_integers(array, other_array), node.op
             )
-            yield Variant("weight", change, node, {name: other.astype(array.dtype)})
+            yield Variant("weight", change, node, {name: other_array.astype(array.dtype)})
 
     if node.op in ("Reshape", "Expand"):
         yield from weight_variants(1, expected)
     elif node.op == "Tile" and len(read) == len(expected):
-        yield from weight_variants(1, [size // max(own, 1) for own, size in zip(read, expected)])
+        yield from weight_variants(
+            1, [size // max(own_index, 1) for own_index, size in zip(read, expected)]
+        )
     elif node.op == "Resize" and len(read) == len(expected):
         yield from weight_variants(3, expected)
-        yield from weight_variants(2, [size / max(own, 1) for own, size in zip(read, expected)])
+        yield from weight_variants(
+            2, [size / max(own_index, 1) for own_index, size in zip(read, expected)]
+        )
     elif node.op == "Slice" and len(read) == len(expected) and len(node.inputs) > 2:
         yield from _bounds(side, node, read, expected, weight_variants)
     elif node.op in ("Squeeze", "Unsqueeze"):
@@ -377,21 +383,21 @@ def resize_variants(
             "kernel_shape": (2, 1, 3, 4, 5, 7),
         }
         for name, sizes in usual.items():
-            held = tuple(node.attribute(name) or (1,) * rank)
+            attribute = tuple(node.attribute(name) or (1,) * rank)
             if name == "kernel_shape" and len(node.inputs) > 1:
                 continue
             for size in sizes:
-                if held != (size,) * rank:
-                    change = changes.other_attribute(node.op, name, held, (size,) * rank)
-                    other = with_attribute(node, name, "ints", (size,) * rank)
-                    yield Variant("attribute", change, other)
+                if attribute != (size,) * rank:
+                    change = changes.other_attribute(node.op, name, attribute, (size,) * rank)
+                    other_node = with_attribute(node, name, "ints", (size,) * rank)
+                    yield Variant("attribute", change, other_node)
         yield from _sized_pads(node, read[2:], expected[2:])
 
 
 def _sized_pads(node: Node, read: Sequence[int], expected: Sequence[int]) -> Iterator[Variant]:
     """Yield variants of a node with pads that give the expected size: on both sides, or on one."""
     rank, kernel = len(read), node.attribute("kernel_shape")
-    held = tuple(node.attribute("pads") or (0,) * 2 * rank)
+    attribute = tuple(node.attribute("pads") or (0,) * 2 * rank)
     if node.op == "ConvTranspose" or len(kernel) != rank:
         return
     steps, spread = (
@@ -401,12 +407,15 @@ def _sized_pads(node: Node, read: Sequence[int], expected: Sequence[int]) -> Ite
         (expected[i] - 1) * steps[i] + (kernel[i] - 1) * spread[i] + 1 - read[i]
         for i in range(rank)
     ]
-    for more in range(max(steps)):  # What a step does not reach may be padded, or not.
-        sums = [max(one, 0) + (more if step > more else 0) for one, step in zip(least, steps)]
+    for extra_step in range(max(steps)):  # What a step does not reach may be padded, or not.
+        sums = [
+            max(value, 0) + (extra_step if step > extra_step else 0)
+            for value, step in zip(least, steps)
+        ]
         for begin in product(*({s // 2: 0, s - s // 2: 0, 0: 0, s: 0} for s in sums)):
-            value = (*begin, *(one - first for one, first in zip(sums, begin)))
-            if value != held:
-                change = changes.other_attribute(node.op, "pads", held, value)
+            value = (*begin, *(value - first for value, first in zip(sums, begin)))
+            if value != attribute:
+                change = changes.other_attribute(node.op, "pads", attribute, value)
                 yield Variant("attribute", change, with_attribute(node, "pads", "ints", value))
 
 
@@ -418,21 +427,21 @@ def _bounds(
     weight: Callable[[int, Sequence[float]], Iterator[Variant]],
 ) -> Iterator[Variant]:
     """Yield variants of a Slice with other starts, ends or axes."""
-    held = [side.weights[name].values if name in side.weights else None for name in node.inputs]
-    starts, ends = held[1], held[2]
+    values = [side.weights[name].values if name in side.weights else None for name in node.inputs]
+    starts, ends = values[1], values[2]
     if starts is None or ends is None:
         return
     count = np.size(starts)
-    axes = held[3] if len(held) > 3 and held[3] is not None else np.arange(count)
-    steps = held[4] if len(held) > 4 and held[4] is not None else np.ones(count, np.int64)
+    axes = values[3] if len(values) > 3 and values[3] is not None else np.arange(count)
+    steps = values[4] if len(values) > 4 and values[4] is not None else np.ones(count, np.int64)
     for at, (axis, step) in enumerate(zip(np.reshape(axes, -1), np.reshape(steps, -1))):
         size, wanted = read[int(axis)], expected[int(axis)]
-        bounds = [np.reshape(each, -1).tolist() for each in (starts, ends)]
+        bounds = [np.reshape(value, -1).tolist() for value in (starts, ends)]
         for position in (1, 2):
             for value in range(size + 1) if size <= _BOUNDS else ():
-                other = [*bounds[position - 1]]
-                other[at] = value
-                pair = [other if position == each else bounds[each - 1] for each in (1, 2)]
-                taken = range(size)[pair[0][at] : pair[1][at] : int(step)]
-                if len(taken) == wanted:
-                    yield from weight(position, other)
+                other_bounds = [*bounds[position - 1]]
+                other_bounds[at] = value
+                pair = [other_bounds if position == each else bounds[each - 1] for each in (1, 2)]
+                used_positions = range(size)[pair[0][at] : pair[1][at] : int(step)]
+                if len(used_positions) == wanted:
+                    yield from weight(position, other_bounds)

@@ -52,9 +52,9 @@ class Spot:
     @property
     def is_weight(self) -> bool:
         """Whether it may be a parameter: floats, as many in both."""
-        both = [np.asarray(each) for each in (self.value, self.expected)]
-        is_number = self.operand is not None and all(map(is_float, both))
-        return is_number and both[0].shape == both[1].shape
+        arrays = [np.asarray(value) for value in (self.value, self.expected)]
+        is_number = self.operand is not None and all(map(is_float, arrays))
+        return is_number and arrays[0].shape == arrays[1].shape
 
 
 @define
@@ -98,49 +98,71 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
         model: the model, with the values of its weights.
         again: the other export, likewise.
     """
-    mine, theirs = computing_nodes(model), computing_nodes(again)
-    held = [{each.name: each for each in graph.all_weights} for graph in (model, again)]
+    own_nodes, reference_nodes = computing_nodes(model), computing_nodes(again)
+    held_weights = [
+        {all_weight.name: all_weight for all_weight in graph.all_weights}
+        for graph in (model, again)
+    ]
     aliases = [_aliases(graph) for graph in (model, again)]
-    found = TwinDifferences()
-    names = {a.name: b.name for a, b in zip(_inputs(model, held[0]), _inputs(again, held[1]))}
+    twin_differences = TwinDifferences()
+    names = {
+        a.name: b.name
+        for a, b in zip(_inputs(model, held_weights[0]), _inputs(again, held_weights[1]))
+    }
     pairs: list[tuple[Node, int]] = []
-    keys = [[_with_weights(n, a, h) for n in ns] for ns, a, h in zip((mine, theirs), aliases, held)]
-    kinds = [[_kind(node) for node in nodes] for nodes in (mine, theirs)]
-    for here, there in _aligned(keys, kinds):
-        if here and there:
-            pairs.append((mine[here[0]], there[0]))
-        found.extra += [mine[index] for index in here] if not there else []
-        found.missing += there if not here else []
+    keys = [
+        [_with_weights(n, a, h) for n in ns]
+        for ns, a, h in zip((own_nodes, reference_nodes), aliases, held_weights)
+    ]
+    kinds = [[_kind(node) for node in nodes] for nodes in (own_nodes, reference_nodes)]
+    for own_position, other_position in _aligned(keys, kinds):
+        if own_position and other_position:
+            pairs.append((own_nodes[own_position[0]], other_position[0]))
+        twin_differences.extra += (
+            [own_nodes[index] for index in own_position] if not other_position else []
+        )
+        twin_differences.missing += other_position if not own_position else []
     for node, position in pairs:
-        names |= dict(zip(filter(None, node.outputs), filter(None, theirs[position].outputs)))
+        names |= dict(
+            zip(filter(None, node.outputs), filter(None, reference_nodes[position].outputs))
+        )
     for node, position in pairs:
-        twin = theirs[position]
-        found.spots += _attributes(node, twin, position)
+        twin = reference_nodes[position]
+        twin_differences.spots += _attributes(node, twin, position)
         for index in range(max(len(node.inputs), len(twin.inputs))):
-            own, other = (
+            own_name, other_name = (
                 aliases[side].get(name, name)
                 for side, name in enumerate(
-                    each.inputs[index] if index < len(each.inputs) else "" for each in (node, twin)
+                    node.inputs[index] if index < len(node.inputs) else "" for node in (node, twin)
                 )
             )
-            weights = held[0].get(own), held[1].get(other)
-            values = [None if each is None else each.values for each in weights]
-            if all(each is not None for each in values):
+            weights = held_weights[0].get(own_name), held_weights[1].get(other_name)
+            values = [None if weight is None else weight.values for weight in weights]
+            if all(values is not None for values in values):
                 if _differ(*values):
-                    found.spots.append(Spot(position, node, own, values[0], values[1], index))
-            elif any(each is not None for each in values):
-                name = own or other
-                found.spots.append(Spot(position, node, name, values[0], values[1], index))
-            elif own in names and names[own] != other and not found.extra and not found.missing:
-                found.turned.append(node)
-    read = {name for node in theirs for name in node.inputs} & held[1].keys()
-    found.weights = sum(
-        held[1][name].dtype in ("float32", "float64", "float16", "bfloat16")
-        and len(held[1][name].shape) > 0
+                    twin_differences.spots.append(
+                        Spot(position, node, own_name, values[0], values[1], index)
+                    )
+            elif any(value is not None for value in values):
+                name = own_name or other_name
+                twin_differences.spots.append(
+                    Spot(position, node, name, values[0], values[1], index)
+                )
+            elif (
+                own_name in names
+                and names[own_name] != other_name
+                and not twin_differences.extra
+                and not twin_differences.missing
+            ):
+                twin_differences.turned.append(node)
+    read = {name for node in reference_nodes for name in node.inputs} & held_weights[1].keys()
+    twin_differences.weights = sum(
+        held_weights[1][name].dtype in ("float32", "float64", "float16", "bfloat16")
+        and len(held_weights[1][name].shape) > 0
         for name in read
     )
-    found.matched = len(pairs) / max(len(mine), len(theirs), 1)
-    return found
+    twin_differences.matched = len(pairs) / max(len(own_nodes), len(reference_nodes), 1)
+    return twin_differences
 
 
 def _kind(node: Node) -> tuple[str, str, int]:
@@ -148,10 +170,12 @@ def _kind(node: Node) -> tuple[str, str, int]:
     return node.op, node.domain if node.domain != "ai.onnx" else "", len(node.outputs)
 
 
-def _with_weights(node: Node, aliases: Mapping[str, str], held: Mapping[str, Weight]) -> Hashable:
+def _with_weights(
+    node: Node, aliases: Mapping[str, str], weights: Mapping[str, Weight]
+) -> Hashable:
     """Return a key shared by nodes that compute with the same weights."""
     read = [aliases.get(name, name) for name in node.inputs]
-    return _kind(node), tuple(weight_digest(held[name]) for name in read if name in held)
+    return _kind(node), tuple(weight_digest(weights[name]) for name in read if name in weights)
 
 
 def _aligned(
@@ -170,14 +194,18 @@ def _aligned(
                 ([a], [b]) for a, b in zip(range(start, stop), range(other_start, other_stop))
             )
             continue
-        rest = kinds[0][start:stop], kinds[1][other_start:other_stop]
-        for inner, a, b, c, d in SequenceMatcher(None, rest[0], rest[1], False).get_opcodes():
-            own, other = range(start + a, start + b), range(other_start + c, other_start + d)
+        rest_kinds = kinds[0][start:stop], kinds[1][other_start:other_stop]
+        for inner, a, b, c, d in SequenceMatcher(
+            None, rest_kinds[0], rest_kinds[1], False
+        ).get_opcodes():
+            own_range, other_range = range(start + a, start + b), range(
+                other_start + c, other_start + d
+            )
             if inner == "equal":
-                yield from (([one], [two]) for one, two in zip(own, other))
+                yield from (([index], [two]) for index, two in zip(own_range, other_range))
             else:
-                yield [*own], []
-                yield [], [*other]
+                yield [*own_range], []
+                yield [], [*other_range]
 
 
 def is_statistic(spot: Spot, parameters: Sequence[Any]) -> bool:
@@ -196,55 +224,55 @@ def is_statistic(spot: Spot, parameters: Sequence[Any]) -> bool:
         return True
     axis = 0 if op == "Conv" else 1
     first, second = (
-        np.moveaxis(np.asarray(each, np.float64), axis, 0).reshape(expected.shape[axis], -1)
-        for each in (spot.value, expected)
+        np.moveaxis(np.asarray(array, np.float64), axis, 0).reshape(expected.shape[axis], -1)
+        for array in (spot.value, expected)
     )
     sizes = np.maximum(np.sum(np.square(second), 1), 1e-30)
     scaled = second * (np.sum(first * second, 1) / sizes)[:, None]
     return bool(np.allclose(first, scaled, rtol=1e-3, atol=1e-4 * np.max(np.abs(first), initial=0)))
 
 
-def _inputs(graph: Graph, held: Any) -> list[Any]:
+def _inputs(graph: Graph, value: Any) -> list[Any]:
     """Return the inputs of a graph that are not weights."""
-    return [each for each in graph.inputs if each.name not in held]
+    return [input_name for input_name in graph.inputs if input_name.name not in value]
 
 
 def _aliases(graph: Graph) -> dict[str, str]:
     """Return a map from Identity outputs to their inputs."""
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for node in graph.nodes:
         if node.op == "Identity":
-            found[node.outputs[0]] = found.get(node.inputs[0], node.inputs[0])
-    return found
+            aliases[node.outputs[0]] = aliases.get(node.inputs[0], node.inputs[0])
+    return aliases
 
 
 def _attributes(node: Node, twin: Node, position: int) -> Iterator[Spot]:
     """Yield the places of attributes that differ between two nodes."""
-    for name in dict.fromkeys(each.name for each in (*node.attributes, *twin.attributes)):
-        both = [next((a for a in n.attributes if a.name == name), None) for n in (node, twin)]
-        if all(each is None or each.is_default for each in both):
+    for name in dict.fromkeys(attribute.name for attribute in (*node.attributes, *twin.attributes)):
+        attributes = [next((a for a in n.attributes if a.name == name), None) for n in (node, twin)]
+        if all(attribute is None or attribute.is_default for attribute in attributes):
             continue
-        values = [None if each is None else each.value for each in both]
-        if any(isinstance(each, Graph) for each in values):
+        values = [None if attribute is None else attribute.value for attribute in attributes]
+        if any(isinstance(value, Graph) for value in values):
             continue
-        arrays = [getattr(each, "values", each) for each in values]
+        arrays = [getattr(value, "values", value) for value in values]
         if _differ(*arrays):
             yield Spot(position, node, name, *arrays)
 
 
-def _differ(value: Any, other: Any) -> bool:
+def _differ(value: Any, other_value: Any) -> bool:
     """Return whether two arrays differ by more than rounding."""
-    if value is None or other is None:
-        return value is not other
-    first, second = np.asarray(value), np.asarray(other)
+    if value is None or other_value is None:
+        return value is not other_value
+    first, second = np.asarray(value), np.asarray(other_value)
     if first.shape != second.shape or first.dtype.kind != second.dtype.kind:
         return True
     return bool(deviation(first, second)) if is_float(first) else not np.array_equal(first, second)
 
 
-def unlike(spots: Sequence[Spot], others: TwinDifferences) -> list[Spot]:
+def unlike(spots: Sequence[Spot], twin_differences: TwinDifferences) -> list[Spot]:
     """Return the constants that differ between two exports of one program, so that they depend on
     the example.
     """
-    changing = {spot.key for spot in others.spots}
+    changing = {spot.key for spot in twin_differences.spots}
     return [spot for spot in spots if spot.key in changing]

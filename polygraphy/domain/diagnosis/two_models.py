@@ -72,94 +72,97 @@ def describe_stranger(pairing: Pairing) -> str:
     """Return why a reference cannot be the same model, such as a different input or output; empty
     if it can. Floating-point types and output sizes may differ.
     """
-    for kind, mine, theirs in paired_interfaces(pairing.model.graph, pairing.reference.graph):
-        both = [(tensor.dtype, tensor.shape) for tensor in (mine, theirs)]
-        (dtype, shape), (other, there) = both
-        is_typed = dtype and other and dtype != other
-        differs = is_typed and not {dtype, other} <= set(FLOATS)
-        if not differs and shape is not None and there is not None:
+    for kind, own_stranger, reference_tensor in paired_interfaces(
+        pairing.model.graph, pairing.reference.graph
+    ):
+        stranger = [(tensor.dtype, tensor.shape) for tensor in (own_stranger, reference_tensor)]
+        (dtype, shape), (other_name, reference_shape) = stranger
+        is_typed = dtype and other_name and dtype != other_name
+        differs = is_typed and not {dtype, other_name} <= set(FLOATS)
+        if not differs and shape is not None and reference_shape is not None:
             fixed = [
-                {d for d in dims if isinstance(d, int) and d > 0} for dims in zip(shape, there)
+                {d for d in dims if isinstance(d, int) and d > 0}
+                for dims in zip(shape, reference_shape)
             ]
             is_resized = kind == "input" and any(len(sizes) > 1 for sizes in fixed)
-            differs = len(shape) != len(there) or is_resized
+            differs = len(shape) != len(reference_shape) or is_resized
         if differs:
-            return reasons.different_end(kind, mine.name, *both)
+            return reasons.different_end(kind, own_stranger.name, *stranger)
     return ""
 
 
 def suspects(pairing: Pairing) -> list[Suspect]:
     """Return the differences between model and reference, in the order of the model's nodes."""
-    found = [
+    found_suspects = [
         *_weights(pairing),
         *_attributes(pairing),
         *_operand_suspects(pairing),
         *_presence_suspects(pairing),
     ]
-    return sorted(found, key=lambda one: one.nodes)
+    return sorted(found_suspects, key=lambda suspect: suspect.nodes)
 
 
 def _weights(pairing: Pairing) -> Iterator[Suspect]:
     """Yield weights with different values; a weight that several nodes read is one suspect."""
-    seen: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    mine, theirs = pairing.model, pairing.reference
-    for index, other in pairing.nodes.items():
-        for position, name in enumerate(mine.nodes[index].inputs):
-            their_inputs = theirs.nodes[other].inputs
+    seen_values: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    model, reference = pairing.model, pairing.reference
+    for index, node in pairing.nodes.items():
+        for position, name in enumerate(model.nodes[index].inputs):
+            their_inputs = reference.nodes[node].inputs
             their_name = their_inputs[position] if position < len(their_inputs) else ""
-            both = name in mine.weights and their_name in theirs.weights
-            if both and mine.digest(name) != theirs.digest(their_name):
-                seen.setdefault((name, their_name), []).append((index, position))
-    for (name, their_name), places in seen.items():
+            is_in_both = name in model.weights and their_name in reference.weights
+            if is_in_both and model.digest(name) != reference.digest(their_name):
+                seen_values.setdefault((name, their_name), []).append((index, position))
+    for (name, their_name), places in seen_values.items():
         if _has_exchanged_operands(pairing, places[0][0]):
             continue
-        one, other = mine.weights[name].values, theirs.weights[their_name].values
-        if _is_rounding(one, other):
+        values, node = model.weights[name].values, reference.weights[their_name].values
+        if _is_rounding(values, node):
             continue
         readers = tuple(sorted({index for index, _ in places}))
-        cause = cause_of_weight(mine, places, one, other)
+        cause = cause_of_weight(model, places, values, node)
         yield Suspect(
             readers,
             cause,
-            changes.other_weight(role_of(cause), name, change_of_weight(one, other)),
+            changes.other_weight(role_of(cause), name, change_of_weight(values, node)),
             ((name, their_name),),
             tuple((index, pairing.nodes[index]) for index in readers),
         )
 
 
-def _is_rounding(one: Any, other: Any) -> bool:
+def _is_rounding(first: Any, second: Any) -> bool:
     """Return whether a weight was folded twice, in another order: only the last digits differ."""
-    if not is_float(one) or not is_float(other) or one.shape != other.shape:
+    if not is_float(first) or not is_float(second) or first.shape != second.shape:
         return False
-    epsilon = max(epsilon_of(one.dtype), epsilon_of(other.dtype))
-    here, there = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    if not np.isfinite(there).all():
+    epsilon = max(epsilon_of(first.dtype), epsilon_of(second.dtype))
+    own_array, reference_array = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if not np.isfinite(reference_array).all():
         return False
-    size = np.abs(there) + np.sqrt(np.mean(np.square(there)))
-    return bool(np.all(np.abs(here - there) <= _DIGITS * epsilon * size))
+    size = np.abs(reference_array) + np.sqrt(np.mean(np.square(reference_array)))
+    return bool(np.all(np.abs(own_array - reference_array) <= _DIGITS * epsilon * size))
 
 
-def precision_of_rounding(one: Any, other: Any) -> str | None:
+def precision_of_rounding(first: Any, second: Any) -> str | None:
     """Return the half precision to which a float32 weight was rounded; None if it is not the other
     one rounded.
     """
-    if one is None or other is None or one.dtype != other.dtype or one.dtype != np.float32:
+    if first is None or second is None or first.dtype != second.dtype or first.dtype != np.float32:
         return None
-    if one.shape != other.shape or np.array_equal(one, other) or not np.isfinite(one).all():
+    if first.shape != second.shape or np.array_equal(first, second) or not np.isfinite(first).all():
         return None
     with np.errstate(over="ignore", under="ignore"):
         for narrow in _ROUNDED_TYPES:
-            if np.array_equal(other.astype(narrow).astype(np.float32), one):
+            if np.array_equal(second.astype(narrow).astype(np.float32), first):
                 return str(np.dtype(narrow).name)
     return None
 
 
 def _has_exchanged_operands(pairing: Pairing, index: int) -> bool:
     """Return whether a node has the inputs of its twin in another order."""
-    mine, theirs = pairing.model, pairing.reference
-    one = sorted(_reference_input_names(mine, pairing, index))
-    other = sorted(_own_names(theirs, pairing.nodes[index]))
-    return one == other
+    model, reference = pairing.model, pairing.reference
+    reference_input_names = sorted(_reference_input_names(model, pairing, index))
+    names = sorted(_own_names(reference, pairing.nodes[index]))
+    return reference_input_names == names
 
 
 def _reference_input_names(side: Side, pairing: Pairing, index: int) -> list[str]:
@@ -204,10 +207,10 @@ def cause_of_weight(
         and reference is not None
         and np.size(value) == np.size(reference) == 1
     ):
-        _, right = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (value, reference))
+        _, expected = (abs(float(np.asarray(value).reshape(-1)[0])) for value in (value, reference))
         guards = all(is_guard(side, index) for index, _ in places)
         # A bound of zero is an epsilon only where a root, a logarithm or a division follows.
-        if is_float(np.asarray(reference)) and right < _TINY and (right or guards):
+        if is_float(np.asarray(reference)) and expected < _TINY and (expected or guards):
             return "epsilon"
     return "weight"
 
@@ -243,39 +246,43 @@ def change_of_weight(value: Any, expected: Any) -> Fact:
 
 def _scale(value: Any, expected: Any) -> float | None:
     """Return the factor by which a weight was multiplied; None if there is none."""
-    held = expected != 0
-    if not held.any() or value[~held].any():
+    nonzero = expected != 0
+    if not nonzero.any() or value[~nonzero].any():
         return None
-    ratios = value[held] / expected[held]
+    ratios = value[nonzero] / expected[nonzero]
     middle = quantile(ratios, 0.5)
     return middle if middle and np.allclose(ratios, middle, rtol=1e-3) else None
 
 
 def _attributes(pairing: Pairing) -> Iterator[Suspect]:
     """Yield a suspect for each attribute that differs between paired nodes."""
-    for index, other in pairing.nodes.items():
-        mine, theirs = pairing.model.nodes[index], pairing.reference.nodes[other]
-        if mine.op != theirs.op:
+    for index, other_node in pairing.nodes.items():
+        node, reference_node = pairing.model.nodes[index], pairing.reference.nodes[other_node]
+        if node.op != reference_node.op:
             continue
-        here = {one.name: one for one in mine.attributes}
-        there = {one.name: one for one in theirs.attributes}
-        for name in sorted(here.keys() | there.keys()):
-            one, two = here.get(name), there.get(name)
-            if one is not None and two is not None and one.kind == two.kind == "graph":
-                yield from _bodies(pairing, (index, other), one, two)
+        own_attributes = {attribute.name: attribute for attribute in node.attributes}
+        reference_attributes = {
+            attribute.name: attribute for attribute in reference_node.attributes
+        }
+        for name in sorted(own_attributes.keys() | reference_attributes.keys()):
+            attribute, two = own_attributes.get(name), reference_attributes.get(name)
+            if attribute is not None and two is not None and attribute.kind == two.kind == "graph":
+                yield from _bodies(pairing, (index, other_node), attribute, two)
                 continue
             texts = [
-                None if each is None or each.is_default else attribute_text(each)
-                for each in (one, two)
+                None if attribute is None or attribute.is_default else attribute_text(attribute)
+                for attribute in (attribute, two)
             ]
             if texts[0] == texts[1]:
                 continue
-            mine_value, value = (None if each is None else each.value for each in (one, two))
+            mine_value, value = (
+                None if attribute is None else attribute.value for attribute in (attribute, two)
+            )
             yield Suspect(
                 (index,),
                 "epsilon" if name == "epsilon" else "attribute",
-                changes.other_attribute(mine.op, name, mine_value, value),
-                twins=((index, other),),
+                changes.other_attribute(node.op, name, mine_value, value),
+                twins=((index, other_node),),
                 attribute=name,
             )
 
@@ -287,60 +294,64 @@ def _bodies(
     reference.
     """
     inner = pair_graphs(attribute.value, reference_attribute.value, pairing)
-    found = suspects(inner)
-    if found:
+    found_suspects = suspects(inner)
+    if found_suspects:
         # A node that is another one is also missed beside its neighbours.
-        found = found[:1] if found[0].cause == "structure" else found
-        names = [name for each in found for name in suspect_names(inner.model, each)]
+        found_suspects = (
+            found_suspects[:1] if found_suspects[0].cause == "structure" else found_suspects
+        )
+        names = [name for suspect in found_suspects for name in suspect_names(inner.model, suspect)]
         op = pairing.model.nodes[twins[0]].op
         yield Suspect(
             (twins[0],),
-            found[0].cause,
-            changes.in_subgraph(found[0].change, op, pairing.model.identity(twins[0])),
+            found_suspects[0].cause,
+            changes.in_subgraph(found_suspects[0].change, op, pairing.model.identity(twins[0])),
             twins=(twins,),
             inner=tuple(dict.fromkeys(names)),
-            op=found[-1].op or inner.model.nodes[found[-1].nodes[-1]].op,
+            op=found_suspects[-1].op or inner.model.nodes[found_suspects[-1].nodes[-1]].op,
         )
 
 
 def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
     """Yield nodes with operands in another order, missing, or additional."""
-    mine, theirs = pairing.model, pairing.reference
-    for index, other in pairing.nodes.items():
-        node = mine.nodes[index]
-        here, there = _reference_input_names(mine, pairing, index), _own_names(theirs, other)
-        if here == there:
+    model, reference = pairing.model, pairing.reference
+    for index, other_node in pairing.nodes.items():
+        node = model.nodes[index]
+        own_inputs, reference_inputs = _reference_input_names(model, pairing, index), _own_names(
+            reference, other_node
+        )
+        if own_inputs == reference_inputs:
             continue
-        if sorted(here) == sorted(there):
+        if sorted(own_inputs) == sorted(reference_inputs):
             if node.op not in SYMMETRIC:
                 yield Suspect(
                     (index,),
                     "structure",
                     changes.swapped_inputs(node.op),
-                    twins=((index, other),),
+                    twins=((index, other_node),),
                 )
             continue
         present = [bool(name) for name in node.inputs], [
-            bool(n) for n in theirs.nodes[other].inputs
+            bool(n) for n in reference.nodes[other_node].inputs
         ]
         if sum(present[0]) != sum(present[1]):
             is_less = sum(present[0]) < sum(present[1])
             change = changes.lost_input(node.op) if is_less else changes.extra_input(node.op)
-            yield Suspect((index,), "structure", change, twins=((index, other),))
+            yield Suspect((index,), "structure", change, twins=((index, other_node),))
             continue
         moved = [
             position
-            for position, (a, b) in enumerate(zip(node.inputs, theirs.nodes[other].inputs))
+            for position, (a, b) in enumerate(zip(node.inputs, reference.nodes[other_node].inputs))
             if a in pairing.tensors
-            and a not in mine.weights
-            and b not in theirs.weights
+            and a not in model.weights
+            and b not in reference.weights
             and pairing.tensors[a] != b
             and b in pairing.tensors.values()
-            and not _equal(theirs, pairing.tensors[a], b)
+            and not _equal(reference, pairing.tensors[a], b)
         ]
         if moved:
             change = changes.other_inputs(node.op, [node.inputs[position] for position in moved])
-            yield Suspect((index,), "structure", change, twins=((index, other),))
+            yield Suspect((index,), "structure", change, twins=((index, other_node),))
 
 
 def _equal(side: Side, name: str, reference_name: str) -> bool:
@@ -351,47 +362,47 @@ def _equal(side: Side, name: str, reference_name: str) -> bool:
     nodes = side.nodes[first], side.nodes[second]
     if nodes[0].outputs.index(name) != nodes[1].outputs.index(reference_name):
         return False
-    same = _own_names(side, first) == _own_names(side, second)
-    return same and attribute_digests(nodes[0]) == attribute_digests(nodes[1])
+    is_same = _own_names(side, first) == _own_names(side, second)
+    return is_same and attribute_digests(nodes[0]) == attribute_digests(nodes[1])
 
 
 def _presence_suspects(pairing: Pairing) -> Iterator[Suspect]:
     """Yield nodes that only one model has; a missing node is reported at its neighbor."""
-    mine, theirs = pairing.model, pairing.reference
+    model, reference = pairing.model, pairing.reference
     replaced = _replacements(pairing)
-    for index, node in enumerate(mine.nodes):
+    for index, node in enumerate(model.nodes):
         if index in replaced:
-            other = replaced[index]
-            change = changes.other_operator(node.op, theirs.nodes[other].op)
-            yield Suspect((index,), "structure", change, twins=((index, other),))
+            twin_index = replaced[index]
+            change = changes.other_operator(node.op, reference.nodes[twin_index].op)
+            yield Suspect((index,), "structure", change, twins=((index, twin_index),))
         elif index not in pairing.nodes:
             behind = {
                 (reader, pairing.nodes[reader])
                 for name in node.outputs
-                for reader, _ in mine.readers.get(name, ())
+                for reader, _ in model.readers.get(name, ())
                 if reader in pairing.nodes
             }
             change = changes.extra_node(node.op)
             yield Suspect((index,), "structure", change, twins=tuple(sorted(behind)))
-    same = {**pairing.nodes, **replaced}
-    back = {other: index for index, other in same.items()}
+    twin_indices = {**pairing.nodes, **replaced}
+    back = {other_index: index for index, other_index in twin_indices.items()}
     names = {b: a for a, b in pairing.tensors.items()}
-    for other, node in enumerate(theirs.nodes):
-        if other in back or node.op in _LAYOUT:
+    for twin_index, node in enumerate(reference.nodes):
+        if twin_index in back or node.op in _LAYOUT:
             continue
         before = {
-            mine.producer[names[name]] for name in node.inputs if names.get(name) in mine.producer
+            model.producer[names[name]] for name in node.inputs if names.get(name) in model.producer
         }
         after = {
             back[reader]
             for name in node.outputs
-            for reader, _ in theirs.readers.get(name, ())
+            for reader, _ in reference.readers.get(name, ())
             if reader in back
         }
         beside = tuple(sorted(before or after))
         if beside:
-            change = changes.lost_node(node.op, [mine.nodes[index].op for index in beside[:2]])
-            twins = tuple(sorted((index, same[index]) for index in after))
+            change = changes.lost_node(node.op, [model.nodes[index].op for index in beside[:2]])
+            twins = tuple(sorted((index, twin_indices[index]) for index in after))
             yield Suspect(beside, "structure", change, twins=twins)
 
 
@@ -400,25 +411,25 @@ def _replacements(pairing: Pairing) -> dict[int, int]:
     inputs.
     """
     places: dict[frozenset[tuple[int, int]], list[int]] = {}
-    taken = set(pairing.nodes.values())
-    for other, node in enumerate(pairing.reference.nodes):
-        if other not in taken:
+    nodes = set(pairing.nodes.values())
+    for twin_index, node in enumerate(pairing.reference.nodes):
+        if twin_index not in nodes:
             read = {at for name in node.outputs for at in pairing.reference.readers.get(name, ())}
-            places.setdefault(frozenset(read), []).append(other)
+            places.setdefault(frozenset(read), []).append(twin_index)
     makers = pairing.reference.producer
-    found = {}
+    replacements = {}
     for index, node in enumerate(pairing.model.nodes):
         if index in pairing.nodes:
             continue
         named = {makers.get(pairing.tensors.get(name, "")) for name in node.outputs} - {None}
         read = {at for name in node.outputs for at in pairing.model.readers.get(name, ())}
-        there = {(pairing.nodes.get(reader, -1), position) for reader, position in read}
-        alike = places.get(frozenset(there), []) if there else []
-        twins = [one for one in named or alike if one is not None and one not in taken]
+        reference_readers = {(pairing.nodes.get(reader, -1), position) for reader, position in read}
+        alike = places.get(frozenset(reference_readers), []) if reference_readers else []
+        twins = [index for index in named or alike if index is not None and index not in nodes]
         if len(twins) == 1 and len(node.outputs) == len(pairing.reference.nodes[twins[0]].outputs):
-            found[index] = twins[0]
-            taken.add(twins[0])
-    return found
+            replacements[index] = twins[0]
+            nodes.add(twins[0])
+    return replacements
 
 
 @frozen
@@ -467,13 +478,13 @@ def plan_copies(pairing: Pairing, suspects: Iterable[Suspect]) -> Mending:
     for suspect in suspects:
         for twins in suspect.twins:
             chosen.setdefault(twins, []).append(suspect)
-    for (index, other), ones in dict(chosen).items():
-        if all(one.weights or one.attribute for one in ones):
-            weights = {name for one in ones for name, _ in one.weights}
-            attributes = tuple(one.attribute for one in ones if one.attribute)
-            plan.change(index, other, weights, attributes)
+    for (index, twin_index), group in dict(chosen).items():
+        if all(suspect.weights or suspect.attribute for suspect in group):
+            weights = {name for suspect in group for name, _ in suspect.weights}
+            attributes = tuple(suspect.attribute for suspect in group if suspect.attribute)
+            plan.change(index, twin_index, weights, attributes)
         else:
-            plan.replace(index, other)
+            plan.replace(index, twin_index)
     return Mending(tuple(plan.nodes), plan.weights)
 
 
@@ -484,84 +495,95 @@ class _Plan:
         self.pairing = pairing
         self.nodes: list[NodeCopy] = []
         self.weights: dict[str, str] = {}
-        self._names = {theirs: mine for mine, theirs in pairing.tensors.items()}
+        self._names = {tensor: name for name, tensor in pairing.tensors.items()}
         self._taken = {
             *pairing.model.producer,
             *pairing.model.weights,
             *(tensor.name for tensor in pairing.model.graph.inputs),
         }
 
-    def replace(self, index: int, other: int) -> None:
+    def replace(self, index: int, twin_index: int) -> None:
         """Plan to replace a model node by a reference node."""
-        mine = self.pairing.model.nodes[index]
-        theirs = self.pairing.reference.nodes[other]
-        here = dict(zip(theirs.inputs, mine.inputs))
-        inputs = tuple(self._operand(name, here.get(name, "")) for name in theirs.inputs)
-        outputs = tuple(mine.outputs[: len(theirs.outputs)])
-        made = next(filter(None, theirs.outputs))
-        held = {name: self._operand(name, name) for name in captured_tensors(theirs)}
-        place = next(filter(None, mine.outputs))
-        self.nodes.append(NodeCopy(made, inputs, outputs, place, held))
+        node = self.pairing.model.nodes[index]
+        reference_node = self.pairing.reference.nodes[twin_index]
+        renamed = dict(zip(reference_node.inputs, node.inputs))
+        inputs = tuple(self._operand(name, renamed.get(name, "")) for name in reference_node.inputs)
+        outputs = tuple(node.outputs[: len(reference_node.outputs)])
+        output_name = next(filter(None, reference_node.outputs))
+        operands = {name: self._operand(name, name) for name in captured_tensors(reference_node)}
+        place = next(filter(None, node.outputs))
+        self.nodes.append(NodeCopy(output_name, inputs, outputs, place, operands))
 
     def change(
-        self, index: int, other: int, weights: Collection[str], attributes: tuple[str, ...]
+        self, index: int, twin_index: int, weights: Collection[str], attributes: tuple[str, ...]
     ) -> None:
         """Plan to copy weights and attributes of a reference node to a model node."""
-        mine = self.pairing.model.nodes[index]
-        theirs = self.pairing.reference.nodes[other]
-        twins = [*theirs.inputs, *[""] * len(mine.inputs)]
+        own_node = self.pairing.model.nodes[index]
+        reference_node = self.pairing.reference.nodes[twin_index]
+        twins = [*reference_node.inputs, *[""] * len(own_node.inputs)]
         inputs = tuple(
             self._operand(twin, name) if name in weights else name
-            for name, twin in zip(mine.inputs, twins)
+            for name, twin in zip(own_node.inputs, twins)
         )
-        made, place = (next(filter(None, node.outputs)) for node in (theirs, mine))
-        self.nodes.append(NodeCopy(made, inputs, tuple(mine.outputs), place, attributes=attributes))
+        output_name, place = (
+            next(filter(None, node.outputs)) for node in (reference_node, own_node)
+        )
+        self.nodes.append(
+            NodeCopy(output_name, inputs, tuple(own_node.outputs), place, attributes=attributes)
+        )
 
-    def _operand(self, name: str, here: str = "") -> str:
+    def _operand(self, name: str, own_name: str = "") -> str:
         """Return the model's name for a reference tensor, which is copied if it is missing."""
         sides = self.pairing.model, self.pairing.reference
         if not name or name in self._names:
             return self._names.get(name, "")
         if name in sides[1].weights:
-            same = here in sides[0].weights and sides[0].digest(here) == sides[1].digest(name)
-            if not same:
+            is_same = own_name in sides[0].weights and sides[0].digest(own_name) == sides[1].digest(
+                name
+            )
+            if not is_same:
                 self.weights.setdefault(name, self._free(name))
-            return here if same else self.weights[name]
+            return own_name if is_same else self.weights[name]
         producer = sides[1].producer.get(name)
         if producer is None:
             if name not in self._taken:
                 raise errors.missing_input_to_copy(name)
             return name
         node = sides[1].nodes[producer]
-        inputs = tuple(self._operand(one) for one in node.inputs)
-        outputs = tuple(self._free(one) if one else "" for one in node.outputs)
+        inputs = tuple(self._operand(input_name) for input_name in node.inputs)
+        outputs = tuple(self._free(output) if output else "" for output in node.outputs)
         self._names.update(zip(node.outputs, outputs))
-        held = {one: self._operand(one) for one in captured_tensors(node)}
+        operands = {
+            captured_tensor: self._operand(captured_tensor)
+            for captured_tensor in captured_tensors(node)
+        }
         self.nodes.append(
-            NodeCopy(next(filter(None, node.outputs)), inputs, outputs, captured=held)
+            NodeCopy(next(filter(None, node.outputs)), inputs, outputs, captured=operands)
         )
         return self._names[name]
 
     def _free(self, name: str) -> str:
         """Return a name that the model does not have."""
-        made, number = name, 0
-        while made in self._taken:
+        text, number = name, 0
+        while text in self._taken:
             number += 1
-            made = f"{name}_reference{number if number > 1 else ''}"
-        self._taken.add(made)
-        return made
+            text = f"{name}_reference{number if number > 1 else ''}"
+        self._taken.add(text)
+        return text
 
 
 def captured_tensors(node: Node) -> list[str]:
     """Return the outer tensors that the subgraphs of a node read."""
-    found: dict[str, None] = {}
+    found_values: dict[str, None] = {}
     for graph in node.graphs:
-        own = {tensor.name for tensor in graph.inputs}
-        own |= {weight.name for weight in graph.weights}
-        own |= {name for inner in graph.nodes for name in inner.outputs}
+        names = {tensor.name for tensor in graph.inputs}
+        names |= {weight.name for weight in graph.weights}
+        names |= {name for inner in graph.nodes for name in inner.outputs}
         for inner in graph.nodes:
-            found.update(
-                dict.fromkeys(n for n in (*inner.inputs, *captured_tensors(inner)) if n not in own)
+            found_values.update(
+                dict.fromkeys(
+                    n for n in (*inner.inputs, *captured_tensors(inner)) if n not in names
+                )
             )
-        found.update(dict.fromkeys(t.name for t in graph.outputs if t.name not in own))
-    return [name for name in found if name]
+        found_values.update(dict.fromkeys(t.name for t in graph.outputs if t.name not in names))
+    return [name for name in found_values if name]

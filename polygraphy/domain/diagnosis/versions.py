@@ -30,7 +30,9 @@ class Span:
     after: str | None
 
 
-def wrong_span(versions: Sequence[str], here: str, is_correct: Callable[[str], bool]) -> Span:
+def wrong_span(
+    versions: Sequence[str], current_version: str, is_correct: Callable[[str], bool]
+) -> Span:
     """Return the range of versions in which a fault exists that one of them has.
 
     It is found by bisection where the newest, or the oldest, is right; else one version after the
@@ -38,13 +40,13 @@ def wrong_span(versions: Sequence[str], here: str, is_correct: Callable[[str], b
 
     Args:
         versions: those that can be tried.
-        here: the one that is wrong.
+        current_version: the one that is wrong.
         is_correct: tries a version.
     """
-    known = sorted({*versions, here}, key=sort_versions)
-    place = known.index(here)
-    last, after = _border_versions(known[place:], is_correct)
-    first, before = _border_versions(known[place::-1], is_correct)
+    known_names = sorted({*versions, current_version}, key=sort_versions)
+    place = known_names.index(current_version)
+    last, after = _border_versions(known_names[place:], is_correct)
+    first, before = _border_versions(known_names[place::-1], is_correct)
     return Span(first, last, before, after)
 
 

@@ -121,7 +121,7 @@ class Origin:
         """
         if not frames:
             return None
-        path, line = next((each for each in frames if not _OF_TORCH.search(each[0])), frames[0])
+        path, line = next((frame for frame in frames if not _OF_TORCH.search(frame[0])), frames[0])
         return cls(one_line(path), int(line[:9]), one_line(scope)[:_LONGEST])
 
     def __str__(self) -> str:
@@ -159,16 +159,18 @@ class Node:
         """Yield the tensors that the node reads, and the outer tensors that its subgraphs read."""
         yield from filter(None, self.inputs)
         for graph in self.graphs:
-            own = {tensor.name for tensor in graph.inputs}
-            own.update(weight.name for weight in graph.weights)
-            own.update(name for node in graph.nodes for name in node.outputs)
+            names = {tensor.name for tensor in graph.inputs}
+            names.update(weight.name for weight in graph.weights)
+            names.update(name for node in graph.nodes for name in node.outputs)
             for node in graph.nodes:
-                yield from (name for name in node.reads() if name not in own)
-            yield from (tensor.name for tensor in graph.outputs if tensor.name not in own)
+                yield from (name for name in node.reads() if name not in names)
+            yield from (tensor.name for tensor in graph.outputs if tensor.name not in names)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return the value of an attribute, or `default` if the node does not have it."""
-        return next((one.value for one in self.attributes if one.name == name), default)
+        return next(
+            (attribute.value for attribute in self.attributes if attribute.name == name), default
+        )
 
 
 _NUMBERS = {
@@ -188,16 +190,16 @@ def constant_weight(node: Node) -> Weight | None:
     """
     if node.op != "Constant" or node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
         return None
-    for one in node.attributes:
-        if one.kind == "tensor":
-            weight: Weight = one.value
+    for attribute in node.attributes:
+        if attribute.kind == "tensor":
+            weight: Weight = attribute.value
             return evolve(weight, name=node.outputs[0])
-        if one.name in _NUMBERS and one.kind != "reference":
-            dtype, itemsize = _NUMBERS[one.name]
-            shape = (len(one.value),) if one.name.endswith("s") else ()
+        if attribute.name in _NUMBERS and attribute.kind != "reference":
+            dtype, itemsize = _NUMBERS[attribute.name]
+            shape = (len(attribute.value),) if attribute.name.endswith("s") else ()
             import numpy as np  # Reading names and shapes starts without it.
 
-            values = np.array(one.value, object if dtype == "string" else dtype)
+            values = np.array(attribute.value, object if dtype == "string" else dtype)
             return Weight(node.outputs[0], dtype, shape, values.size * itemsize, values=values)
     return None
 
@@ -226,8 +228,8 @@ class Graph:
     @property
     def all_weights(self) -> tuple[Weight, ...]:
         """Return the initializers and the weights in Constant nodes (those need attributes)."""
-        held = (constant_weight(node) for node in self.nodes)
-        return self.weights + tuple(weight for weight in held if weight is not None)
+        constant_weights = (constant_weight(node) for node in self.nodes)
+        return self.weights + tuple(weight for weight in constant_weights if weight is not None)
 
     @property
     def makers(self) -> dict[str, Node]:
@@ -352,8 +354,8 @@ def select_tensors(uses: Sequence[TensorUse], names: Sequence[str]) -> list[Tens
     Raises:
         UnknownNameError: a name is none, or a pattern matches none.
     """
-    known = [use.tensor.name for use in uses]
-    chosen = matching(names, known)
+    known_names = [use.tensor.name for use in uses]
+    chosen = matching(names, known_names)
     return [use for use in uses if use.tensor.name in chosen]
 
 
@@ -369,18 +371,18 @@ def unbounded_tensors(graph: Graph) -> list[str]:
     Args:
         graph: a graph with inferred shapes, whose constant parts were folded.
     """
-    known = {dim for tensor in graph.inputs for dim in tensor.shape or () if isinstance(dim, str)}
+    dims = {dim for tensor in graph.inputs for dim in tensor.shape or () if isinstance(dim, str)}
     constant = {weight.name for weight in graph.weights}
     producers = {name: node for node in graph.nodes for name in node.outputs if name}
-    found = []
+    tensors = []
     for node in graph.nodes:
         for name in filter(None, node.outputs):
             tensor = graph.tensors.get(name)
-            if _is_new(tensor, known) and _is_unbounded(node, constant, producers):
-                found.append(name)
+            if _is_new(tensor, dims) and _is_unbounded(node, constant, producers):
+                tensors.append(name)
             if tensor is not None and tensor.shape is not None:
-                known.update(dim for dim in tensor.shape if isinstance(dim, str))
-    return found
+                dims.update(dim for dim in tensor.shape if isinstance(dim, str))
+    return tensors
 
 
 def unbounded_operands(graph: Graph) -> list[str]:
@@ -392,11 +394,13 @@ def unbounded_operands(graph: Graph) -> list[str]:
     return list(dict.fromkeys(node.inputs[DRIVING_INPUT[node.op]] for node in makers))
 
 
-def _is_new(tensor: Tensor | None, known: set[str]) -> bool:
+def _is_new(tensor: Tensor | None, known_names: set[str]) -> bool:
     """Return whether a shape has a dimension that is not known yet."""
     if tensor is None or tensor.shape is None:
         return True
-    return any(dim is None or (isinstance(dim, str) and dim not in known) for dim in tensor.shape)
+    return any(
+        dim is None or (isinstance(dim, str) and dim not in known_names) for dim in tensor.shape
+    )
 
 
 def _is_unbounded(node: Node, constant: set[str], producers: dict[str, Node]) -> bool:

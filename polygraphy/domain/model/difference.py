@@ -39,94 +39,104 @@ class Difference:
 
 def differences(reference: Model, candidate: Model) -> list[Difference]:
     """Return the differences between two fully read models, except file location and producer."""
-    found = [
+    graphs = [
         *_mappings("Opset", reference.opsets, candidate.opsets),
         *_mappings("Metadata", reference.metadata, candidate.metadata),
     ]
     if reference.ir_version != candidate.ir_version:
         versions = str(reference.ir_version), str(candidate.ir_version)
-        found.append(Difference("IR version", "", _CHANGED, *versions))
-    found += _graphs(reference.graph, candidate.graph, ())
-    mine = {f"{one.domain}.{one.name}": one for one in reference.functions}
-    theirs = {f"{one.domain}.{one.name}": one for one in candidate.functions}
-    found += _presence("Function", mine, theirs, ())
-    for name in mine.keys() & theirs.keys():
+        graphs.append(Difference("IR version", "", _CHANGED, *versions))
+    graphs += _graphs(reference.graph, candidate.graph, ())
+    functions = {f"{function.domain}.{function.name}": function for function in reference.functions}
+    reference_functions = {
+        f"{function.domain}.{function.name}": function for function in candidate.functions
+    }
+    graphs += _presence("Function", functions, reference_functions, ())
+    for name in functions.keys() & reference_functions.keys():
         where = (f"function {name}",)
-        for what, field in (("Input", "inputs"), ("Output", "outputs")):
-            lists = getattr(mine[name], field), getattr(theirs[name], field)
+        for kind, field in (("Input", "inputs"), ("Output", "outputs")):
+            lists = getattr(functions[name], field), getattr(reference_functions[name], field)
             if lists[0] != lists[1]:
-                one, other = map(", ".join, lists)
-                found.append(Difference(f"{what}s", "", _CHANGED, one, other, where))
-        found += _node_differences(mine[name].nodes, theirs[name].nodes, where)
-    return found
+                own_names, other_name = map(", ".join, lists)
+                graphs.append(Difference(f"{kind}s", "", _CHANGED, own_names, other_name, where))
+        graphs += _node_differences(functions[name].nodes, reference_functions[name].nodes, where)
+    return graphs
 
 
 def _mappings(
-    what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]
+    kind: str, values: Mapping[str, Any], reference_values: Mapping[str, Any]
 ) -> Iterator[Difference]:
     """Yield the differences of two mappings, key by key."""
-    for name in dict.fromkeys((*mine, *theirs)):
+    for name in dict.fromkeys((*values, *reference_values)):
         label = name or "ai.onnx"
-        if name not in theirs:
-            yield Difference(what, label, _MISSING, str(mine[name]))
-        elif name not in mine:
-            yield Difference(what, label, _EXTRA, candidate=str(theirs[name]))
-        elif mine[name] != theirs[name]:
-            yield Difference(what, label, _CHANGED, str(mine[name]), str(theirs[name]))
+        if name not in reference_values:
+            yield Difference(kind, label, _MISSING, str(values[name]))
+        elif name not in values:
+            yield Difference(kind, label, _EXTRA, candidate=str(reference_values[name]))
+        elif values[name] != reference_values[name]:
+            yield Difference(kind, label, _CHANGED, str(values[name]), str(reference_values[name]))
 
 
 def _presence(
-    what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], where: tuple[str, ...]
+    kind: str,
+    values: Mapping[str, Any],
+    reference_values: Mapping[str, Any],
+    where: tuple[str, ...],
 ) -> Iterator[Difference]:
     """Yield the names that only one side has."""
-    for name in mine:
-        if name not in theirs:
-            yield Difference(what, name, _MISSING, where=where)
-    for name in theirs:
-        if name not in mine:
-            yield Difference(what, name, _EXTRA, where=where)
+    for name in values:
+        if name not in reference_values:
+            yield Difference(kind, name, _MISSING, where=where)
+    for name in reference_values:
+        if name not in values:
+            yield Difference(kind, name, _EXTRA, where=where)
 
 
-def _graphs(mine: Graph, theirs: Graph, where: tuple[str, ...]) -> Iterator[Difference]:
+def _graphs(graph: Graph, reference_graph: Graph, where: tuple[str, ...]) -> Iterator[Difference]:
     """Yield the differences of two graphs."""
-    yield from _tensor_differences("Input", mine.inputs, theirs.inputs, where)
-    yield from _tensor_differences("Output", mine.outputs, theirs.outputs, where)
-    yield from _weight_differences(mine.weights, theirs.weights, where)
-    yield from _quantization_differences(mine.quantization, theirs.quantization, where)
-    yield from _node_differences(mine.nodes, theirs.nodes, where)
+    yield from _tensor_differences("Input", graph.inputs, reference_graph.inputs, where)
+    yield from _tensor_differences("Output", graph.outputs, reference_graph.outputs, where)
+    yield from _weight_differences(graph.weights, reference_graph.weights, where)
+    yield from _quantization_differences(graph.quantization, reference_graph.quantization, where)
+    yield from _node_differences(graph.nodes, reference_graph.nodes, where)
 
 
 def _quantization_differences(
-    mine: Mapping[str, tuple[str, ...]],
-    theirs: Mapping[str, tuple[str, ...]],
+    values: Mapping[str, tuple[str, ...]],
+    reference_values: Mapping[str, tuple[str, ...]],
     where: tuple[str, ...],
 ) -> Iterator[Difference]:
     """Yield the differences in how tensors are quantized."""
-    yield from _presence("Quantization", mine, theirs, where)
-    for name in mine:
-        if name in theirs and mine[name] != theirs[name]:
-            texts = ", ".join(mine[name]), ", ".join(theirs[name])
+    yield from _presence("Quantization", values, reference_values, where)
+    for name in values:
+        if name in reference_values and values[name] != reference_values[name]:
+            texts = ", ".join(values[name]), ", ".join(reference_values[name])
             yield Difference("Quantization", name, _CHANGED, *texts, where=where)
 
 
 def _tensor_differences(
-    what: str, mine: Sequence[Tensor], theirs: Sequence[Tensor], where: tuple[str, ...]
+    kind: str,
+    tensors: Sequence[Tensor],
+    reference_tensors: Sequence[Tensor],
+    where: tuple[str, ...],
 ) -> Iterator[Difference]:
     """Yield the differences in inputs or outputs: missing, of another type or shape, or in
     another order.
     """
-    first, second = ({tensor.name: tensor for tensor in side} for side in (mine, theirs))
-    yield from _presence(what, first, second, where)
+    first, second = (
+        {tensor.name: tensor for tensor in side} for side in (tensors, reference_tensors)
+    )
+    yield from _presence(kind, first, second, where)
     for name in first:
         if name in second and first[name] != second[name]:
-            one, other = (
+            text, other_name = (
                 f"{side[name].dtype} {_shape(side[name].shape)}" for side in (first, second)
             )
-            yield Difference(what, name, _CHANGED, one, other, where)
+            yield Difference(kind, name, _CHANGED, text, other_name, where)
     common = [name for name in first if name in second]
     if common != [name for name in second if name in first]:
         orders = ", ".join(first), ", ".join(second)
-        yield Difference(f"Order of {what.lower()}s", "", _CHANGED, *orders, where=where)
+        yield Difference(f"Order of {kind.lower()}s", "", _CHANGED, *orders, where=where)
 
 
 def _shape(shape: Sequence[Any] | None) -> str:
@@ -135,21 +145,23 @@ def _shape(shape: Sequence[Any] | None) -> str:
 
 
 def _weight_differences(
-    mine: Sequence[Weight], theirs: Sequence[Weight], where: tuple[str, ...]
+    own_weights: Sequence[Weight], reference_weights: Sequence[Weight], where: tuple[str, ...]
 ) -> Iterator[Difference]:
     """Yield the differences in weights: missing, renamed, or with other values."""
-    first, second = ({weight.name: weight for weight in side} for side in (mine, theirs))
-    gone = [weight for name, weight in first.items() if name not in second]
+    first, second = (
+        {weight.name: weight for weight in side} for side in (own_weights, reference_weights)
+    )
+    weights = [weight for name, weight in first.items() if name not in second]
     new = {_identity(weight): weight for name, weight in second.items() if name not in first}
     renamed: set[str] = set()
-    for weight in gone:
-        same = new.get(_identity(weight)) if new else None
-        if same is None or same.name in renamed:
+    for weight in weights:
+        equal_weight = new.get(_identity(weight)) if new else None
+        if equal_weight is None or equal_weight.name in renamed:
             yield Difference("Initializer", weight.name, _MISSING, where=where)
         else:
-            renamed.add(same.name)
+            renamed.add(equal_weight.name)
             yield Difference(
-                "Initializer", weight.name, _RENAMED, weight.name, same.name, where=where
+                "Initializer", weight.name, _RENAMED, weight.name, equal_weight.name, where=where
             )
     for name, weight in second.items():
         if name not in first and name not in renamed:
@@ -180,9 +192,9 @@ def _weight_change(weight: Weight, reference: Weight) -> tuple[str, str] | None:
     return None if _identity(weight) == _identity(reference) else _values(weight, reference)
 
 
-def _values(mine: Weight, theirs: Weight) -> tuple[str, str]:
+def _values(weight: Weight, reference_weight: Weight) -> tuple[str, str]:
     """Return the first differing element of two arrays as text, for each side."""
-    first, second = np.asarray(mine.values), np.asarray(theirs.values)
+    first, second = np.asarray(weight.values), np.asarray(reference_weight.values)
     are_nan = (first != first) & (second != second)  # noqa: PLR0124  # NaN, in any type
     differing = np.flatnonzero(((first != second) & ~are_nan).reshape(-1))
     if not differing.size:
@@ -196,21 +208,21 @@ def _values(mine: Weight, theirs: Weight) -> tuple[str, str]:
 
 
 def _node_differences(
-    mine: Sequence[Node], theirs: Sequence[Node], where: tuple[str, ...]
+    nodes: Sequence[Node], reference_nodes: Sequence[Node], where: tuple[str, ...]
 ) -> Iterator[Difference]:
     """Yield the differences in nodes: missing, renamed, or with other attributes or inputs."""
-    first, second = _by_key(mine), _by_key(theirs)
+    first, second = _by_key(nodes), _by_key(reference_nodes)
     computed = {(node.op, node.outputs): key for key, node in second.items() if key not in first}
     for key, node in first.items():
         if key in second:
             yield from _node(key, node, second[key], where)
             continue
-        other = computed.pop((node.op, node.outputs), None)
-        if other is None:
+        other_name = computed.pop((node.op, node.outputs), None)
+        if other_name is None:
             yield Difference("Node", key, _MISSING, _signature(node), where=where)
         else:
-            yield Difference("Node", key, _RENAMED, key, other, where=where)
-            yield from _node(other, node, second[other], where)
+            yield Difference("Node", key, _RENAMED, key, other_name, where=where)
+            yield from _node(other_name, node, second[other_name], where)
     for key in computed.values():
         yield Difference("Node", key, _EXTRA, candidate=_signature(second[key]), where=where)
 
@@ -218,12 +230,12 @@ def _node_differences(
 def _by_key(nodes: Sequence[Node]) -> dict[str, Node]:
     """Return nodes by a unique key: the name, else the first output, else the position."""
     names = Counter(node.name for node in nodes)
-    made: dict[str, Node] = {}
+    nodes_by_key: dict[str, Node] = {}
     for index, node in enumerate(nodes):
         key = node.name if node.name and names[node.name] == 1 else ""
         key = key or f"{node.op} -> {next(filter(None, node.outputs), index)}"
-        made[key if key not in made else f"{key} ({index})"] = node
-    return made
+        nodes_by_key[key if key not in nodes_by_key else f"{key} ({index})"] = node
+    return nodes_by_key
 
 
 def _signature(node: Node) -> str:
@@ -232,32 +244,45 @@ def _signature(node: Node) -> str:
     return f"{op}({', '.join(node.inputs)}) -> {', '.join(node.outputs)}"
 
 
-def _node(key: str, mine: Node, theirs: Node, where: tuple[str, ...]) -> Iterator[Difference]:
+def _node(
+    key: str, own_node: Node, reference_node: Node, where: tuple[str, ...]
+) -> Iterator[Difference]:
     """Yield the differences of two nodes."""
-    if _signature(mine) != _signature(theirs):
-        yield Difference("Node", key, _CHANGED, _signature(mine), _signature(theirs), where=where)
-    first, second = ({one.name: one for one in node.attributes} for node in (mine, theirs))
+    if _signature(own_node) != _signature(reference_node):
+        yield Difference(
+            "Node", key, _CHANGED, _signature(own_node), _signature(reference_node), where=where
+        )
+    first, second = (
+        {attribute.name: attribute for attribute in node.attributes}
+        for node in (own_node, reference_node)
+    )
     for name in dict.fromkeys((*first, *second)):
         label = f"{key}.{name}"
-        one, other = first.get(name), second.get(name)
-        if one is None or other is None:
-            change = _MISSING if other is None else _EXTRA
-            yield Difference("Attribute", label, change, _text(one), _text(other), where=where)
-        elif one.kind == other.kind == "graph":
-            yield from _graphs(one.value, other.value, (*where, label))
-        elif one.kind == other.kind == "tensor":
-            texts = _weight_change(one.value, other.value)
+        attribute, other_attribute = first.get(name), second.get(name)
+        if attribute is None or other_attribute is None:
+            change = _MISSING if other_attribute is None else _EXTRA
+            yield Difference(
+                "Attribute", label, change, _text(attribute), _text(other_attribute), where=where
+            )
+        elif attribute.kind == other_attribute.kind == "graph":
+            yield from _graphs(attribute.value, other_attribute.value, (*where, label))
+        elif attribute.kind == other_attribute.kind == "tensor":
+            texts = _weight_change(attribute.value, other_attribute.value)
             if texts is not None:
                 yield Difference("Attribute", label, _CHANGED, *texts, where=where)
-        elif one.kind != other.kind or not _are_equal(one.value, other.value):
-            yield Difference("Attribute", label, _CHANGED, _text(one), _text(other), where=where)
+        elif attribute.kind != other_attribute.kind or not _are_equal(
+            attribute.value, other_attribute.value
+        ):
+            yield Difference(
+                "Attribute", label, _CHANGED, _text(attribute), _text(other_attribute), where=where
+            )
 
 
 def _are_equal(value: Any, reference: Any) -> bool:
     """Return whether two attribute values are equal; NaN equals NaN."""
     if isinstance(value, tuple) and isinstance(reference, tuple):
         return len(value) == len(reference) and all(map(_are_equal, value, reference))
-    are_nan = all(isinstance(each, float) and isnan(each) for each in (value, reference))
+    are_nan = all(isinstance(value, float) and isnan(value) for value in (value, reference))
     return are_nan or bool(value == reference)
 
 

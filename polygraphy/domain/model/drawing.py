@@ -173,7 +173,8 @@ class _Drawing:
         for level in self._levels if down else reversed(self._levels):
             wanted = [
                 (
-                    sum([columns[other] for other in neighbours[vertex]]) / len(neighbours[vertex])
+                    sum([columns[other_index] for other_index in neighbours[vertex]])
+                    / len(neighbours[vertex])
                     if neighbours[vertex]
                     else columns[vertex]
                 )
@@ -206,8 +207,8 @@ def spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
     for want, offset in zip(wanted, offsets):
         total, size = want - offset, 1
         while blocks and blocks[-1][0] * size > total * blocks[-1][1]:
-            more, members = blocks.pop()
-            total, size = total + more, size + members
+            extra_blocks, members = blocks.pop()
+            total, size = total + extra_blocks, size + members
         blocks.append((total, size))
     placed = [total / size for total, size in blocks for _ in range(size)]
     return [column + offset for column, offset in zip(placed, offsets)]
@@ -244,12 +245,12 @@ def draw(model: Model) -> list[GraphDrawing]:
     is the first; the graphs inside a node follow behind the graph that it is in, in
     the order of `Graph.walk`, and the bodies of functions with theirs come last.
     """
-    made: list[GraphDrawing] = []
-    _draw_graphs(_without_constants(model.graph), None, None, made)
+    drawings: list[GraphDrawing] = []
+    _draw_graphs(_without_constants(model.graph), None, None, drawings)
     for function in model.functions:
         body = _without_constants(_body(function))
-        _draw_graphs(body, None, (function.domain, function.name), made)
-    return made
+        _draw_graphs(body, None, (function.domain, function.name), drawings)
+    return drawings
 
 
 def model_to_draw(description: Any) -> Model | None:
@@ -283,32 +284,35 @@ def _draw_graphs(
     graph: Graph,
     parent: int | None,
     function: tuple[str, str] | None,
-    made: list[GraphDrawing],
+    drawings: list[GraphDrawing],
 ) -> None:
     """Draw a graph and its subgraphs, and append the drawings to a list."""
-    number = len(made)
-    made.append(draw_graph(graph, parent, function))
+    number = len(drawings)
+    drawings.append(draw_graph(graph, parent, function))
     for node in graph.nodes:
         for inner in node.graphs:
-            _draw_graphs(inner, number, None, made)
+            _draw_graphs(inner, number, None, drawings)
 
 
 def _without_constants(graph: Graph) -> Graph:
     """Return a graph whose Constant nodes, including those in subgraphs, are weights."""
-    shown = [node for node in graph.nodes if constant_weight(node) is None]
+    nodes = [node for node in graph.nodes if constant_weight(node) is None]
     return evolve(
         graph,
         weights=graph.all_weights,
         nodes=tuple(
             evolve(node, attributes=_drawn_attributes(node)) if any(node.graphs) else node
-            for node in shown
+            for node in nodes
         ),
     )
 
 
 def _drawn_attributes(node: Node) -> tuple[Attribute, ...]:
     """Return the attributes of a node, with Constant nodes removed from subgraphs."""
-    return tuple(evolve(one, value=_shown_value(one.kind, one.value)) for one in node.attributes)
+    return tuple(
+        evolve(attribute, value=_shown_value(attribute.kind, attribute.value))
+        for attribute in node.attributes
+    )
 
 
 def _shown_value(kind: str, value: Any) -> Any:
@@ -350,11 +354,11 @@ def _network(
 ) -> Graph:
     """Return a network of layers as a graph."""
     inputs, outputs = _tensors_of(description.inputs), _tensors_of(description.outputs)
-    known = {tensor.name: tensor for tensor in (*inputs, *outputs)}
+    network = {tensor.name: tensor for tensor in (*inputs, *outputs)}
     nodes = []
     for layer in layers:
         for tensors in (layer.inputs, layer.outputs):
-            known.update((tensor.name, tensor) for tensor in _tensors_of(tensors))
+            network.update((tensor.name, tensor) for tensor in _tensors_of(tensors))
         attributes = tuple(
             Attribute(name, "string", str(value)) for name, value in layer.attributes.items()
         )
@@ -366,7 +370,7 @@ def _network(
         outputs=outputs,
         node_count=len(nodes),
         nodes=tuple(nodes),
-        tensors=known,
+        tensors=network,
     )
 
 

@@ -161,7 +161,11 @@ def statistics_of_built(
     largest: dict[str, Any] = {}
     if isinstance(description, EngineDescription) and description.profiles:
         tensors = description.profiles[0].tensors
-        largest = {one.name: one.range[2] for one in tensors if one.range and not one.is_value}
+        largest = {
+            tensor.name: tensor.range[2]
+            for tensor in tensors
+            if tensor.range and not tensor.is_value
+        }
     inputs, unknown_inputs = _size(description.inputs, largest)
     outputs, unknown_outputs = _size(description.outputs, largest)
     return EngineStatistics(

@@ -108,10 +108,10 @@ class _Reader:
     def layout(self, tensor: str, depth: int) -> Layout:
         """Return the parts that a tensor is assembled from."""
         node = self._graph.maker(tensor) if depth < DEEPEST else None
-        made = None if node is None else self._read_node(tensor, node, depth + 1)
-        if made is None or _is_one(made):
+        new_layout = None if node is None else self._read_node(tensor, node, depth + 1)
+        if new_layout is None or _is_one(new_layout):
             return self._plain_layout(tensor, depth)
-        return made
+        return new_layout
 
     def _read_node(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of a tensor that a node computes; None if no rule applies."""
@@ -124,9 +124,13 @@ class _Reader:
             constant = [self._graph.is_constant(name) for name in node.inputs]
             if len(node.inputs) == 2 and sum(constant) == 1:
                 at = constant.index(False)
-                made = self._read_elementwise(tensor, node, at, depth)
+                elementwise = self._read_elementwise(tensor, node, at, depth)
                 is_scaled = node.op == "Mul" or (node.op == "Div" and at == 0)
-                return self._read_scaled(node, at) if made is None and is_scaled else made
+                return (
+                    self._read_scaled(node, at)
+                    if elementwise is None and is_scaled
+                    else elementwise
+                )
         return None
 
     def _plain_layout(self, tensor: str, depth: int = 0) -> Layout:
@@ -157,8 +161,8 @@ class _Reader:
         if it has one part.
         """
         read = node.inputs[at]
-        made = self.layout(read, depth)
-        if made.is_plain:
+        elementwise = self.layout(read, depth)
+        if elementwise.is_plain:
             return None
         is_same = node.op in _KEEPS_KIND
         if not is_same and len(node.inputs) > 1 and not self._keeps_shape(node, at):
@@ -173,11 +177,11 @@ class _Reader:
             pure = leaf.is_pure and node.op in _ELEMENTWISE
             return evolve(leaf, is_bounded=always, fills=(), step=0.0, is_pure=pure)
 
-        made = made.with_leaves(changed)
+        elementwise = elementwise.with_leaves(changed)
         if node.op in _LIMITS:
             limits = self._finite(node.inputs[1 - at])
-            made = made.with_leaves(lambda leaf: evolve(leaf, fills=limits))
-        return made
+            elementwise = elementwise.with_leaves(lambda leaf: evolve(leaf, fills=limits))
+        return elementwise
 
     def _read_scaled(self, node: Maker, at: int) -> Layout | None:
         """Return the parts of a tensor whose slices are multiplied by constants of different
@@ -206,18 +210,24 @@ class _Reader:
             for start in starts
         ]
         axis = factors.shape.index(factors.size) - factors.ndim
-        return Layout("join", "", "", tuple(leaves), (axis,), tuple(int(one) for one in lengths))
+        return Layout(
+            "join", "", "", tuple(leaves), (axis,), tuple(int(length) for length in lengths)
+        )
 
     def _keeps_shape(self, node: Maker, at: int) -> bool:
         """Return whether a constant input leaves the shape unchanged."""
-        own, other = (self._graph.shape(node.inputs[each]) for each in (at, 1 - at))
-        if other is None:
+        shape, keeps_shape = (self._graph.shape(node.inputs[index]) for index in (at, 1 - at))
+        if keeps_shape is None:
             return False
-        if all(one == 1 for one in other):
-            return (own is not None and len(other) <= len(own)) or not other or len(other) == 1
-        if own is None or len(other) > len(own):
+        if all(one == 1 for one in keeps_shape):
+            return (
+                (shape is not None and len(keeps_shape) <= len(shape))
+                or not keeps_shape
+                or len(keeps_shape) == 1
+            )
+        if shape is None or len(keeps_shape) > len(shape):
             return False
-        return all(b in (1, a) for a, b in zip(own[::-1], other[::-1]))
+        return all(b in (1, a) for a, b in zip(shape[::-1], keeps_shape[::-1]))
 
     def _step(self, node: Maker) -> float:
         """Return the quantization step of a node: the largest scale; 0 if it is unknown."""
@@ -231,8 +241,8 @@ class _Reader:
         value = self._graph.constant(name) if name else None
         if value is None or not value.size or value.dtype.kind in "OSU":
             return ()
-        found = np.unique(np.asarray(value, np.float64))
-        return tuple(float(one) for one in found[np.isfinite(found)][:4])
+        unique = np.unique(np.asarray(value, np.float64))
+        return tuple(float(value) for value in unique[np.isfinite(unique)][:4])
 
     def _read_concat(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of Concat; None without a known axis."""
@@ -243,8 +253,8 @@ class _Reader:
         lengths = []
         for name in node.inputs:
             shape = self._graph.shape(name)
-            known = shape is not None and -len(shape) <= axis < len(shape)
-            lengths.append(shape[axis] if shape is not None and known else None)
+            is_valid = shape is not None and -len(shape) <= axis < len(shape)
+            lengths.append(shape[axis] if shape is not None and is_valid else None)
         return Layout("join", operands=operands, numbers=(int(axis),), shape=tuple(lengths))
 
     def _read_move(self, kind: Any, node: Maker, depth: int, numbers: Sequence[int] = ()) -> Layout:
@@ -253,7 +263,7 @@ class _Reader:
         return Layout(
             kind,
             operands=(self.layout(node.inputs[0], depth),),
-            numbers=tuple(int(one) for one in numbers),
+            numbers=tuple(int(number) for number in numbers),
             shape=None if shape is None else tuple(shape),
         )
 
@@ -278,7 +288,7 @@ class _Reader:
         value = self._graph.constant(node.inputs[at])
         if value is None or not np.issubdtype(value.dtype, np.integer):
             return None
-        return [int(one) for one in value.reshape(-1)]
+        return [int(value) for value in value.reshape(-1)]
 
     def _read_unsqueeze(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of Unsqueeze; None if the axes are unknown."""
@@ -306,12 +316,12 @@ class _Reader:
         if starts is None or ends is None:
             return None
         axes = list(range(len(starts))) if axes is None else list(axes)
-        made = self.layout(node.inputs[0], depth)
+        new_layout = self.layout(node.inputs[0], depth)
         shape = self._graph.shape(node.inputs[0])
         for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts)):
-            made = Layout(
+            new_layout = Layout(
                 "take",
-                operands=(made,),
+                operands=(new_layout,),
                 numbers=(axis, start, end, step),
                 shape=None if shape is None else tuple(shape),
             )
@@ -323,7 +333,7 @@ class _Reader:
                     if not isinstance(length, int) or step == 0
                     else len(range(length)[slice(start, None if end < -length else end, step)])
                 )
-        return made
+        return new_layout
 
     def _read_split(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of an output of Split; None if the sizes are unknown."""
@@ -334,8 +344,8 @@ class _Reader:
         if sizes is None:
             if not isinstance(length, int):
                 return None
-            each = -(-length // len(node.outputs))
-            sizes = [min(each, length - each * at) for at in range(len(node.outputs))]
+            index = -(-length // len(node.outputs))
+            sizes = [min(index, length - index * at) for at in range(len(node.outputs))]
         at = list(node.outputs).index(tensor)
         start = sum(sizes[:at])
         return self._read_move("take", node, depth, (axis, start, start + sizes[at], 1))
@@ -348,8 +358,8 @@ class _Reader:
         rank = indices.ndim if indices is not None else None if shape is None else len(shape)
         if rank == 0 and indices is not None:
             index = int(indices)
-            taken = self._read_move("take", node, depth, (axis, index, index + 1 or 1 << 62, 1))
-            return Layout("squeeze", operands=(taken,), numbers=(axis,))
+            move = self._read_move("take", node, depth, (axis, index, index + 1 or 1 << 62, 1))
+            return Layout("squeeze", operands=(move,), numbers=(axis,))
         return self._read_move("choose", node, depth, (axis,)) if rank == 1 else None
 
     def _read_selection(self, tensor: str, node: Maker, depth: int) -> Layout | None:
@@ -369,8 +379,8 @@ class _Reader:
         if pads is None or len(node.inputs) > 3:
             return None
         padding = Layout(name=f"padding of {tensor}", origin=f"//padding of {tensor}")
-        made = self._read_move("pad", node, depth, pads)
-        return evolve(made, operands=(*made.operands, padding))
+        move = self._read_move("pad", node, depth, pads)
+        return evolve(move, operands=(*move.operands, padding))
 
     def _read_where(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of Where; a constant becomes a value that fills the
@@ -385,13 +395,17 @@ class _Reader:
             return None
         at = 1 + constant.index(False)
         fills = self._finite(node.inputs[3 - at])
-        made = self.layout(node.inputs[at], depth)
-        own, other = self._graph.shape(node.inputs[at]), self._graph.shape(tensor)
-        if made.kind != "leaf" and (own is None or other is None or len(own) != len(other)):
-            made = self._plain_layout(tensor, depth)  # Perhaps broadcast.
-        elif made.kind == "leaf":
-            made = evolve(made, name=tensor if made.is_plain else made.name)
-        return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
+        plain_layout = self.layout(node.inputs[at], depth)
+        own_shape, shape = self._graph.shape(node.inputs[at]), self._graph.shape(tensor)
+        if plain_layout.kind != "leaf" and (
+            own_shape is None or shape is None or len(own_shape) != len(shape)
+        ):
+            plain_layout = self._plain_layout(tensor, depth)  # Perhaps broadcast.
+        elif plain_layout.kind == "leaf":
+            plain_layout = evolve(
+                plain_layout, name=tensor if plain_layout.is_plain else plain_layout.name
+            )
+        return plain_layout.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
     def _read_clip(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of Clip, whose limits are fill values."""
@@ -400,8 +414,8 @@ class _Reader:
         fills += tuple(
             float(node.attributes[key]) for key in ("min", "max") if key in node.attributes
         )
-        made = self.layout(node.inputs[0], depth)
-        return made.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
+        clip = self.layout(node.inputs[0], depth)
+        return clip.with_leaves(lambda leaf: evolve(leaf, fills=(*leaf.fills, *fills)))
 
     def _read_scatter(self, tensor: str, node: Maker, depth: int) -> Layout | None:
         """Return the layout of the output of ScatterElements or ScatterND, which mixes two
@@ -431,10 +445,10 @@ _FAR_ABOVE = 16.0
 """Slices that are multiplied by numbers so many times larger are another part."""
 
 
-def _is_one(made: Layout) -> bool:
+def _is_one(layout: Layout) -> bool:
     """Return whether elements are only moved that are computed together anyway."""
-    if made.kind == "leaf":
-        return made.is_plain
-    if made.kind in ("join", "pad"):
+    if layout.kind == "leaf":
+        return layout.is_plain
+    if layout.kind in ("join", "pad"):
         return False
-    return made.operands[0].is_plain
+    return layout.operands[0].is_plain

@@ -67,7 +67,7 @@ class ModelSource:
     loader: Any = None
 
 
-_KINDS = tuple(name for name, each in FORMATS.items() if each.technology)
+_KINDS = tuple(name for name, model_format in FORMATS.items() if model_format.technology)
 
 
 def kind_of(path: str, model_type: str | None = None) -> str:

@@ -68,11 +68,11 @@ def dense_groups(array: np.ndarray[Any, Any], axis: int) -> int:
     groups = array.reshape(rows, GROUP, inner)
     step = max(1, _BLOCK // (GROUP * inner))
     columns = min(inner, _BLOCK // GROUP)
-    found = 0
+    dense = 0
     for start in range(0, rows, step):
         for first in range(0, inner, columns):
-            found += _dense(groups[start : start + step, :, first : first + columns])
-    return found
+            dense += _dense(groups[start : start + step, :, first : first + columns])
+    return dense
 
 
 def _dense(block: np.ndarray[Any, Any]) -> int:
@@ -98,7 +98,7 @@ def prunable_weights(graph: Graph) -> list[Prunable]:
     Args:
         graph: a graph that was read with its layers and attributes.
     """
-    found: dict[tuple[str, int], Prunable] = {}
+    prunables: dict[tuple[str, int], Prunable] = {}
     for level in graph.walk():
         weights = {weight.name: weight for weight in level.all_weights}
         producers = {name: node for node in level.nodes for name in node.outputs if name}
@@ -107,10 +107,10 @@ def prunable_weights(graph: Graph) -> list[Prunable]:
                 weight, original_axis = _trace_weight(name, axis, weights, producers)
                 if weight is not None and _is_prunable(weight, original_axis):
                     position = original_axis % len(weight.shape)
-                    found.setdefault(
+                    prunables.setdefault(
                         (weight.name, position), Prunable(weight, position, node.name or node.op)
                     )
-    return list(found.values())
+    return list(prunables.values())
 
 
 def _is_prunable(weight: Weight, axis: int) -> bool:
@@ -175,12 +175,13 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
     """
     axis %= array.ndim
     rows, inner = prod(array.shape[: axis + 1]) // GROUP, prod(array.shape[axis + 1 :])
-    made = np.empty(array.shape, array.dtype)
+    pruned = np.empty(array.shape, array.dtype)
     if not array.size:
-        return made
+        return pruned
     bits = _BITS[array.dtype.itemsize]
-    given, result = (
-        np.ascontiguousarray(each).view(bits).reshape(rows, GROUP, inner) for each in (array, made)
+    given_bits, result = (
+        np.ascontiguousarray(array).view(bits).reshape(rows, GROUP, inner)
+        for array in (array, pruned)
     )
     columns = min(inner, _BLOCK // GROUP)
     step = max(1, _BLOCK // (GROUP * columns))
@@ -190,11 +191,11 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
         for start in starts:
             for first in range(0, inner, columns):
                 part = np.s_[start : start + step, :, first : first + columns]
-                _prune(given[part], result[part])
+                _prune(given_bits[part], result[part])
 
     if threads < 2 or array.size < _PARALLEL or rows <= step:
         prune_rows(range(0, rows, step))
-        return made
+        return pruned
     share = -(-rows // (step * threads)) * step  # Neighbours, so that memory is read in long runs.
     from concurrent.futures import ThreadPoolExecutor  # Few commands start threads.
 
@@ -202,17 +203,17 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
         runs = [range(begin, min(begin + share, rows), step) for begin in range(0, rows, share)]
         for _ in pool.map(prune_rows, runs):  # which raises what a thread raised
             pass
-    return made
+    return pruned
 
 
-def _prune(given: Array, result: Array) -> None:
+def _prune(array: Array, result: Array) -> None:
     """Prune groups of shape (rows, four, columns). Values are the bits as signed integers:
     magnitudes sort like bits without the sign.
     """
-    size = np.empty((GROUP, given.shape[0], given.shape[2]), given.dtype)
-    magnitude = np.array(np.iinfo(given.dtype).max, given.dtype)
+    size = np.empty((GROUP, array.shape[0], array.shape[2]), array.dtype)
+    magnitude = np.array(np.iinfo(array.dtype).max, array.dtype)
     for index in range(GROUP):  # Four long ones take a third of the time of many short ones.
-        np.bitwise_and(given[:, index], magnitude, out=size[index])
+        np.bitwise_and(array[:, index], magnitude, out=size[index])
     # Of two pairs, the larger of the smaller ones and the smaller of the larger ones are those in
     # the middle of all four.
     low = np.maximum(np.minimum(size[0], size[1]), np.minimum(size[2], size[3]))
@@ -220,12 +221,12 @@ def _prune(given: Array, result: Array) -> None:
     is_tie = (low == high) & (low != 0)  # Zeros may be kept as well: they are zero.
     tied = size[:, is_tie] if is_tie.any() else None
     # What is kept is at least as large as the larger one in the middle: all bits are set there.
-    kept = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
-    kept >>= np.iinfo(given.dtype).bits - 1
+    kept_count = np.subtract(np.maximum(low, high, out=low) - 1, size, out=size)
+    kept_count >>= np.iinfo(array.dtype).bits - 1
     if tied is not None:
-        kept[:, is_tie] = -_larger_half(tied).astype(given.dtype)
+        kept_count[:, is_tie] = -_larger_half(tied).astype(array.dtype)
     for index in range(GROUP):
-        np.bitwise_and(given[:, index], kept[index], out=result[:, index])
+        np.bitwise_and(array[:, index], kept_count[index], out=result[:, index])
 
 
 def _larger_half(size: Array) -> Array:

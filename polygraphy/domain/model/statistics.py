@@ -164,12 +164,12 @@ def _macs(graphs: list[Graph]) -> tuple[int, Counter[str]]:
     they are unknown, by operator.
     """
     total, unknown = 0, Counter[str]()
-    known: dict[str, tuple[int, ...]] = {}
+    known_values: dict[str, tuple[int, ...]] = {}
     for graph in graphs:
-        known.update(_known_shapes(graph))
+        known_values.update(_known_shapes(graph))
         for node in graph.nodes:
             if node.op in COUNTED_OPS:
-                count = multiply_accumulates(node, known)
+                count = multiply_accumulates(node, known_values)
                 if count is None:
                     unknown[node.op] += 1
                 else:

@@ -103,7 +103,7 @@ class ExecutedNode:
     @property
     def events(self) -> float:
         """The number of measured events per run, of this node and those inside it."""
-        return self.calls + sum(each.events for each in self.inner)
+        return self.calls + sum(executed_node.events for executed_node in self.inner)
 
 
 @frozen

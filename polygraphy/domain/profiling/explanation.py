@@ -67,7 +67,9 @@ def compare_profiles(
 def explain_difference(table: ProfileTable) -> str:
     """Return the sentence about the first and the last profile of a table."""
     first, last = table.sides[0], table.sides[-1]
-    one, two = (first.runner, last.runner) if first.runner != last.runner else ("A", "B")
+    first_name, last_name = (
+        (first.runner, last.runner) if first.runner != last.runner else ("A", "B")
+    )
     times, measured = (first.time, last.time), (first.profiled, last.profiled)
     limit, condition = _uncertainty(first, last), ""
     by_nodes = first.is_disturbed or last.is_disturbed or _lacks_outside_time(table)
@@ -80,45 +82,49 @@ def explain_difference(table: ProfileTable) -> str:
     difference, explained = times[1] - times[0], measured[1] - measured[0]
     if abs(difference) <= limit and abs(difference) > _UNCLEAR * min(times):
         return (
-            f"The runs of {one} and {two} vary too much to compare them: the difference of"
+            f"The runs of {first_name} and {last_name} vary too much to compare them: the"
+            " difference of"
             f" {time_text(abs(difference))} is within their spread."
         )
     if abs(difference) <= limit or not all(times):
         return (
-            f"{one} and {two} take equally long: the difference of {time_text(abs(difference))} is"
+            f"{first_name} and {last_name} take equally long: the difference of"
+            f" {time_text(abs(difference))} is"
             " within the spread of the runs."
         )
     is_slower = difference > 0
     ratio = times[1] / times[0] if is_slower else times[0] / times[1]
-    start = f"{two} is {ratio:.2f} times as {'slow' if is_slower else 'fast'} as {one}{condition}"
-    causes = [each for each in find_causes(table) if not (by_nodes and each.kind == OUTSIDE)]
+    speed = "slow" if is_slower else "fast"
+    start = f"{last_name} is {ratio:.2f} times as {speed} as {first_name}{condition}"
+    causes = [cause for cause in find_causes(table) if not (by_nodes and cause.kind == OUTSIDE)]
     sign = 1 if is_slower else -1
-    same = sorted(
-        (each for each in causes if each.microseconds * sign > 0),
-        key=lambda each: -abs(each.microseconds),
+    similar_causes = sorted(
+        (cause for cause in causes if cause.microseconds * sign > 0),
+        key=lambda cause: -abs(cause.microseconds),
     )
-    against = [each for each in causes if each.microseconds * sign < 0]
-    total = sum(abs(each.microseconds) for each in same)
+    against = [cause for cause in causes if cause.microseconds * sign < 0]
+    total = sum(abs(cause.microseconds) for cause in similar_causes)
     if sign * explained <= 0:
         return f"{start}, but not while it is measured node by node: no node explains it."
     if total < _NOTABLE * abs(explained):
         return f"{start}, but the times of nodes vary too much to explain it."
     chosen: list[Cause] = []
-    for each in same:
+    for cause in similar_causes:
         if len(chosen) == _MOST_CAUSES or sum(abs(c.microseconds) for c in chosen) >= (
             _ENOUGH * total
         ):
             break
-        chosen.append(each)
+        chosen.append(cause)
     word = "more" if is_slower else "less"
     parts = [
-        f"{each.text} {_verb(each)} {time_text(abs(each.microseconds))} {word}" for each in chosen
+        f"{cause.text} {_verb(cause)} {time_text(abs(cause.microseconds))} {word}"
+        for cause in chosen
     ]
     if chosen[0].kind == INSERTED and is_slower and measured[1]:
         share = abs(chosen[0].microseconds) / measured[1]
         parts[0] += f" ({share:.0%} of the run)"
     sentence = f"{start}: {join_words(parts)}"
-    worst = max(against, key=lambda each: abs(each.microseconds), default=None)
+    worst = max(against, key=lambda cause: abs(cause.microseconds), default=None)
     if worst is not None and abs(worst.microseconds) > _NOTABLE * abs(explained):
         opposite = "less" if is_slower else "more"
         sentence += f"; {worst.text} {_verb(worst)} {time_text(abs(worst.microseconds))} {opposite}"
@@ -141,7 +147,7 @@ def _node_time(table: ProfileTable, at: int) -> float:
 
 def _uncertainty(first: Side, last: Side) -> float:
     """Return three standard errors of the difference of two medians, by the spread of the runs."""
-    squares = sum(each.spread**2 / max(each.runs, 1) for each in (first, last))
+    squares = sum(side.spread**2 / max(side.runs, 1) for side in (first, last))
     return _SIGMAS * _ERROR_OF_MEDIAN * sqrt(squares)
 
 
@@ -185,7 +191,7 @@ def find_causes(table: ProfileTable) -> list[Cause]:
 
 def _inserted_cause(row: TimeRow) -> Cause:
     """Return the cause of a difference: nodes that the backend inserted."""
-    cell = max(row.cells[0], row.cells[-1], key=lambda each: each.time)
+    cell = max(row.cells[0], row.cells[-1], key=lambda cell: cell.time)
     ops = sorted(set(cell.executed), key=cell.executed.count, reverse=True)
     words = [count_text(cell.executed.count(op), f"inserted {op} node") for op in ops[:_OP_COUNT]]
     return Cause(
@@ -201,9 +207,9 @@ def _operators(row: TimeRow, side: int) -> str:
 def _rows_in_words(rows: Sequence[TimeRow], before: str, after: str) -> str:
     """Return rows as words of a sentence."""
     if len(rows) == 1:
-        what = rows[0].label
+        label = rows[0].label
     else:
-        what = f"{len(rows)} rows such as {max(rows, key=lambda row: abs(row.difference)).label}"
+        label = f"{len(rows)} rows such as {max(rows, key=lambda row: abs(row.difference)).label}"
     if before == after or not (before and after):
-        return what
-    return f"{what} ({before} in the first run, {after} in the second)"
+        return label
+    return f"{label} ({before} in the first run, {after} in the second)"

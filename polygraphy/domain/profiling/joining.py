@@ -95,21 +95,21 @@ class _Joining:
         """Return the join of executed nodes and nodes of the model."""
         by_origin = self._find_origins()
         names = self._resolve_tensors(by_origin)
-        made = [[names.get(name, name) for name in node.makes] for node in self.executed]
+        produced = [[names.get(name, name) for name in node.makes] for node in self.executed]
         read = [[names.get(name, name) for name in node.reads] for node in self.executed]
-        known = self._known_tensors()
+        tensors = self._known_tensors()
         for index, node in enumerate(self.executed):
             if (
                 node.op in _CONVERSIONS
-                and made[index] == read[index]
-                and known.isdisjoint(made[index])
+                and produced[index] == read[index]
+                and tensors.isdisjoint(produced[index])
             ):
-                made[index] = read[index] = []  # A cast inside of a group came in, too.
+                produced[index] = read[index] = []  # A cast inside of a group came in, too.
         for index, origins in by_origin.items():
-            if not any(name in known for name in made[index]):
-                made[index] = [*made[index], *self._last_outputs(origins)]
-        members = self._connect(made, read, known, by_origin)
-        return self._cover_model(members, made, read, known, by_origin)
+            if not any(name in tensors for name in produced[index]):
+                produced[index] = [*produced[index], *self._last_outputs(origins)]
+        members = self._connect(produced, read, tensors, by_origin)
+        return self._cover_model(members, produced, read, tensors, by_origin)
 
     # Names of tensors.
 
@@ -120,7 +120,7 @@ class _Joining:
 
     def _resolve_tensors(self, by_origin: Mapping[int, Sequence[int]]) -> dict[str, str]:
         """Return the tensor of the model for each executed tensor, by name."""
-        known = self._known_tensors()
+        known_tensors = self._known_tensors()
         names: dict[str, str] = {}
         by_name = {node.name: node for node in self.nodes if node.name}
         last = {
@@ -130,17 +130,21 @@ class _Joining:
         }
         for executed in self.executed:
             for name in (*executed.reads, *executed.makes):
-                if name not in known and name.startswith(_PREFIX_OF_CASTS):
+                if name not in known_tensors and name.startswith(_PREFIX_OF_CASTS):
                     plain = name[len(_PREFIX_OF_CASTS) :]
                     counted = _COUNTED.match(plain)
-                    if plain not in known and counted is not None:
+                    if plain not in known_tensors and counted is not None:
                         plain = counted[1]
-                    if plain in known:
+                    if plain in known_tensors:
                         names[name] = plain
-        self._resolve_sources(known, names)
+        self._resolve_sources(known_tensors, names)
         for index, executed in enumerate(self.executed):
-            made = executed.makes[:1]
-            if not made or made[0] in names or any(name in known for name in executed.makes):
+            makes = executed.makes[:1]
+            if (
+                not makes
+                or makes[0] in names
+                or any(name in known_tensors for name in executed.makes)
+            ):
                 continue
             tensor = self._tensor_of_blocked(executed)
             twin = by_name.get(executed.name)
@@ -152,12 +156,12 @@ class _Joining:
                 names.setdefault(executed.makes[0], tensor)
             elif twin is not None and twin.op == executed.op and twin.makes:
                 names.setdefault(executed.makes[0], twin.makes[0])
-        self._resolve_by_own_model(known, names)
-        self._resolve_by_conversions(known, names)
+        self._resolve_by_own_model(known_tensors, names)
+        self._resolve_by_conversions(known_tensors, names)
         tensors = {name for node in self.executed for name in (*node.reads, *node.makes)}
         for name in tensors - names.keys():
             plain = name.removeprefix(_PREFIX_OF_CASTS)
-            if plain in tensors and name not in known:
+            if plain in tensors and name not in known_tensors:
                 names[name] = names.get(plain, plain)
         return names
 
@@ -186,56 +190,56 @@ class _Joining:
         not exactly one.
         """
         readers = self.readers.get(tensor, [])
-        found = [self.nodes[index] for index in readers if self.nodes[index].op in ops]
-        return found[0].makes[0] if len(found) == 1 and found[0].makes else None
+        found_nodes = [self.nodes[index] for index in readers if self.nodes[index].op in ops]
+        return found_nodes[0].makes[0] if len(found_nodes) == 1 and found_nodes[0].makes else None
 
     def _is_executed(self, tensor: str) -> bool:
         """Return whether an executed node of its own computes an activation."""
         node = self.nodes[self.makers[tensor]]
         return any(
-            each.name == node.name and each.op.rpartition(".")[2] == node.op
-            for each in self.executed
+            executed_node.name == node.name and executed_node.op.rpartition(".")[2] == node.op
+            for executed_node in self.executed
         )
 
-    def _resolve_by_own_model(self, known: set[str], names: dict[str, str]) -> None:
+    def _resolve_by_own_model(self, known_names: set[str], names: dict[str, str]) -> None:
         """Follow casts and quantization in the model that was run, if it is another one."""
-        own = self.profile.model
-        if own is None or own is self.model:
+        model_nodes = self.profile.model
+        if model_nodes is None or model_nodes is self.model:
             return
-        makers = own.makers()
+        makers = model_nodes.makers()
         for executed in self.executed:
             for name in (*executed.reads, *executed.makes):
-                if name in known or name in names:
+                if name in known_names or name in names:
                     continue
                 tensor: str | None = name
                 for _ in range(len(_CONVERSIONS)):
                     index = makers.get(tensor or "")
-                    node = None if index is None else own.nodes[index]
+                    node = None if index is None else model_nodes.nodes[index]
                     if node is None or node.op not in _CONVERSIONS or not node.reads:
                         tensor = None
                         break
                     tensor = node.reads[0]
-                    if tensor in known:
+                    if tensor in known_names:
                         break
-                if tensor is not None and tensor in known:
+                if tensor is not None and tensor in known_names:
                     names[name] = tensor
 
-    def _resolve_sources(self, known: set[str], names: dict[str, str]) -> None:
+    def _resolve_sources(self, known_names: set[str], names: dict[str, str]) -> None:
         """Map the source of a conversion to the tensor of the model that it converts to."""
         for node in reversed(self.executed):
             if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
                 target = names.get(node.makes[0], node.makes[0])
                 source = node.reads[0]
-                if target in known and source not in known:
+                if target in known_names and source not in known_names:
                     names.setdefault(source, target)
 
-    def _resolve_by_conversions(self, known: set[str], names: dict[str, str]) -> None:
+    def _resolve_by_conversions(self, known_names: set[str], names: dict[str, str]) -> None:
         """Map the result of a conversion to the tensor of the model that it converts."""
-        self._resolve_sources(known, names)
+        self._resolve_sources(known_names, names)
         for node in self.executed:
             if node.op.rpartition(".")[2] in _CONVERSIONS and node.reads and node.makes:
                 source = names.get(node.reads[0], node.reads[0])
-                if source in known and node.makes[0] not in known:
+                if source in known_names and node.makes[0] not in known_names:
                     names.setdefault(node.makes[0], source)
 
     # Names of nodes.
@@ -243,7 +247,7 @@ class _Joining:
     def _find_origins(self) -> dict[int, list[int]]:
         """Return by executed node the positions of the nodes that the backend names."""
         named = {node.name: index for index, node in enumerate(self.nodes)}
-        found = {}
+        found_origins = {}
         for index, executed in enumerate(self.executed):
             origins: list[int] = []
             for name in executed.origins or self._names_of(executed):
@@ -253,8 +257,8 @@ class _Joining:
                     if at is not None and at not in origins:
                         origins.append(at)
             if origins:
-                found[index] = origins
-        return found
+                found_origins[index] = origins
+        return found_origins
 
     def _names_of(self, executed: ExecutedNode) -> list[str]:
         """Return the nodes or tensors after which a node is called whose tensors are unknown."""
@@ -273,15 +277,15 @@ class _Joining:
 
     def _connect(
         self,
-        made: Sequence[Sequence[str]],
+        produced: Sequence[Sequence[str]],
         read: Sequence[Sequence[str]],
-        known: set[str],
+        known_names: set[str],
         by_origin: Mapping[int, Sequence[int]],
     ) -> list[list[int]]:
         """Return executed nodes that are connected by tensors that the model does not have. Two
         nodes whose origins are known are connected only if one has all the origins of the other.
         """
-        parents = list(range(len(made)))
+        parents = list(range(len(produced)))
 
         def root(index: int) -> int:
             """Return the representative of the group that an index is in."""
@@ -291,9 +295,9 @@ class _Joining:
             return index
 
         maker: dict[str, int] = {}
-        for index, names in enumerate(made):
+        for index, names in enumerate(produced):
             for name in names:
-                if name not in known:
+                if name not in known_names:
                     maker[name] = index
         origins = {index: frozenset(nodes) for index, nodes in by_origin.items()}
         for index, names in enumerate(read):
@@ -305,33 +309,33 @@ class _Joining:
             if not self.executed[index].makes:  # Names are all that is known.
                 parents[root(index)] = root(first.setdefault(nodes, index))
         groups: dict[int, list[int]] = {}
-        for index in range(len(made)):
+        for index in range(len(produced)):
             groups.setdefault(root(index), []).append(index)
         return sorted(groups.values(), key=lambda group: group[-1])
 
     def _cover_model(
         self,
         members: Sequence[Sequence[int]],
-        made: Sequence[Sequence[str]],
+        produced: Sequence[Sequence[str]],
         read: Sequence[Sequence[str]],
-        known: set[str],
+        known_names: set[str],
         by_origin: Mapping[int, Sequence[int]],
     ) -> Join:
         """Return the join in which each node of the model is in one group or gone."""
-        surviving = {name for names in made for name in names if name in self.makers}
+        surviving = {name for names in produced for name in names if name in self.makers}
         computed = self.model.computed()
         owner: dict[int, int] = {}
         groups: list[Group] = []
         inserted: list[int] = []
         for group in members:
-            ends = self._outputs(group, made, read)
+            ends = self._outputs(group, produced, read)
             nodes: list[int] = []
             shared: list[int] = []
             for name in ends:
                 region = self._region(name, surviving)
-                kept = self._kept_node(group, name)
-                if kept is not None:
-                    region = [kept]
+                kept_node = self._kept_node(group, name)
+                if kept_node is not None:
+                    region = [kept_node]
                 for index in region:
                     if index not in owner:
                         owner[index] = len(groups)
@@ -350,24 +354,24 @@ class _Joining:
         unmatched = [
             index
             for index in sorted(inserted)
-            if known.isdisjoint((*made[index], *read[index]))
+            if known_names.isdisjoint((*produced[index], *read[index]))
             and self.executed[index].op.rpartition(".")[2] not in _CONVERSIONS
         ]
         reason = UNMATCHED if unmatched else REMOVED
-        gone = {
+        reasons = {
             index: reason if index in computed else FOLDED
             for index in range(len(self.nodes))
             if index not in owner
         }
-        left = sorted(set(inserted).difference(unmatched))
-        return Join(groups, left, gone, unmatched)
+        difference = sorted(set(inserted).difference(unmatched))
+        return Join(groups, difference, reasons, unmatched)
 
     def _outputs(
-        self, group: Sequence[int], made: Sequence[Sequence[str]], read: Sequence[Sequence[str]]
+        self, group: Sequence[int], produced: Sequence[Sequence[str]], read: Sequence[Sequence[str]]
     ) -> list[str]:
         """Return the tensors of the model that a group computes, and does not only hand on."""
         before = {name for index in group for name in read[index]}
-        ends = dict.fromkeys(name for index in group for name in made[index])
+        ends = dict.fromkeys(name for index in group for name in produced[index])
         return [name for name in ends if name in self.makers and name not in before]
 
     def _kept_node(self, group: Sequence[int], tensor: str) -> int | None:
@@ -386,19 +390,24 @@ class _Joining:
 
     def _region(self, tensor: str, surviving: set[str]) -> list[int]:
         """Return the nodes that compute a tensor from others that were executed."""
-        found: set[int] = set()
+        region: set[int] = set()
         pending = [tensor]
         while pending:
             index = self.makers.get(pending.pop())
-            if index is None or index in found:
+            if index is None or index in region:
                 continue
-            found.add(index)
+            region.add(index)
             pending += [name for name in self.nodes[index].reads if name not in surviving]
-        return sorted(found)
+        return sorted(region)
 
 
-def _are_parts(one: frozenset[int] | None, other: frozenset[int] | None) -> bool:
+def _are_parts(indices: frozenset[int] | None, other_indices: frozenset[int] | None) -> bool:
     """Return whether two connected executed nodes may compute one node of the model: the origins of
     one are unknown, or among those of the other.
     """
-    return one is None or other is None or one <= other or other <= one
+    return (
+        indices is None
+        or other_indices is None
+        or indices <= other_indices
+        or other_indices <= indices
+    )

@@ -44,10 +44,10 @@ def collect_nodes(
     """
     columns: dict[tuple[str, str, int], list[NodeEvent | None]] = {}
     for number, events in enumerate(runs):
-        seen: dict[tuple[str, str], int] = {}
+        seen_values: dict[tuple[str, str], int] = {}
         for event in events:
             key = (event.name, event.op)
-            count = seen[key] = seen.get(key, -1) + 1
+            count = seen_values[key] = seen_values.get(key, -1) + 1
             column = columns.setdefault((*key, count), [])
             column += [None] * (number - len(column))
             column.append(event)
@@ -77,12 +77,12 @@ def _inner_nodes(column: Sequence[NodeEvent | None], runs: int) -> list[Executed
     iterations.
     """
     times: dict[tuple[str, str], list[float]] = {}
-    found: dict[tuple[str, str], list[NodeEvent]] = {}
+    node_events: dict[tuple[str, str], list[NodeEvent]] = {}
     for number, event in enumerate(column):
         for inner in () if event is None else event.inner:
             key = (inner.name, inner.op)
             times.setdefault(key, [0.0] * runs)[number] += inner.microseconds
-            found.setdefault(key, []).append(inner)
+            node_events.setdefault(key, []).append(inner)
     return [
         ExecutedNode(
             name,
@@ -91,10 +91,10 @@ def _inner_nodes(column: Sequence[NodeEvent | None], runs: int) -> list[Executed
             provider=events[0].provider,
             kernel=events[0].kernel,
             clock=events[0].clock,
-            inner=_inner_nodes(events, len(events)) if any(one.inner for one in events) else (),
+            inner=_inner_nodes(events, len(events)) if any(event.inner for event in events) else (),
             calls=len(events) / runs,
         )
-        for (name, op), events in found.items()
+        for (name, op), events in node_events.items()
     ]
 
 
@@ -113,22 +113,22 @@ def place_in_graph(nodes: Sequence[ExecutedNode], graph: ModelNodes) -> list[Exe
         if match is not None:
             candidates.remove(match)
             places[number] = match
-    left: dict[str, list[int]] = {}
+    remaining_values: dict[str, list[int]] = {}
     used = set(places.values())
     for index, candidate in enumerate(graph.nodes):
         if index not in used:
-            left.setdefault(candidate.op.rpartition(".")[2], []).append(index)
+            remaining_values.setdefault(candidate.op.rpartition(".")[2], []).append(index)
     for number, executed in enumerate(nodes):
-        waiting = left.get(executed.op.rpartition(".")[2])
+        waiting = remaining_values.get(executed.op.rpartition(".")[2])
         if number not in places and waiting:
             places[number] = waiting.pop(0)
-    made = [
+    executeds = [
         _fill_in(executed, graph.nodes[places[number]]) if number in places else executed
         for number, executed in enumerate(nodes)
     ]
     end = len(graph.nodes)
-    order = sorted(range(len(made)), key=lambda number: places.get(number, end))
-    return [made[number] for number in order]
+    order = sorted(range(len(executeds)), key=lambda number: places.get(number, end))
+    return [executeds[number] for number in order]
 
 
 def _has_op(node: GraphNode, op: str) -> bool:

@@ -45,9 +45,9 @@ def times_in(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the times of the first runner in the profiles among the results of a verdict document,
     the longest first.
     """
-    tables = [each for each in results if each["kind"] == "profile"]
-    found = [time for table in tables for time in _row_times(table, is_only=len(tables) == 1)]
-    return sorted(found, key=lambda each: -float(each["microseconds"]))[:_MOST_ROWS]
+    tables = [result for result in results if result["kind"] == "profile"]
+    times = [time for table in tables for time in _row_times(table, is_only=len(tables) == 1)]
+    return sorted(times, key=lambda values: -float(values["microseconds"]))[:_MOST_ROWS]
 
 
 def _row_times(table: Mapping[str, Any], *, is_only: bool) -> Iterator[dict[str, Any]]:
@@ -96,8 +96,8 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
         return key
 
     for row in (*before, *after):
-        first, *others = _join_keys(row)
-        for key in others:
+        first, *other_keys = _join_keys(row)
+        for key in other_keys:
             parents[root(key)] = root(first)
     parts: dict[tuple[str, str], _Part] = {}
     for rows, is_now in ((before, False), (after, True)):
@@ -111,14 +111,14 @@ def find_slower_nodes(before: Times, after: Times) -> list[SlowerNodes]:
             else:
                 part.before += row["microseconds"]
     total = sum(part.after for part in parts.values())
-    found = [
+    slower_nodes = [
         SlowerNodes(join_words(part.labels), part.before, part.after)
         for (_, name), part in parts.items()
         if (len(part.sides) > 1 or not name)  # No inserted nodes take no time.
         and part.after > _SLOWER * part.before
         and part.after - part.before > max(_SPREADS * part.spread, _NOTABLE * total)
     ]
-    return sorted(found, key=lambda each: each.before - each.after)
+    return sorted(slower_nodes, key=lambda slower_nodes: slower_nodes.before - slower_nodes.after)
 
 
 def _join_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -129,7 +129,7 @@ def _join_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def shortest_times(profiles: Sequence[Times]) -> Times:
     """Return the rows of the first profile with the shortest times of all."""
-    found = []
+    output_times = []
     for row in profiles[0]:
         twins = (
             twin["microseconds"]
@@ -137,15 +137,15 @@ def shortest_times(profiles: Sequence[Times]) -> Times:
             for twin in times
             if _join_keys(twin) == _join_keys(row)
         )
-        found.append({**row, "microseconds": min(twins)})
-    return found
+        output_times.append({**row, "microseconds": min(twins)})
+    return output_times
 
 
 def slower_text(nodes: Sequence[SlowerNodes]) -> str:
     """Return slower nodes in words: ``conv (12 us -> 40 us) and 3 more``; empty without any."""
     texts = [
-        f"{each.label} ({time_text(each.before)} -> {time_text(each.after)})"
-        for each in nodes[:_MOST_NAMED]
+        f"{node.label} ({time_text(node.before)} -> {time_text(node.after)})"
+        for node in nodes[:_MOST_NAMED]
     ]
-    left = len(nodes) - len(texts)
-    return join_words([*texts, f"{left} more"] if left else texts)
+    hidden_count = len(nodes) - len(texts)
+    return join_words([*texts, f"{hidden_count} more"] if hidden_count else texts)

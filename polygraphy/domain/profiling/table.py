@@ -205,10 +205,10 @@ class ProfileTable:
 
 def _with_error(row: TimeRow, errors: Mapping[str, float]) -> TimeRow:
     """Return a row with the largest error of its tensors."""
-    known = [name for name in row.tensors if name in errors]
-    if not known:
+    names = [name for name in row.tensors if name in errors]
+    if not names:
         return row
-    worst = max(known, key=lambda name: _size(errors[name]))
+    worst = max(names, key=lambda name: _size(errors[name]))
     return evolve(row, error=errors[worst], tensor=worst)
 
 
@@ -253,7 +253,7 @@ def side_in_words(side: Side) -> str:
     if side.cost:
         measured += f" ({time_text(side.cost)} a node)"
     setting = f", {one_line(side.setting)}" if side.setting else ""
-    gone = [
+    texts = [
         text
         for count, text in (
             (side.folded, f"{side.folded} folded"),
@@ -263,9 +263,9 @@ def side_in_words(side: Side) -> str:
         if count
     ]
     executed = count_text(side.executed, "node") + " executed"
-    what = "; ".join([executed, *gone])
+    side_text = "; ".join([executed, *texts])
     runs = f"median of {side.runs}; " if side.runs > 1 else ""
-    return f"{one_line(side.runner)}{setting}: {measured}; {runs}{what}"
+    return f"{one_line(side.runner)}{setting}: {measured}; {runs}{side_text}"
 
 
 def profile_table(
@@ -281,7 +281,7 @@ def profile_table(
         UsageError: no profile has a model, or none of its executed nodes belongs to the model.
     """
     if model is None:
-        model = next((each.model for each in profiles if each.model is not None), None)
+        model = next((profile.model for profile in profiles if profile.model is not None), None)
     if model is None:  # Then executed nodes are all that there is to show.
         model = ModelNodes([])
     joins = [join_profile(model, profile) for profile in profiles]
@@ -294,7 +294,7 @@ def profile_table(
                     hint="Pass the model that was run with --model.",
                 )
     rows = [*_node_rows(model, profiles, joins), *_other_rows(model, profiles, joins)]
-    sides = [_profile_side(model, *each) for each in zip(profiles, joins)]
+    sides = [_profile_side(model, *pair) for pair in zip(profiles, joins)]
     return ProfileTable(model.path, len(model.nodes), profiles[0].shapes, sides, rows)
 
 
@@ -353,15 +353,15 @@ def _node_rows(
     shared = {index for join in joins for group in join.groups for index in group.shared}
     for join in joins:
         for group in join.groups:
-            own = [index for index in group.nodes if index not in shared] or group.nodes[:1]
-            for index in own[1:]:
-                parents[root(index)] = root(own[0])
+            indexes = [index for index in group.nodes if index not in shared] or group.nodes[:1]
+            for index in indexes[1:]:
+                parents[root(index)] = root(indexes[0])
     at: dict[int, int] = {}
     for join in joins:
         for group in join.groups:
-            own = [index for index in group.nodes if index not in shared] or group.nodes[:1]
+            indexes = [index for index in group.nodes if index not in shared] or group.nodes[:1]
             for index in group.nodes:
-                at.setdefault(index, root(own[0]))
+                at.setdefault(index, root(indexes[0]))
     parts: dict[int, list[int]] = {}
     for index in sorted(at):
         parts.setdefault(at[index], []).append(index)
@@ -369,8 +369,8 @@ def _node_rows(
     for join in joins:
         by_part: dict[int, list[int]] = {}
         for group in join.groups:
-            own = [index for index in group.nodes if index not in shared] or group.nodes[:1]
-            by_part.setdefault(root(own[0]), []).extend(group.executed)
+            indexes = [index for index in group.nodes if index not in shared] or group.nodes[:1]
+            by_part.setdefault(root(indexes[0]), []).extend(group.executed)
         executed.append(by_part)
     keys = sorted(parts, key=lambda key: parts[key][0])
     for by_part in executed:
@@ -423,7 +423,7 @@ def _other_rows(
     if model.nodes:
         for kind, label in ((INSERTED, "(inserted)"), (UNKNOWN, "(unknown names)")):
             places = [join.inserted if kind == INSERTED else join.unmatched for join in joins]
-            cells = [_cell(*each) for each in zip(profiles, places)]
+            cells = [_cell(*pair) for pair in zip(profiles, places)]
             if any(cell.executed for cell in cells):
                 rows.append(TimeRow(kind, label, cells))
     else:
@@ -453,10 +453,10 @@ def _executed_rows(profiles: Sequence[ExecutionProfile]) -> list[TimeRow]:
 
 def _positions(nodes: Iterable[ExecutedNode]) -> dict[str, list[int]]:
     """Return the positions of the nodes with each name."""
-    found: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for index, node in enumerate(nodes):
-        found.setdefault(node.name, []).append(index)
-    return found
+        positions.setdefault(node.name, []).append(index)
+    return positions
 
 
 def _cell(profile: ExecutionProfile, positions: Sequence[int]) -> Cell:

@@ -50,6 +50,19 @@ _SHARE = 0.4
 """A zero point, or a cause in packed blocks, explains an error if it leaves less than this."""
 _ALIKE = 0.5
 """Scales in another order fit, once both are sorted, at least so much better."""
+_FREE = 0.5
+"""A range with a wrong zero point leaves free at one end what it cuts off at the other (1), less
+what these inputs need beyond the calibration data.
+"""
+_GAP = 0.1, 0.2
+"""Below this loss, and this share of the range that the data exceed it by, it may be that of a few
+calibration samples: healthy models reach 0.041 and 0.127 (a tensor of 128 elements, six samples);
+wrong zero points that lose less than 0.1 begin at 0.35 of the range.
+"""
+_FEW, _CHANCE = 32, 3
+"""Of so few elements over all inputs, such as those of a single score, this number may exceed the
+range by chance: the largest of as many calibration values is below theirs half of the time.
+"""
 _CLOSE = 1.3
 """Two scales differ by less than this factor if only the zero point is wrong (chosen, not
 measured).
@@ -65,7 +78,12 @@ def is_suspect(site: Site, loss: SiteLoss) -> bool:
     is_large = loss.ratio > _RATIOS[site.kind] and loss.loss > _LEAST_LOSS
     if not is_large or loss.best is None:
         return False
-    return cause_of(site, loss) != CLIPPED or loss.loss > _CLIPPED_LOSS
+    if 0 < loss.count < _FEW and 0 < loss.cut * loss.count <= _CHANCE:
+        return False
+    cause = cause_of(site, loss)
+    if cause == ZERO_POINT and site.kind == "activation" and site.scheme is not None:
+        return loss.loss > _GAP[0] or _gap(site.scheme, loss) > _GAP[1]
+    return cause != CLIPPED or loss.loss > _CLIPPED_LOSS
 
 
 def cause_of(site: Site, loss: SiteLoss) -> str:
@@ -89,7 +107,7 @@ def cause_of(site: Site, loss: SiteLoss) -> str:
 def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     """Return the cause of a wrong range, such as a wrong zero point, clipped or too wide."""
     assert loss.best is not None
-    low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+    low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
     least, most = loss.spread
     factor = float(np.ravel(scheme.scale)[0] / np.ravel(loss.best.scale)[0])
     is_cut = loss.cut > _CUT or (loss.cut > 0 and factor < 1)
@@ -104,7 +122,8 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
         return SIGN
     is_symmetric = float(np.ravel(scheme.zero_point)[0]) == scheme.stored.middle
     is_explained = loss.moved is not None and loss.moved < _SHARE * loss.loss and not is_symmetric
-    if (is_similar and shift > 0.02 * steps) or is_explained:
+    is_moved = is_similar and shift > 0.02 * steps and _is_moved(low, high, loss)
+    if is_moved or is_explained:
         return ZERO_POINT
     if loss.replaces_relu and least >= 0 and low < -0.02 * (high - low):
         return ZERO_POINT  # Negative numbers can be stored that a Relu made zero.
@@ -113,18 +132,35 @@ def _range_cause(scheme: Scheme, loss: SiteLoss) -> str:
     return WIDE
 
 
+def _gap(scheme: Scheme, loss: SiteLoss) -> float:
+    """Return by how much the data exceed the range, as a share of it; 0 if they do not."""
+    low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+    least, most = loss.spread
+    return max(low - least, most - high, 0.0) / ((high - low) or 1.0)
+
+
+def _is_moved(low: float, high: float, loss: SiteLoss) -> bool:
+    """Return whether a range leaves about as much free at one end as it cuts off at the other. A
+    range of other data cuts off more than it leaves free.
+    """
+    least, most = loss.spread
+    below, above = low - least, most - high
+    cut, free = (below, -above) if below > above else (above, -below)
+    return cut <= 0 or free > _FREE * cut
+
+
 def _loses_one_sign(low: float, high: float, loss: SiteLoss) -> bool:
     """Return whether a range begins or ends at zero, and the data do not, and the range is large
     enough for the sign that it has.
     """
     least, most = loss.spread
     if low >= 0:
-        lost, kept, limit = -least, most, high
+        most_lost, most_kept, limit = -least, most, high
     elif high <= 0:
-        lost, kept, limit = most, -least, -low
+        most_lost, most_kept, limit = most, -least, -low
     else:
         return False
-    return lost > _LOST_SIGN * (most - least) and kept < _CLOSE * limit
+    return most_lost > _LOST_SIGN * (most - least) and most_kept < _CLOSE * limit
 
 
 def _is_shifted(site: Site, scheme: Scheme) -> bool:
@@ -137,17 +173,17 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
     scale, zero = float(np.ravel(scheme.scale)[0]), float(np.ravel(scheme.zero_point)[0])
     if np.array_equal(codes, scheme.codes(exact)):
         # The model stores a constant that is in float: is it cut off, although its range fits?
-        low, high = (float(np.ravel(each)[0]) for each in scheme.limits())
+        low, high = (float(np.ravel(limit)[0]) for limit in scheme.limits())
         ends = min(float(exact.min()), 0.0), max(float(exact.max()), 0.0)
         is_cut = ends[0] < low - scale or ends[1] > high + scale
         fits = ends[1] - ends[0] <= high - low + scale
         return is_cut and fits
-    right = np.rint(np.median(codes - exact / scale))
-    moved = Scheme(scheme.dtype, scheme.scale, np.full(np.shape(scheme.zero_point), right))
+    rint = np.rint(np.median(codes - exact / scale))
+    moved = Scheme(scheme.dtype, scheme.scale, np.full(np.shape(scheme.zero_point), rint))
     values = scheme.values(codes)
     factor = float(np.vdot(values, exact) / (np.vdot(values, values) or 1.0))
-    others = min(_error(values, exact), _error(factor * values, exact))  # By another scale.
-    return bool(right != zero and _error(moved.values(codes), exact) < _SHARE * others)
+    shifted = min(_error(values, exact), _error(factor * values, exact))  # By another scale.
+    return bool(rint != zero and _error(moved.values(codes), exact) < _SHARE * shifted)
 
 
 def _bias_cause(site: Site) -> str:
@@ -160,10 +196,10 @@ def _bias_cause(site: Site) -> str:
 
 def _is_permuted(scheme: Scheme, best: Scheme) -> bool:
     """Return whether the scales are those of the channels in another order."""
-    own, right = np.abs(np.ravel(scheme.scale)), np.abs(np.ravel(best.scale))
-    if own.size != right.size or not (own.all() and right.all()):
+    own_scale, expected = np.abs(np.ravel(scheme.scale)), np.abs(np.ravel(best.scale))
+    if own_scale.size != expected.size or not (own_scale.all() and expected.all()):
         return False
-    now, sorted_ = _spread(own / right), _spread(np.sort(own) / np.sort(right))
+    now, sorted_ = _spread(own_scale / expected), _spread(np.sort(own_scale) / np.sort(expected))
     return sorted_ < _ALIKE * now
 
 

@@ -48,14 +48,14 @@ class StepDifference:
 
 
 def step_differences(
-    tensors: Sequence[CodeTensor], codes: Mapping[str, Any], others: Mapping[str, Any]
+    tensors: Sequence[CodeTensor], codes: Mapping[str, Any], other_values: Mapping[str, Any]
 ) -> list[StepDifference]:
     """Return the tensors whose codes differ, in the order of the model."""
-    found = []
+    differences = []
     for tensor in tensors:
-        if tensor.name not in codes or tensor.name not in others:
+        if tensor.name not in codes or tensor.name not in other_values:
             continue
-        first, second = (np.asarray(one[tensor.name]) for one in (codes, others))
+        first, second = (np.asarray(values[tensor.name]) for values in (codes, other_values))
         if first.shape != second.shape or not first.size:
             continue
         apart = np.abs(first.astype(np.int64) - second.astype(np.int64))
@@ -63,5 +63,5 @@ def step_differences(
             index = tuple(map(int, np.unravel_index(int(apart.argmax()), apart.shape)))
             values = int(first[index]), int(second[index])
             share = float(np.mean(apart > 0))
-            found.append(StepDifference(tensor, share, int(apart.max()), index, values))
-    return found
+            differences.append(StepDifference(tensor, share, int(apart.max()), index, values))
+    return differences

@@ -85,26 +85,26 @@ def list_quantized_tensors(graph: Graph) -> list[QuantizedTensor]:
     Args:
         graph: with nodes, attributes and, for limits, the elements of weights.
     """
-    found: dict[tuple[str, str], QuantizedTensor] = {}
+    quantized_tensors: dict[tuple[str, str], QuantizedTensor] = {}
     weights: dict[str, Weight] = {}
-    for each in graph.walk():
-        weights |= {weight.name: weight for weight in each.all_weights}
-        makers = each.makers
-        for node in each.nodes:
+    for subgraph in graph.walk():
+        weights |= {weight.name: weight for weight in subgraph.all_weights}
+        makers = subgraph.makers
+        for node in subgraph.nodes:
             for tensor in _quantized_tensors(node, weights, makers):
-                found.setdefault((tensor.kind, tensor.name), tensor)
-    return list(found.values())
+                quantized_tensors.setdefault((tensor.kind, tensor.name), tensor)
+    return list(quantized_tensors.values())
 
 
 def summarize_quantization(tensors: Sequence[QuantizedTensor]) -> str:
     """Return how a model is quantized, in a line: kinds of tensors and their formats."""
-    formats = Counter((each.kind, each.format) for each in tensors)
+    formats = Counter((tensor.kind, tensor.format) for tensor in tensors)
     parts = [
         f"{count} {plural(kind, count)} ({form})"
         for (kind, form), count in formats.most_common(_SHOWN)
     ]
-    left = sum(formats.values()) - sum(count for _, count in formats.most_common(_SHOWN))
-    return ", ".join([*parts, f"{left} in other formats"] if left else parts)
+    quantization = sum(formats.values()) - sum(count for _, count in formats.most_common(_SHOWN))
+    return ", ".join([*parts, f"{quantization} in other formats"] if quantization else parts)
 
 
 def plural(kind: str, count: int) -> str:
@@ -126,14 +126,17 @@ def measured_tensors(
 
 
 def name_scales(
-    found: Sequence[Difference], reference: Graph, candidate: Graph
+    differences: Sequence[Difference], reference: Graph, candidate: Graph
 ) -> list[Difference]:
     """Return differences in which changed scales and zero points have the names of their tensors
     and ranges.
     """
     users = _scale_users(candidate)
     limits = [
-        {one.name: one.limits for one in list_quantized_tensors(side)}
+        {
+            quantized_tensor.name: quantized_tensor.limits
+            for quantized_tensor in list_quantized_tensors(side)
+        }
         for side in (reference, candidate)
     ]
 
@@ -142,21 +145,25 @@ def name_scales(
         ends = limits[side].get(tensor)
         return text if ends is None else f"{text}, range {ends[0]:.4g} to {ends[1]:.4g}"
 
-    def name_tensor(each: Difference) -> Difference:
+    def name_tensor(difference: Difference) -> Difference:
         """Return a difference in a scale or zero point under the name of its tensor."""
-        if each.change != "changed" or each.what != "Initializer" or each.name not in users:
-            return each
-        what, tensor = users[each.name]
-        old = add_range(each.reference, tensor, 0)
-        new = add_range(each.candidate, tensor, 1)
-        return evolve(each, what=f"{what} of {tensor!r}", reference=old, candidate=new)
+        if (
+            difference.change != "changed"
+            or difference.what != "Initializer"
+            or difference.name not in users
+        ):
+            return difference
+        role, tensor = users[difference.name]
+        old = add_range(difference.reference, tensor, 0)
+        new = add_range(difference.candidate, tensor, 1)
+        return evolve(difference, what=f"{role} of {tensor!r}", reference=old, candidate=new)
 
-    return [name_tensor(each) for each in found]
+    return [name_tensor(difference) for difference in differences]
 
 
 def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
     """Return, for each scale and zero point of a graph, which of both it is, and its tensor."""
-    found: dict[str, tuple[str, str]] = {}
+    scale_users: dict[str, tuple[str, str]] = {}
     weights = {weight.name for weight in graph.all_weights}
     for node in graph.nodes:
         op = node.op.rpartition(".")[2]
@@ -169,14 +176,14 @@ def _scale_users(graph: Graph) -> dict[str, tuple[str, str]]:
         elif op in _BLOCKS:
             at, *places = _BLOCKS[op]
             pairs.append((places[0], places[1], _input(node, at)))
-        for one in _OPERANDS.get(op, ()):
-            tensor = node.outputs[0] if one.codes is None else _input(node, one.codes)
-            pairs.append((one.scale, one.zero_point, tensor))
+        for operand in _OPERANDS.get(op, ()):
+            tensor = node.outputs[0] if operand.codes is None else _input(node, operand.codes)
+            pairs.append((operand.scale, operand.zero_point, tensor))
         for scale, zero, tensor in pairs:
-            for position, what in ((scale, "Scale"), (zero, "Zero point")):
+            for position, role in ((scale, "Scale"), (zero, "Zero point")):
                 if name := _input(node, position):
-                    found.setdefault(name, (what, tensor))
-    return found
+                    scale_users.setdefault(name, (role, tensor))
+    return scale_users
 
 
 def _quantized_tensors(
@@ -217,13 +224,15 @@ def _quantized_operands(
     node: Node, operands: Sequence[_Operand], weights: Mapping[str, Weight]
 ) -> Iterator[QuantizedTensor]:
     """Yield the quantized tensors among the operands of a node."""
-    for one in operands:
-        if one.codes is None:
-            yield _tensor(node, one.kind, node.outputs[0], one.scale, one.zero_point, weights)
+    for operand in operands:
+        if operand.codes is None:
+            yield _tensor(
+                node, operand.kind, node.outputs[0], operand.scale, operand.zero_point, weights
+            )
             continue
-        codes = weights.get(_input(node, one.codes))
+        codes = weights.get(_input(node, operand.codes))
         if codes is not None:
-            places = one.scale, one.zero_point
+            places = operand.scale, operand.zero_point
             yield _tensor(node, "weight", codes.name, *places, weights, codes.dtype)
 
 

@@ -41,6 +41,7 @@ class SiteLoss:
             with a scale for each channel; None if that is not known.
         replaces_relu: whether the smallest code stands for what a Relu cut off.
         moved: the loss with the same scale and another zero point; None if there is none.
+        count: the elements of an activation that were measured.
     """
 
     loss: float
@@ -52,6 +53,7 @@ class SiteLoss:
     shared: tuple[float, float] | None = None
     replaces_relu: bool = False
     moved: float | None = None
+    count: int = 0
 
     @property
     def ratio(self) -> float:
@@ -77,18 +79,20 @@ def activation_loss(site: Site, array: Array) -> SiteLoss:
         scheme = evolve(scheme, axis=0)
         site = evolve(site, scheme=scheme, read=read)
     loss = _relative(site.stored(array) - array, array)
-    bottom, top = (_by_element(each, array) for each in scheme.limits())
+    bottom, top = (_by_element(limit, array) for limit in scheme.limits())
     margin = (top - bottom) / 255 / 2
     outside = (array < bottom - margin) | (array > top + margin)
     cut = float(np.mean(outside)) if array.size else 0.0
     ends = (array.min(1), array.max(1)) if not scheme.is_per_tensor else (low, high)
     best = _best(array, scheme, *ends)
-    least = min((one for one, _ in best), default=loss)
-    chosen = next((made for one, made in best if one <= _SYMMETRIC_COST * least), None)
+    least = min((scheme for scheme, _ in best), default=loss)
+    chosen = next((scheme for value, scheme in best if value <= _SYMMETRIC_COST * least), None)
     if chosen is not None:
         chosen = evolve(chosen, axis=axis)
     moved = _loss_with_other_zero(array, site) if site.read is None else None
-    return SiteLoss(loss, min(least, loss), cut, (low, high), None, chosen, moved=moved)
+    return SiteLoss(
+        loss, min(least, loss), cut, (low, high), None, chosen, moved=moved, count=array.size
+    )
 
 
 def _loss_with_other_zero(array: Array, site: Site) -> float | None:
@@ -106,8 +110,8 @@ def _loss_with_other_zero(array: Array, site: Site) -> float | None:
     for zero in zeros:
         code = np.clip(np.rint(zero), stored.least, stored.most)
         if code != np.ravel(scheme.zero_point)[0]:
-            other = evolve(scheme, zero_point=np.full(np.shape(scheme.zero_point), code))
-            losses.append(_relative(other.values(other.codes(array)) - array, array))
+            other_scheme = evolve(scheme, zero_point=np.full(np.shape(scheme.zero_point), code))
+            losses.append(_relative(other_scheme.values(other_scheme.codes(array)) - array, array))
     return min(losses, default=None)
 
 
@@ -123,11 +127,13 @@ def _best(array: Array, scheme: Scheme, low: Any, high: Any) -> list[tuple[float
     kinds = (True, False) if is_symmetric else (False, True)
     results = []
     for symmetric in kinds:
-        made = []
+        losses = []
         for share in _SHARES:
-            one = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
-            made.append((_relative(one.values(one.codes(array)) - array, array), one))
-        results.append(min(made, key=lambda each: each[0]))
+            candidate = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
+            losses.append(
+                (_relative(candidate.values(candidate.codes(array)) - array, array), candidate)
+            )
+        results.append(min(losses, key=lambda values: values[0]))
     return results
 
 
@@ -144,15 +150,15 @@ def weight_loss(site: Site) -> SiteLoss | None:
     scheme = site.scheme
     best, least = best_weight_scheme(exact, scheme)
     groups = [*_groups(exact, scheme)]
-    whole = _rms(exact)
+    rms = _rms(exact)
     worst, channel = None, None
     for number, at in enumerate(groups):
-        if _rms(exact[at]) <= _DEAD * whole:
+        if _rms(exact[at]) <= _DEAD * rms:
             continue
-        own = _relative(values[at] - exact[at], exact[at])
+        relative = _relative(values[at] - exact[at], exact[at])
         possible = _relative(least[at] - exact[at], exact[at])
-        if worst is None or own / max(possible, 1e-6) > worst[0] / max(worst[1], 1e-6):
-            worst, channel = (own, possible), number
+        if worst is None or relative / max(possible, 1e-6) > worst[0] / max(worst[1], 1e-6):
+            worst, channel = (relative, possible), number
     if worst is None:
         return SiteLoss(0.0, 0.0, 0.0, spread)
     loss, possible = worst
@@ -167,17 +173,20 @@ def _with_shared_scale(exact: Array, values: Array, scheme: Scheme) -> tuple[flo
         return None
     axis = 0 if exact.ndim > 2 else 1
     rows, read = (
-        np.moveaxis(one, axis, 0).reshape(exact.shape[axis], -1) for one in (exact, values)
+        np.moveaxis(array, axis, 0).reshape(exact.shape[axis], -1) for array in (exact, values)
     )
-    whole = _rms(exact)
-    found = []
-    for row, own in zip(rows, read):
-        if _rms(row) > _DEAD * whole:
-            one = scheme_of_range(scheme, row.min(), row.max(), symmetric=True)
-            found.append(
-                (_relative(own - row, row), _relative(one.values(one.codes(row)) - row, row))
+    rms = _rms(exact)
+    shared_scale = []
+    for row, array in zip(rows, read):
+        if _rms(row) > _DEAD * rms:
+            row_scheme = scheme_of_range(scheme, row.min(), row.max(), symmetric=True)
+            shared_scale.append(
+                (
+                    _relative(array - row, row),
+                    _relative(row_scheme.values(row_scheme.codes(row)) - row, row),
+                )
             )
-    return max(found, default=None)
+    return max(shared_scale, default=None)
 
 
 def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
@@ -189,19 +198,19 @@ def best_weight_scheme(exact: Array, scheme: Scheme) -> tuple[Scheme, Array]:
     candidates = []
     for symmetric in dict.fromkeys((True, is_symmetric)):
         for share in _SHARES:
-            made = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
-            values = made.values(made.codes(exact))
-            candidates.append((_rms(values - exact), made, values))
+            candidate = scheme_of_range(scheme, share * low, share * high, symmetric=symmetric)
+            values = candidate.values(candidate.codes(exact))
+            candidates.append((_rms(values - exact), candidate, values))
     if scheme.block and scheme.stored.minifloat is None:
         # The largest number is the least code, which is one step further from zero.
         extreme = np.where(-low > high, low, high)
         steps = extreme / (scheme.stored.least - scheme.stored.middle)
         steps = np.where(steps, steps, 1.0).reshape(np.shape(scheme.scale))
         middle = np.full(np.shape(steps), float(scheme.stored.middle))
-        made = Scheme(scheme.dtype, steps, middle, scheme.axis, scheme.block)
-        values = made.values(made.codes(exact))
-        candidates.append((_rms(values - exact), made, values))
-    _, best, values = min(candidates, key=lambda each: each[0])
+        candidate = Scheme(scheme.dtype, steps, middle, scheme.axis, scheme.block)
+        values = candidate.values(candidate.codes(exact))
+        candidates.append((_rms(values - exact), candidate, values))
+    _, best, values = min(candidates, key=lambda values: values[0])
     return best, values
 
 
@@ -217,8 +226,8 @@ def _extremes(exact: Array, scheme: Scheme) -> tuple[Array, Array]:
             np.minimum.reduceat(exact, [*starts], axis),
             np.maximum.reduceat(exact, [*starts], axis),
         )
-    others = tuple(at for at in range(exact.ndim) if at != axis)
-    return exact.min(others), exact.max(others)
+    ats = tuple(at for at in range(exact.ndim) if at != axis)
+    return exact.min(ats), exact.max(ats)
 
 
 def _groups(exact: Array, scheme: Scheme) -> Iterator[tuple[Any, ...]]:
@@ -255,13 +264,13 @@ def sample_elements(arrays: Sequence[Array], most: int = 1 << 16, axis: int | No
     smallest and largest; with an axis, one row for each channel.
     """
     if axis is not None:
-        rows = [np.moveaxis(np.asarray(one, np.float64), axis, 0) for one in arrays]
-        joined = np.concatenate([one.reshape(len(one), -1) for one in rows], 1)
+        rows = [np.moveaxis(np.asarray(array, np.float64), axis, 0) for array in arrays]
+        joined = np.concatenate([row.reshape(len(row), -1) for row in rows], 1)
         joined = joined[:, np.isfinite(joined).all(0)]
         step = max(1, -(-joined.size // most))
         ends = np.stack([joined.min(1), joined.max(1)], 1) if joined.size else joined[:, :0]
         return np.asarray(np.concatenate([joined[:, ::step], ends], 1) if step > 1 else joined)
-    flat = np.concatenate([np.asarray(each, np.float64).reshape(-1) for each in arrays])
+    flat = np.concatenate([np.asarray(array, np.float64).reshape(-1) for array in arrays])
     flat = flat[np.isfinite(flat)]
     if flat.size <= most:
         return np.asarray(flat)

@@ -65,8 +65,8 @@ def measure_losses(
             loss = activation_loss(site, sample_elements(arrays[number], axis=by_channel))
             if number in errors:
                 # A Relu that is gone: what its input becomes counts.
-                whole = float(np.sqrt(np.mean(errors[number])))
-                loss = evolve(loss, loss=whole, replaces_relu=True)
+                total_error = float(np.sqrt(np.mean(errors[number])))
+                loss = evolve(loss, loss=total_error, replaces_relu=True)
         elif site.kind != "activation":
             loss = weight_loss(site)
         if loss is not None:

@@ -27,12 +27,12 @@ class Outputs(Mapping[str, Any]):
     def __getitem__(self, key: str | int) -> Any:
         if isinstance(key, int):
             return self.samples[key]
-        arrays = [each[key] for each in self.samples]
+        arrays = [sample[key] for sample in self.samples]
         if len(arrays) == 1:
             return arrays[0]
         fits = all(
-            isinstance(each, np.ndarray) and each.ndim and each.shape[1:] == arrays[0].shape[1:]
-            for each in arrays
+            isinstance(array, np.ndarray) and array.ndim and array.shape[1:] == arrays[0].shape[1:]
+            for array in arrays
         )
         return np.concatenate(arrays) if fits else arrays
 
@@ -62,10 +62,10 @@ class RmsRatio:
         """Return the largest error of a part of an output, relative to the RMS of that part."""
         errors: dict[int, float] = {}
         sizes: dict[int, float] = {}
-        for own, right in zip(outputs.samples, reference.samples):
-            if name not in own:
+        for sample, expected_sample in zip(outputs.samples, reference.samples):
+            if name not in sample:
                 continue
-            value, expected = np.asarray(own[name]), np.asarray(right[name])
+            value, expected = np.asarray(sample[name]), np.asarray(expected_sample[name])
             if not (is_float(value) or value.dtype.kind in "iub") or value.shape != expected.shape:
                 if not np.array_equal(value, expected):
                     return inf
@@ -118,13 +118,15 @@ def disagreement(outputs: Outputs, reference: Outputs) -> float:
     shares = []
     for name in reference:
         pairs = [
-            (np.asarray(own[name]), np.asarray(right[name]))
-            for own, right in zip(outputs.samples, reference.samples)
+            (np.asarray(sample[name]), np.asarray(expected_sample[name]))
+            for sample, expected_sample in zip(outputs.samples, reference.samples)
         ]
-        if any(not is_float(right) or not right.ndim for _, right in pairs):
+        if any(not is_float(array) or not array.ndim for _, array in pairs):
             continue
-        different = [own.argmax(-1) != right.argmax(-1) for own, right in pairs]
-        shares.append(float(np.mean(np.concatenate([np.ravel(one) for one in different]))))
+        different = [
+            array.argmax(-1) != expected_array.argmax(-1) for array, expected_array in pairs
+        ]
+        shares.append(float(np.mean(np.concatenate([np.ravel(value) for value in different]))))
     return max(shares, default=inf)
 
 
@@ -135,8 +137,8 @@ def divergence(outputs: Outputs, reference: Outputs) -> float:
     means = []
     for name in reference:
         rows: list[Array] = []
-        for own, right in zip(outputs.samples, reference.samples):
-            value, expected = np.asarray(own[name]), np.asarray(right[name])
+        for sample, expected_sample in zip(outputs.samples, reference.samples):
+            value, expected = np.asarray(sample[name]), np.asarray(expected_sample[name])
             if not is_float(expected) or not expected.ndim:
                 continue
             new, old = _log_probabilities(value), _log_probabilities(expected)

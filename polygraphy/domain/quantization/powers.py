@@ -107,9 +107,9 @@ class PowerSum:
     def __call__(self, on: int) -> float:
         """Return the expected power of some sites, as bits."""
         off = self._every & ~on
-        left = self._total - sum(self._powers[number] for number in numbers_of(off))
+        remaining_power = self._total - sum(self._powers[number] for number in numbers_of(off))
         for weight in numbers_of(off & self._weights):
             before, behind, power = self._again[weight]
             if on & before and on & behind:
-                left += power
-        return left / _ONE
+                remaining_power += power
+        return remaining_power / _ONE

@@ -77,11 +77,11 @@ class Rules:
 
     def _requested_tensors(self, node: FloatNode) -> tuple[str, ...]:
         """Return the tensors that a node may require to be quantized."""
-        asked = self.asks.get(node.name, "nothing")
-        if asked == "nothing":
+        ask = self.asks.get(node.name, "nothing")
+        if ask == "nothing":
             return ()
-        reads = () if asked == "output" else (*node.reads, self.biases.get(node.name, ""))
-        return reads if asked == "inputs" else (*reads, *node.makes)
+        reads = () if ask == "output" else (*node.reads, self.biases.get(node.name, ""))
+        return reads if ask == "inputs" else (*reads, *node.makes)
 
     @property
     def candidates(self) -> list[str]:
@@ -112,7 +112,7 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
     if producer == "modelopt":
         return Rules(nodes, sites, _modelopt_asks(nodes, names))
     nodes = _without_moves(nodes, names)
-    made = {name for node in nodes for name in node.makes}
+    new_names = {name for node in nodes for name in node.makes}
     activations = {site.name for site in sites if site.kind == "activation"}
     read = {name for node in nodes for name in node.reads}
     constant = {site.name for site in sites if site.kind in ("weight", "bias")}
@@ -121,7 +121,7 @@ def rules_of(nodes: Sequence[FloatNode], sites: Sequence[Site], producer: str = 
     for node in nodes:
         if producer == "static" and node.op not in _STATIC:
             continue
-        inputs = [name for name in node.reads if name in activations or name in made]
+        inputs = [name for name in node.reads if name in activations or name in new_names]
         reads_quantized = any(name in names for name in node.reads)
         is_asking = reads_quantized and all(name in names for name in inputs)
         if is_asking:

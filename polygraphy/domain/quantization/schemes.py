@@ -46,8 +46,8 @@ def _minifloat(name: str, kind: Any) -> StoredType:
 
 
 STORED = {
-    each.name: each
-    for each in (
+    stored_type.name: stored_type
+    for stored_type in (
         *(_integer(f"int{bits}", bits, signed=True) for bits in (2, 4, 8, 16, 32)),
         *(_integer(f"uint{bits}", bits, signed=False) for bits in (2, 4, 8, 16, 32)),
         _minifloat("float8_e4m3fn", ml_dtypes.float8_e4m3fn),

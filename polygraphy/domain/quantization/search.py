@@ -32,6 +32,8 @@ _SHARE = 0.5
 """The share of the remaining runs that sets of one size may take."""
 _HOPELESS = 4.0
 """A set that is predicted to be so many times above the target is not tried."""
+_PREDICTIONS = 1500
+"""Sets that are predicted for each set that may be run: some seconds for 200 runs."""
 _GREEDY = 2.0
 """Other sets of a size may be predicted so many times better than one that grew node by node."""
 
@@ -123,8 +125,8 @@ class SetSearch:
         return [name for name, bit in zip(self._names, self._bits) if bit & without]
 
     def _check_time(self) -> None:
-        """Raise OutOfRunsError if the time or the runs are used up."""
-        if self._is_over():
+        """Raise OutOfRunsError if the time or the predictions are used up."""
+        if self._is_over() or len(self._predicted) > _PREDICTIONS * self._most:
             raise OutOfRunsError
 
     def predict(self, without: int) -> float:
@@ -136,7 +138,7 @@ class SetSearch:
 
     def result(self) -> Search:
         """Run the search and return its result."""
-        kept: Sequence[str] | None = None
+        kept_names: Sequence[str] | None = None
         value, proven, is_cut_short = inf, 0, False
         try:
             value = self.left(0)
@@ -146,24 +148,24 @@ class SetSearch:
             for size in range(1, most):
                 if size < len(self._path) and self._is_hopeless(self._path[size], _GREEDY):
                     continue
-                found, is_complete = self._search_size(size)
-                if found is not None:
-                    kept = self._name(self._smaller(found))
+                found_index, is_complete = self._search_size(size)
+                if found_index is not None:
+                    kept_names = self._name(self._smaller(found_index))
                     break
                 if is_complete and proven == size - 1:
                     proven = size
             else:
                 if most < len(self._path):
-                    kept = self._name(self._smaller(self._path[most]))
+                    kept_names = self._name(self._smaller(self._path[most]))
         except OutOfRunsError:
             is_cut_short = True
-        kept = self._smallest_good(kept)
-        if kept is not None:
-            proven = self._proven(len(kept), proven)
+        kept_names = self._smallest_good(kept_names)
+        if kept_names is not None:
+            proven = self._proven(len(kept_names), proven)
             # A smaller set may be enough, against the prediction.
-            kept = self._smallest_good(kept) or kept
-            value = self._known[self.sites(self._rules.asked.nodes(kept))]
-        return Search(kept, value, self.runs, proven, self._curve, is_cut_short)
+            kept_names = self._smallest_good(kept_names) or kept_names
+            value = self._known[self.sites(self._rules.asked.nodes(kept_names))]
+        return Search(kept_names, value, self.runs, proven, self._curve, is_cut_short)
 
     def _smallest_good(self, kept: Sequence[str] | None) -> Sequence[str] | None:
         """Return the smallest set that was run and reaches the target: a known one, or a smaller
@@ -212,8 +214,12 @@ class SetSearch:
 
         def gain(group: int) -> float:
             """Return the predicted gain of a group per additional site."""
-            more = (group & ~base).bit_count()
-            return (self.predict(base) - self.predict(base | group)) / more if more else 0.0
+            extra_bits = (group & ~base).bit_count()
+            return (
+                (self.predict(base) - self.predict(base | group)) / extra_bits
+                if extra_bits
+                else 0.0
+            )
 
         ranked = [(-gain(group), group) for group in self._groups]
         heapify(ranked)
@@ -240,11 +246,11 @@ class SetSearch:
         """Try the remaining smaller sets if enough runs are left; return the proven size."""
         try:
             while proven < size - 1 and comb(len(self._names), proven + 1) <= _ENUMERATED:
-                sets = [sum(one) for one in combinations(self._bits, proven + 1)]
-                unknown = {self.sites(one) for one in sets} - self._known.keys()
+                sets = [sum(combination) for combination in combinations(self._bits, proven + 1)]
+                unknown = {self.sites(index) for index in sets} - self._known.keys()
                 if len(unknown) > self._most - self.runs:
                     break
-                if any(self.left(one) <= self._target for one in sets):
+                if any(self.left(index) <= self._target for index in sets):
                     break
                 proven += 1
         except OutOfRunsError:
@@ -255,7 +261,7 @@ class SetSearch:
         """Return a set of a size that is enough, and whether all sets of that size were tried."""
         ranked, is_all = self._rank_sets(size)
         allowed = max(4, int(_SHARE * (self._most - self.runs)))
-        distinct = {self.sites(one) for _, one in ranked}
+        distinct = {self.sites(index) for _, index in ranked}
         is_complete = is_all and len(distinct) <= allowed and size <= 2
         tried = self.runs
         for _, names in ranked:
@@ -273,20 +279,20 @@ class SetSearch:
     @property
     def _target_power(self) -> float:
         """Return the predicted loss at the target, from the sum of losses of all sites."""
-        everything = self._known[self.sites(0)]
+        target_power = self._known[self.sites(0)]
         predicted = self.predict(0)
-        if not 0 < everything < inf or self._target <= 0:
+        if not 0 < target_power < inf or self._target <= 0:
             return inf
-        return max(predicted * (self._target / everything) ** 2, self._target**2)
+        return max(predicted * (self._target / target_power) ** 2, self._target**2)
 
     def _rank_sets(self, size: int) -> tuple[list[tuple[float, int]], bool]:
         """Return sets of a size sorted by predicted loss, and whether these are all."""
         if comb(len(self._names), size) <= _ENUMERATED:
-            sets = {sum(one) for one in combinations(self._bits, size)}
+            sets = {sum(combination) for combination in combinations(self._bits, size)}
             is_all = True
         else:
             sets, is_all = set(self._grow_sets(size)), False
-        ranked = sorted((self.predict(one), one) for one in sets)
+        ranked = sorted((self.predict(index), index) for index in sets)
         return ranked, is_all
 
     def _grow_sets(self, size: int) -> list[int]:
@@ -299,14 +305,16 @@ class SetSearch:
                 self._levels[count] = [self._path[count]]  # Hopeless: its sets were not run.
                 continue
             most = max(_LEAST_BEAM, min(_BEAM, _GROWN // len(self._groups)))
-            made = {
+            groups = {
                 base | group
                 for group in self._groups
                 for before in range(max(0, count - 6), count)
                 for base in self._levels.get(before, ())
                 if (base | group).bit_count() == count
             }
-            self._levels[count] = sorted(made, key=lambda one: (self.predict(one), one))[:most]
+            self._levels[count] = sorted(groups, key=lambda index: (self.predict(index), index))[
+                :most
+            ]
         return self._levels[size]
 
     @cached_property
@@ -322,20 +330,20 @@ class SetSearch:
 
     def _smaller(self, without: int) -> int:
         """Return a set without nodes that it does not need."""
-        kept = without
+        smaller = without
         bits = [bit for bit in self._bits if bit & without]
-        for bit in sorted(bits, key=lambda one: self.predict(without & ~one)):
-            rest = kept & ~bit
-            if rest and self.left(rest) <= self._target:
-                kept = rest
-        return kept
+        for bit in sorted(bits, key=lambda index: self.predict(without & ~index)):
+            rest_index = smaller & ~bit
+            if rest_index and self.left(rest_index) <= self._target:
+                smaller = rest_index
+        return smaller
 
 
 def curve_at(search: Search, sizes: Sequence[int]) -> list[tuple[int, float]]:
     """Return, by size, the loss of the best set that was run."""
-    made: list[tuple[int, float]] = []
+    points: list[tuple[int, float]] = []
     for size in sizes:
         values = [value for count, (_, value) in search.curve.items() if count <= size]
         if values and max(search.curve) >= size:
-            made.append((size, min(values)))
-    return made
+            points.append((size, min(values)))
+    return points

@@ -139,10 +139,10 @@ class Party:
     error: str | None = None
 
 
-def _comparison_as_json(each: Comparison) -> dict[str, Any]:
+def _comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON values."""
-    made: dict[str, Any] = {name: plain(getattr(each, name)) for name in _OF_COMPARISON}
-    return {**made, "outputs": [_row_as_json(row) for row in each.outputs]}
+    plains: dict[str, Any] = {name: plain(getattr(comparison, name)) for name in _OF_COMPARISON}
+    return {**plains, "outputs": [_row_as_json(row) for row in comparison.outputs]}
 
 
 _OF_COMPARISON = ("function", "parties", "passed", "matched", "total", "average", "left_out")
@@ -152,7 +152,7 @@ def _row_as_json(row: OutputRow) -> dict[str, Any]:
     """Return the row of an output as JSON values."""
     worst, node = row.worst, row.node
     element = worst.element
-    found: dict[str, Any] = {
+    as_json: dict[str, Any] = {
         "name": row.name,
         "passed": row.passed,
         "passed_iterations": row.matched,
@@ -184,7 +184,7 @@ def _row_as_json(row: OutputRow) -> dict[str, Any]:
         "origin": None if node is None or node.origin is None else str(node.origin),
         "detail": row.detail,
     }
-    return dict(plain(found))
+    return dict(plain(as_json))
 
 
 def with_nodes(comparisons: Sequence[Comparison], graph: Graph | None) -> Sequence[Comparison]:
@@ -195,13 +195,13 @@ def with_nodes(comparisons: Sequence[Comparison], graph: Graph | None) -> Sequen
     inside = makers.keys() - outputs
     return [
         evolve(
-            each,
-            outputs=[evolve(row, node=makers.get(row.name)) for row in each.outputs],
+            comparison,
+            outputs=[evolve(row, node=makers.get(row.name)) for row in comparison.outputs],
             is_of_layers=any(
-                row.name in inside and not row.worst.is_missing for row in each.outputs
+                row.name in inside and not row.worst.is_missing for row in comparison.outputs
             ),
         )
-        for each in comparisons
+        for comparison in comparisons
     ]
 
 
@@ -239,13 +239,13 @@ class Document:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document as JSON values, the most important first."""
-        made: dict[str, Any] = plain(evolve(self, comparisons=()))
-        made["comparisons"] = [*map(_comparison_as_json, self.comparisons)]
-        made["environment"] = {
+        values: dict[str, Any] = plain(evolve(self, comparisons=()))
+        values["comparisons"] = [*map(_comparison_as_json, self.comparisons)]
+        values["environment"] = {
             section.title: dict(section.facts) for section in self.environment.sections
         }
         first = ("schema", "verdict", "exit_code", "summary", "culprits")
-        return {**{name: made[name] for name in first}, **made}
+        return {**{name: values[name] for name in first}, **values}
 
 
 _NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
@@ -266,13 +266,15 @@ def rows_in(document: Any) -> dict[str, OutputRow]:
     rows: dict[str, OutputRow] = {}
     try:
         for comparison in document["comparisons"]:
-            for found in comparison["outputs"]:
+            for output_row in comparison["outputs"]:
                 row = OutputRow(
-                    found["name"],
-                    found["passed_iterations"],
-                    found["iterations"],
-                    worst=Worst(found["worst_iteration"], _number_of(found["excess"])),
-                    metrics={name: _number_of(value) for name, value in found["metrics"].items()},
+                    output_row["name"],
+                    output_row["passed_iterations"],
+                    output_row["iterations"],
+                    worst=Worst(output_row["worst_iteration"], _number_of(output_row["excess"])),
+                    metrics={
+                        name: _number_of(value) for name, value in output_row["metrics"].items()
+                    },
                 )
                 if row.name not in rows or rows[row.name].passed:
                     rows[row.name] = row
@@ -353,7 +355,10 @@ class Recorder:
     def comparisons(self) -> list[Comparison]:
         """Return the comparisons of pairs of runs."""
         names = self._run_names()
-        return [each.named(names, self._detailed_rows(each)) for each in self._compared]
+        return [
+            judged_pair.named(names, self._detailed_rows(judged_pair))
+            for judged_pair in self._compared
+        ]
 
     def parties(self) -> list[Party]:
         """Return the runs that took part."""
@@ -420,9 +425,12 @@ class Recorder:
     def outputs_described(self, runner: str, metadata: TensorMetadata) -> None:
         """Record the outputs of a runner."""
         facts = self._run_facts(runner)
-        known = {tensor.name: tensor for tensor in facts.get("outputs", ())}
+        tensors = {tensor.name: tensor for tensor in facts.get("outputs", ())}
         facts["outputs"] = [
-            *{**known, **{each.name: each for each in _tensor_facts(metadata)}}.values()
+            *{
+                **tensors,
+                **{tensor_fact.name: tensor_fact for tensor_fact in _tensor_facts(metadata)},
+            }.values()
         ]
 
     def runner_completed(self, runner: str, runtimes: Sequence[float]) -> None:
@@ -447,7 +455,7 @@ class Recorder:
     def device_times_measured(self, runner: str, times: Sequence[DeviceTimes]) -> None:
         """Record the mean times on the device."""
         mean = {
-            part: float(np.mean([getattr(each, part) for each in times]))
+            part: float(np.mean([getattr(time, part) for time in times]))
             for part in ("to_device", "compute", "to_host", "total")
         }
         self._run_facts(runner)
@@ -470,7 +478,10 @@ class Recorder:
             self._details_of(pair, self._details.setdefault(key, {}), self.detail)
 
     def _details_of(
-        self, pair: PairResult, known: dict[str, tuple[float, Mapping[str, Any]]], look: Detail
+        self,
+        pair: PairResult,
+        known_values: dict[str, tuple[float, Mapping[str, Any]]],
+        look: Detail,
     ) -> None:
         """Record details of outputs that failed worse than before."""
         from polygraphy.domain.compare.result import CompareResult
@@ -479,25 +490,27 @@ class Recorder:
             if answer or not isinstance(answer, CompareResult):
                 continue
             excess = math.inf if answer.excess is None else answer.excess
-            if name in known:
-                is_wanted = excess > known[name][0]
+            if name in known_values:
+                is_wanted = excess > known_values[name][0]
             else:
-                is_wanted = len(known) < _FIRST or excess > max(each for each, _ in known.values())
-            found = look(answer) if is_wanted else None
-            if found is not None:
-                known[name] = excess, found
+                is_wanted = len(known_values) < _FIRST or excess > max(
+                    value for value, _ in known_values.values()
+                )
+            found_values = look(answer) if is_wanted else None
+            if found_values is not None:
+                known_values[name] = excess, found_values
 
-    def samples_compared(self, found: SamplesCompared) -> None:
+    def samples_compared(self, compared: SamplesCompared) -> None:
         """Record the table of samples."""
-        self.found("samples", plain(found))
+        self.found("samples", plain(compared))
 
-    def steps_compared(self, found: StepsCompared) -> None:
+    def steps_compared(self, compared: StepsCompared) -> None:
         """Record the table of steps."""
-        self.found("steps", plain(found))
+        self.found("steps", plain(compared))
 
-    def nodes_profiled(self, table: ProfileTable, sort: str, rows: int) -> None:
+    def nodes_profiled(self, table: ProfileTable, order: str, rows: int) -> None:
         """Record the table of nodes with their times."""
-        self.found("profile", {**plain(table), "sort": sort, "shown": rows})
+        self.found("profile", {**plain(table), "sort": order, "shown": rows})
 
     def comparison_finished(self, result: AccuracyResult) -> None:
         """Record the result of a comparison."""
@@ -506,17 +519,17 @@ class Recorder:
             tables = self._new_table.of(result, measures=self._new_table.measures)
         from polygraphy.domain.accuracy.output_rows import judged_pairs
 
-        for each in judged_pairs(result, tables):
-            for run in each.runs:
+        for judged_pair in judged_pairs(result, tables):
+            for run in judged_pair.runs:
                 self._run_facts(*run)
-            self._compared.append(each)
+            self._compared.append(judged_pair)
 
-    def _detailed_rows(self, each: JudgedPair) -> list[OutputRow]:
+    def _detailed_rows(self, judged_pair: JudgedPair) -> list[OutputRow]:
         """Return the rows of a comparison, with details where they were recorded."""
-        details = self._details.get((each.function, each.table.positions), {})
+        details = self._details.get((judged_pair.function, judged_pair.table.positions), {})
         return [
             evolve(row, detail=details[row.name][1]) if row.name in details else row
-            for row in each.table.rows()
+            for row in judged_pair.table.rows()
         ]
 
     # Validating.
@@ -528,9 +541,9 @@ class Recorder:
         """Record a validated output; over iterations the worst is kept."""
         self._run_facts(runner)
         facts = plain(validity)
-        known = self._validation.setdefault((runner, validity.name), facts)
-        if facts["nan"] + facts["inf"] > known["nan"] + known["inf"]:
-            known.update(facts)
+        known_values = self._validation.setdefault((runner, validity.name), facts)
+        if facts["nan"] + facts["inf"] > known_values["nan"] + known_values["inf"]:
+            known_values.update(facts)
 
     def validation_finished(self, passed: bool) -> None:
         """All outputs of an iteration were checked."""
@@ -561,8 +574,8 @@ def plain(value: Any) -> Any:
         return {"dtype": plain(None if dtype is None else str(dtype)), "shape": plain(shape)}
     if attrs.has(type(value)):
         fields = attrs.fields(type(value))
-        shown = [one.name for one in fields if one.metadata.get(IN_DOCUMENT, True)]
-        return {name: plain(getattr(value, name)) for name in shown}
+        names = [field.name for field in fields if field.metadata.get(IN_DOCUMENT, True)]
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

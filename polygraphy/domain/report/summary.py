@@ -51,7 +51,7 @@ def summary_of(
     """
     if culprits:
         return culprit_sentence(culprits)
-    failed = not all(each.passed for each in comparisons)
+    failed = not all(comparison.passed for comparison in comparisons)
     if problems and not failed:
         return problems[-1].message
     if failed:
@@ -59,10 +59,10 @@ def summary_of(
     if comparisons:
         doubts = doubts_in_words(comparisons)
         return " ".join(filter(None, (pass_sentence(comparisons), doubts)))
-    said = (_FOUND[each["kind"]](each) for each in results if each["kind"] in _FOUND)
-    found = [sentence for sentence in said if sentence]
-    if found and verdict in ("passed", "failed"):
-        return " ".join(found)
+    said = (_FOUND[result["kind"]](result) for result in results if result["kind"] in _FOUND)
+    sentences = [sentence for sentence in said if sentence]
+    if sentences and verdict in ("passed", "failed"):
+        return " ".join(sentences)
     return _PLAIN.get(verdict, f"{verdict}.")
 
 
@@ -70,11 +70,15 @@ def culprit_sentence(culprits: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence that names the node at fault and the cause."""
     first = culprits[0]
     names = [str(node) for node in first.get("nodes") or ()]
-    shown = some_of(names, _MOST_NAMES) or "the whole model"
-    what = first.get("rewrite") or first.get("party")
-    facts = f"Culprit: {shown}, {first.get('cause')}{f' ({what})' if what else ''}"
-    others = len(culprits) - 1
-    return f"{facts}, and {others} more culprit{'s' * (others != 1)}." if others else f"{facts}."
+    some = some_of(names, _MOST_NAMES) or "the whole model"
+    subject = first.get("rewrite") or first.get("party")
+    facts = f"Culprit: {some}, {first.get('cause')}{f' ({subject})' if subject else ''}"
+    other_count = len(culprits) - 1
+    return (
+        f"{facts}, and {other_count} more culprit{'s' * (other_count != 1)}."
+        if other_count
+        else f"{facts}."
+    )
 
 
 def _worst_of(comparisons: Sequence[Comparison]) -> str:
@@ -137,12 +141,12 @@ def _lint_sentence(facts: Mapping[str, Any]) -> str:
 
 def _difference_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence with the number of differences, and the first one."""
-    found = facts["differences"]
-    if not found:
+    fact = facts["differences"]
+    if not fact:
         return "The models are the same."
-    first = found[0]
-    what = f"{first['what']} {first['name']!r} {first['change']}"
-    return f"{len(found)} difference{'s' * (len(found) != 1)}; first: {what}."
+    first = fact[0]
+    description = f"{first['what']} {first['name']!r} {first['change']}"
+    return f"{len(fact)} difference{'s' * (len(fact) != 1)}; first: {description}."
 
 
 def _could_run(facts: Mapping[str, Any]) -> str:
@@ -194,8 +198,8 @@ def _uses(facts: Mapping[str, Any]) -> str:
 
 def _installed_sentence(facts: Mapping[str, Any]) -> str:
     """Return the sentence with the installed backends."""
-    backends = [each for each in facts["sections"] if each["title"] == "Backends"]
-    return describe_installed(fact for each in backends for fact in each["facts"])
+    backends = [value for value in facts["sections"] if value["title"] == "Backends"]
+    return describe_installed(fact for backend in backends for fact in backend["facts"])
 
 
 def _sentence(text: Any) -> str:
@@ -223,16 +227,22 @@ def doubts_in_words(
     comparisons: Sequence[Comparison], validation: Sequence[Mapping[str, Any]] = ()
 ) -> str:
     """Return a sentence that lists passing outputs that are empty or constant."""
-    said = [uniform_in_words(each.outputs, each.parties) for each in comparisons]
+    uniforms = [
+        uniform_in_words(comparison.outputs, comparison.parties) for comparison in comparisons
+    ]
     if not comparisons:
-        bare = [f"{one['name']!r} is {one['uniform']}" for one in validation if one["uniform"]]
-        said = [f"{join_words(bare[:_MOST_NAMES])}, so the match says little."] if bare else []
-    return " ".join(dict.fromkeys(filter(None, said)))
+        bare = [
+            f"{values['name']!r} is {values['uniform']}"
+            for values in validation
+            if values["uniform"]
+        ]
+        uniforms = [f"{join_words(bare[:_MOST_NAMES])}, so the match says little."] if bare else []
+    return " ".join(dict.fromkeys(filter(None, uniforms)))
 
 
 def invalid_in_words(validation: Sequence[Mapping[str, Any]]) -> str:
     """Return the number of outputs with NaN or infinity, and the first; empty if there are none."""
-    bad = [each for each in validation if each["nan"] or each["inf"]]
+    bad = [values for values in validation if values["nan"] or values["inf"]]
     if not bad:
         return ""
     hold = "holds" if len(bad) == 1 else "hold"
@@ -275,10 +285,10 @@ def checks_of(document: Document) -> list[Check]:
     """Return every check, or the verdict as the only one; one fails if the verdict fails."""
     checks = [*_outputs(document), *_validity(document), *_result_checks(document.results)]
     checks += [
-        Check(_command(document), each.kind, ERROR, each.message) for each in document.errors
+        Check(_command(document), error.kind, ERROR, error.message) for error in document.errors
     ]
     outcome = _OUTCOMES.get(document.verdict, FAILED if document.exit_code == 1 else ERROR)
-    if checks and (outcome == PASSED or any(each.outcome != PASSED for each in checks)):
+    if checks and (outcome == PASSED or any(check.outcome != PASSED for check in checks)):
         return checks
     message = "" if outcome == PASSED else document.summary
     return [*checks, Check(_command(document), "verdict", outcome, message)]
@@ -309,12 +319,14 @@ def _validity(document: Document) -> Iterator[Check]:
     """Yield the check of each validated output."""
     for validity in document.validation:
         bad = {what: validity[what] for what in ("nan", "inf") if validity[what]}
-        found = ", ".join(f"{count} of {validity['size']} {what}" for what, count in bad.items())
+        found_name = ", ".join(
+            f"{count} of {validity['size']} {name}" for name, count in bad.items()
+        )
         yield Check(
             f"validation of {validity['runner']}",
             validity["name"],
             FAILED if bad else PASSED,
-            f"Non-finite elements: {found}." if bad else "",
+            f"Non-finite elements: {found_name}." if bad else "",
         )
 
 
@@ -334,19 +346,19 @@ def _result_checks(results: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
             outcome = PASSED if result["is_compatible"] else FAILED
             yield Check("compatibility", result["backend"], outcome, result["reason"] or "")
         elif result["kind"] == "differences":
-            for one in result["differences"]:
-                message = f"{one['change']}: {one['reference']} / {one['candidate']}"
-                yield Check("differences", f"{one['what']} {one['name']}", FAILED, message)
+            for value in result["differences"]:
+                message = f"{value['change']}: {value['reference']} / {value['candidate']}"
+                yield Check("differences", f"{value['what']} {value['name']}", FAILED, message)
 
 
-def _steps(found: Mapping[str, Any]) -> Check:
+def _steps(found_values: Mapping[str, Any]) -> Check:
     """Return the check of two runs over steps, with their table if one differs."""
-    group = " vs. ".join(short_names(found["parties"]))
-    if found["first_wrong"] is None:
+    group = " vs. ".join(short_names(found_values["parties"]))
+    if found_values["first_wrong"] is None:
         return Check(group, "steps", PASSED)
-    titles, rows = step_table(found)
+    titles, rows = step_table(found_values)
     lines = [" | ".join(cells) for cells in (titles, *rows)]
-    return Check(group, "steps", FAILED, "\n".join([*steps_in_words(found), *lines]))
+    return Check(group, "steps", FAILED, "\n".join([*steps_in_words(found_values), *lines]))
 
 
 _OF_CELLS = {"passed": PASSED, "failed": FAILED, "crashed": FAILED, "error": ERROR,
@@ -385,9 +397,9 @@ class Advice:
 
 def advice_for(document: Document) -> list[Advice]:
     """Return advice, the most certain first; empty if everything passed."""
-    invalid = any(each["nan"] or each["inf"] for each in document.validation)
-    found = advice_on_outputs(document.comparisons, document.command, invalid=invalid)
-    return [*_remedies(document), *found]
+    invalid = any(values["nan"] or values["inf"] for values in document.validation)
+    advices = advice_on_outputs(document.comparisons, document.command, invalid=invalid)
+    return [*_remedies(document), *advices]
 
 
 def _remedies(document: Document) -> Iterator[Advice]:
@@ -418,12 +430,12 @@ def advice_on_outputs(
         command: the command line that found it.
         invalid: whether a validation found NaN or infinity.
     """
-    failing = [row for each in comparisons for row in each.outputs if not row.passed]
+    failing = [row for comparison in comparisons for row in comparison.outputs if not row.passed]
     words = _words(command)
     runs = words[:2] == ["polygraphy", "run"]
     diagnosis = diagnosis_instead_of(command) if _may_be_diagnosed(comparisons) else ""
     if failing and all(row.worst.is_missing for row in failing):
-        compared = any(row.passed for each in comparisons for row in each.outputs)
+        compared = any(row.passed for comparison in comparisons for row in comparison.outputs)
         if runs and compared and "--allow-missing-outputs" not in words:
             if "--load-outputs" in words and "--mark-all" not in words:
                 yield Advice(
@@ -451,8 +463,8 @@ def advice_on_outputs(
     if is_nan and not ("--validate" in words and "--mark-all" in words):
         finding = _with(command, "--validate", "--mark-all") if runs else ""
         yield Advice("No tolerance can pass. Find the first NaN.", finding)
-    elif invalid and not diagnosis and (found := diagnosis_of_values(command)):
-        yield Advice("Find the node that creates the first NaN or infinity.", found)
+    elif invalid and not diagnosis and (advice := diagnosis_of_values(command)):
+        yield Advice("Find the node that creates the first NaN or infinity.", advice)
     if not failing or is_nan or not runs:
         return
     if "--mark-all" not in words:
@@ -470,10 +482,10 @@ def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:
     """Return whether a model output failed, not only intermediate tensors: a diagnosis starts at
     outputs.
     """
-    for each in comparisons:
-        read = {name for row in each.outputs if row.node for name in row.node.inputs}
-        read = read if each.is_of_layers else set()
-        if any(not row.passed and row.name not in read for row in each.outputs):
+    for comparison in comparisons:
+        read = {name for row in comparison.outputs if row.node for name in row.node.inputs}
+        read = read if comparison.is_of_layers else set()
+        if any(not row.passed and row.name not in read for row in comparison.outputs):
             return True
     return False
 
@@ -481,8 +493,10 @@ def _may_be_diagnosed(comparisons: Sequence[Comparison]) -> bool:
 def _knows_inside(comparisons: Sequence[Comparison]) -> bool:
     """Return whether more was saved, or compared, than outputs."""
     return any(
-        each.is_of_layers or each.left_out or any(row.worst.is_missing for row in each.outputs)
-        for each in comparisons
+        comparison.is_of_layers
+        or comparison.left_out
+        or any(row.worst.is_missing for row in comparison.outputs)
+        for comparison in comparisons
     )
 
 
@@ -491,14 +505,14 @@ def _is_coarse(failing: Sequence[OutputRow]) -> bool:
     explain faults as well.
     """
     explained = [row.worst.rounding for row in failing]
-    return any(each is not None and is_coarse(each) for each in explained)
+    return any(rounding is not None and is_coarse(rounding) for rounding in explained)
 
 
 def passing_threshold(comparisons: Sequence[Comparison]) -> str:
     """Return the smallest threshold of a metric that lets all failed outputs pass; empty if larger
     is better, and for tolerances, because a wider tolerance would hide faults.
     """
-    failing = [row for each in comparisons for row in each.outputs if not row.passed]
+    failing = [row for comparison in comparisons for row in comparison.outputs if not row.passed]
     metrics = {getattr(row.limit, "metric", None) for row in failing}
     values = [row.value for row in failing if row.value is not None and isfinite(row.value)]
     if len(metrics) != 1 or len(values) < len(failing):
@@ -538,19 +552,19 @@ def diagnosis_of_values(command: str) -> str:
     return _diagnosis(command, ((1, 0, 0, 0, 0), (1, 1, 0, 0, 0), (1, 0, 1, 0, 0)))
 
 
-def _diagnosis(command: str, known: Collection[tuple[int, ...]]) -> str:
+def _diagnosis(command: str, known_pairs: Collection[tuple[int, ...]]) -> str:
     """Return the command line of the diagnosis.
 
     Args:
         command: the command line of the run.
-        known: how often a run that can be diagnosed has each flag of `_PARTIES`.
+        known_pairs: how often a run that can be diagnosed has each flag of `_PARTIES`.
     """
-    asked = _without(_words(command), _TOLERANCES)  # It judges by rounding.
-    asked = _without(asked, _ABOUT_OUTPUT, most=1)
-    words = [word for word in asked if word not in _LEFT_OUT]
+    without = _without(_words(command), _TOLERANCES)  # It judges by rounding.
+    without = _without(without, _ABOUT_OUTPUT, most=1)
+    words = [word for word in without if word not in _LEFT_OUT]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
     parties = tuple(map(flags.count, _PARTIES))
-    is_known = parties in known
+    is_known = parties in known_pairs
     if (named := flags.count(_NAMED)) > 0:  # Each is a backend of its own, which parsing checks.
         is_known = named + sum(parties[:2]) > 1 and not any(parties[2:])
     if words[:2] != ["polygraphy", "run"] or not _OF_DIAGNOSE.issuperset(flags) or not is_known:
@@ -582,19 +596,19 @@ def _words(command: str) -> list[str]:
 
 def _without(words: Sequence[str], options: Collection[str], most: float = inf) -> list[str]:
     """Return words without some options and up to `most` values of each."""
-    kept: list[str] = []
+    without: list[str] = []
     values = 0.0
     for word in words:
         if word.startswith("-"):
             name, has_value, _ = word.partition("=")
             values = most if name in options and not has_value else 0.0
             if name not in options:
-                kept.append(word)
+                without.append(word)
         elif values:
             values -= 1
         else:
-            kept.append(word)
-    return kept
+            without.append(word)
+    return without
 
 
 def _with(command: str, *options: str) -> str:

@@ -57,9 +57,9 @@ class TopKPostprocessFunc:
         for name, array in iter_result.items():
             choice: TopK | None = value_for(self.k, name, None)
             outputs[name] = array if choice is None else _indices(name, array, choice)
-        made = IterationResult(outputs, iter_result.runtime, iter_result.runner_name)
-        made.origin = iter_result.origin
-        return made
+        iteration_result = IterationResult(outputs, iter_result.runtime, iter_result.runner_name)
+        iteration_result.origin = iter_result.origin
+        return iteration_result
 
     def __repr__(self) -> str:
         return f"TopKPostprocessFunc({self.k!r})"

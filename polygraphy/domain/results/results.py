@@ -101,9 +101,9 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
         """Yield ``(key, values)``."""
         return super().__iter__()
 
-    def update(self, other: KeyedList[K, V] | Mapping[K, Iterable[V]]) -> None:
-        """Add the entries of `other`; an entry whose key exists is replaced."""
-        for key, values in other.items():
+    def update(self, entries: KeyedList[K, V] | Mapping[K, Iterable[V]]) -> None:
+        """Add the entries of `entries`; an entry whose key exists is replaced."""
+        for key, values in entries.items():
             self[key] = values
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -120,9 +120,9 @@ class KeyedList(list[tuple[K, list[V]]], Generic[K, V]):
 
 def _list_text(values: Sequence[Any]) -> str:
     """Return the text of a list; only the beginning of a long one."""
-    shown = ", ".join(map(repr, values[:_SHOWN]))
-    more = len(values) - _SHOWN
-    return f"[{shown}{f', and {more} more' if more > 0 else ''}]"
+    values_text = ", ".join(map(repr, values[:_SHOWN]))
+    extra = len(values) - _SHOWN
+    return f"[{values_text}{f', and {extra} more' if extra > 0 else ''}]"
 
 
 def _is_position(key: Any) -> bool:
@@ -234,8 +234,8 @@ class IterationResult(dict[str, Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy in another process has besides the outputs."""
-        own = vars(self).items()
-        return {name: value for name, value in own if name not in ("lineage", "rough")}
+        dict_items = vars(self).items()
+        return {name: value for name, value in dict_items if name not in ("lineage", "rough")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take what a pickle says besides the outputs; NVIDIA's says those, too."""
@@ -345,7 +345,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
         `IterationResult`.
         """
         return [
-            IterationResult(each, runner_name=key) if _is_plain(each) else each for each in values
+            IterationResult(value, runner_name=key) if _is_plain(value) else value
+            for value in values
         ]
 
     def add(
@@ -395,8 +396,8 @@ class RunResults(KeyedList[str, IterationResult], Storable):
                     f" {run.keys()}."
                 )
             else:
-                for (_, mine), (_, more) in zip(joined, run):
-                    mine.extend(more)
+                for (_, iteration_results), (_, other_iterations) in zip(joined, run):
+                    iteration_results.extend(other_iterations)
         return RunResults() if joined is None else joined
 
     def _repr_html_(self) -> str:
@@ -448,8 +449,8 @@ class OutputValidity:
             ("infinite", self.inf, self.first_inf, check_inf),
         )
         return ", ".join(
-            f"{count} of {self.size} elements are {what}, the first at {first}"
-            for what, count, first, is_asked in looked_for
+            f"{count} of {self.size} elements are {name}, the first at {first}"
+            for name, count, first, is_asked in looked_for
             if is_asked and count
         )
 
@@ -496,10 +497,10 @@ def _count(predicate: np.ufunc, array: np.ndarray[Any, Any]) -> tuple[int, tuple
     flat = array.reshape(-1)
     count, first = 0, None
     for start in range(0, flat.size, _BLOCK):
-        found = predicate(flat[start : start + _BLOCK])
-        in_block = int(np.count_nonzero(found))
+        found_predicate = predicate(flat[start : start + _BLOCK])
+        in_block = int(np.count_nonzero(found_predicate))
         if in_block and first is None:
-            first = start + int(found.argmax())
+            first = start + int(found_predicate.argmax())
         count += in_block
     return count, (
         None if first is None else tuple(int(i) for i in np.unravel_index(first, array.shape))
@@ -531,22 +532,22 @@ def names_of_runs(runs: Sequence[tuple[str, str]]) -> list[str]:
     titles = Counter(PurePath(path).name for path in paths)
     called = {path: PurePath(path).name for path in paths}
     called |= {path: path for path in paths if titles[called[path]] > 1}
-    held = Counter(origin for _, origin in dict.fromkeys(runs))
+    counter = Counter(origin for _, origin in dict.fromkeys(runs))
     names = [
-        kind if not origin else called[origin] + (f": {kind}" if held[origin] > 1 else "")
+        kind if not origin else called[origin] + (f": {kind}" if counter[origin] > 1 else "")
         for kind, (_, origin) in zip(kinds, runs)
     ]
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for at, name in enumerate(names):
-        seen[name] += 1
-        if seen[name] > 1:
-            names[at] = f"{name} ({seen[name]})"
+        counts[name] += 1
+        if counts[name] > 1:
+            names[at] = f"{name} ({counts[name]})"
     return names
 
 
-def distinct(name: str, other: str) -> tuple[str, str]:
+def distinct(name: str, other_name: str) -> tuple[str, str]:
     """Return two different names: the second is numbered if they are equal."""
-    return name, other if name != other else f"{other} (2)"
+    return name, other_name if name != other_name else f"{other_name} (2)"
 
 
 _FRAMEWORKS = {"pyt": "torch"}
@@ -572,10 +573,10 @@ def short_names(names: Iterable[str]) -> list[str]:
 
 def without_runner(note: str) -> str:
     """Return a note without the name of its runner, so that equal notes compare equal."""
-    found = _ABOUT.match(note)
-    if found is None:
+    match = _ABOUT.match(note)
+    if match is None:
         return note
-    text = note[found.end() :]
+    text = note[match.end() :]
     return Note(text, note.brief) if isinstance(note, Note) else text
 
 

@@ -116,14 +116,14 @@ class ArraySearch:
             return
         effects[name] = measured
         base, columns = measured
-        rest = self._as_vector(self.goal) - base
-        places = np.abs(rest) > _RANK * np.max(np.abs(rest), initial=0)
-        likeness = _likeness(rest, columns)
+        gap = self._as_vector(self.goal) - base
+        places = np.abs(gap) > _RANK * np.max(np.abs(gap), initial=0)
+        likeness = _likeness(gap, columns)
         overlap = _likeness(places.astype(float), (columns != 0).astype(float))
         for index in np.argsort(likeness + overlap)[::-1][:_BEST]:
             if max(likeness[index], overlap[index]) < _LIKE:
                 return
-            slope = float(rest @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
+            slope = float(gap @ columns[:, index]) / float(np.sum(np.square(columns[:, index])))
             yield self._moved_element(start, index, slope)
             signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
             error = partial(self._error_of_element, name, start, index)
@@ -173,19 +173,19 @@ class ArraySearch:
             if measured is None:
                 return
             base, columns = measured
-            rest = self._as_vector(self.goal) - base
+            gap = self._as_vector(self.goal) - base
             left, sizes, right = np.linalg.svd(columns, full_matrices=False)
             is_kept = sizes > _RANK * np.max(sizes, initial=0)
-            if not is_kept.any() or np.count_nonzero(is_kept) >= rest.size:
+            if not is_kept.any() or np.count_nonzero(is_kept) >= gap.size:
                 return
             left, sizes, right = left[:, is_kept], sizes[is_kept], right[is_kept]
             damped = [sizes / (sizes**2 + one * sizes[0] ** 2) for one in _DAMPING]
-            steps = [right.T @ (share * (left.T @ rest)) for share in damped]
+            steps = [right.T @ (share * (left.T @ gap)) for share in damped]
             moved = [array + one.reshape(start.shape) for one in steps]
             errors = [self._error(name, each) for each in moved]
             array = moved[int(np.argmin(errors))]
             yield array
-            if min(errors) >= float(np.mean(np.square(rest))):
+            if min(errors) >= float(np.mean(np.square(gap))):
                 return
             measured = self._effects(name, array)
 

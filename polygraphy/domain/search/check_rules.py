@@ -107,17 +107,17 @@ class Failure:
         programs the kind of the exception that ended them.
         """
         code = TIMED_OUT if finished.timed_out else max(finished.code, -1)
-        known = outputs or {}
+        known_outputs = outputs or {}
         if is_ours and code == ERROR_CODE:
-            return cls(code, _words(critical_line(finished.output)), known)
+            return cls(code, _words(critical_line(finished.output)), known_outputs)
         if not is_ours and code > 0 and "Traceback" in finished.output:
-            return cls(code, frozenset(_RAISED.findall(finished.output)[-1:]), known)
-        return cls(code, outputs=known)
+            return cls(code, frozenset(_RAISED.findall(finished.output)[-1:]), known_outputs)
+        return cls(code, outputs=known_outputs)
 
     @property
     def failing(self) -> dict[str, float]:
         """Return the failed outputs with their errors."""
-        return {name: found for name, found in self.outputs.items() if found is not None}
+        return {name: output for name, output in self.outputs.items() if output is not None}
 
     def is_like(self, first: Failure) -> bool:
         """Return whether this failure may have the same cause as the first. Other outputs may
@@ -130,19 +130,19 @@ class Failure:
         if common < _ALIKE * all_:
             return False
         kinds = set(map(isnan, first._counting(first).values()))
-        passed = {name for name, found in first.outputs.items() if found is None}
+        passed = {name for name, output in first.outputs.items() if output is None}
         counting = self._counting(first).items()
-        own = {isnan(found) for name, found in counting if name not in passed}
-        return not kinds or bool(kinds & own)
+        isnans = {isnan(measured_value) for name, measured_value in counting if name not in passed}
+        return not kinds or bool(kinds & isnans)
 
     def is_of_names(self, first: Failure) -> bool:
         """Return whether all outputs compared by name passed, so that only partners are missing, as
         after saving all tensors of the whole model.
         """
-        named = [found for name, found in self.outputs.items() if GUESSED not in name]
+        named = [output for name, output in self.outputs.items() if GUESSED not in name]
         return (
             bool(named)
-            and not any(found is not None for found in named)
+            and not any(measured_value is not None for measured_value in named)
             and (not self._counting(first))
         )
 
@@ -150,15 +150,15 @@ class Failure:
         """Return the failed outputs, without those that only lack a partner."""
         is_guessed = all(GUESSED in name for name in first.failing)
         return {
-            name: found
-            for name, found in self.failing.items()
+            name: measured_value
+            for name, measured_value in self.failing.items()
             if GUESSED not in name or (is_guessed and name in first.outputs)
         }
 
     def facts(self) -> dict[str, Any]:
         """Return the failure as plain values for `from_facts`."""
         outputs = {
-            name: found if found is None else str(found) for name, found in self.outputs.items()
+            name: output if output is None else str(output) for name, output in self.outputs.items()
         }
         return {"code": self.code, "words": sorted(self.words), "outputs": outputs}
 
@@ -166,8 +166,8 @@ class Failure:
     def from_facts(cls, facts: Mapping[str, Any]) -> Failure:
         """Return the failure that `facts` describe."""
         outputs = {
-            name: None if found is None else float(found)
-            for name, found in dict(facts.get("outputs", {})).items()
+            name: None if measured_value is None else float(measured_value)
+            for name, measured_value in dict(facts.get("outputs", {})).items()
         }
         return cls(int(facts["code"]), frozenset(facts.get("words", ())), outputs)
 

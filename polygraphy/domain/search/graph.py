@@ -53,8 +53,8 @@ def reaches(dependencies: Sequence[Iterable[int]]) -> list[int]:
     reached: list[int] = []
     for node, direct in enumerate(dependencies):
         nodes = 1 << node
-        for other in direct:
-            nodes |= reached[other]
+        for next_index in direct:
+            nodes |= reached[next_index]
         reached.append(nodes)
     return reached
 

@@ -105,14 +105,14 @@ def plan_segments(
 
 
 def plan_windows(
-    layers: Sequence[Layer], most: int, given: Mapping[str, int], fixed: Collection[str] = ()
+    layers: Sequence[Layer], most: int, given_values: Mapping[str, int], fixed: Collection[str] = ()
 ) -> list[range]:
     """Return windows of layers, each as long as memory allows, that together cover a model.
 
     Args:
         layers: as for `plan_segments`.
         most: bytes of the tensors that a window reads and makes, each of which counts once.
-        given: sizes of tensors that no layer makes, in bytes.
+        given_values: sizes of tensors that no layer makes, in bytes.
         fixed: tensors that cannot be handed from one window to another.
     """
     walk = _Walk(layers, Budget(most))
@@ -122,7 +122,7 @@ def plan_windows(
     windows: list[range] = []
     while not windows or windows[-1].stop < len(layers):
         start = windows[-1].stop if windows else 0
-        windows.append(range(start, walk.window(start, given, cuts)))
+        windows.append(range(start, walk.window(start, given_values, cuts)))
     return windows
 
 
@@ -137,8 +137,8 @@ class _Walk:
         for index, layer in enumerate(layers):
             for name in layer.reads:
                 self._last_read[name] = index
-        known = [size for layer in layers for size in layer.makes.values() if size is not None]
-        self._unknown = max(known, default=0)
+        sizes = [size for layer in layers for size in layer.makes.values() if size is not None]
+        self._unknown = max(sizes, default=0)
 
     @property
     def is_ordered(self) -> bool:
@@ -172,15 +172,15 @@ class _Walk:
                 alive[self._last_read[name] + 1] -= 1
         return [count == 0 for count in accumulate(alive)]
 
-    def window(self, start: int, given: Mapping[str, int], cuts: Sequence[bool]) -> int:
+    def window(self, start: int, given_values: Mapping[str, int], cuts: Sequence[bool]) -> int:
         """Return the end of the window from `start`, at one of the cuts."""
         stop, total = start, 0
-        held: set[str] = set()
+        names: set[str] = set()
         for index in range(start, len(self._layers)):
             layer = self._layers[index]
-            for name in {*layer.makes, *layer.reads} - held:
-                total += self._size(name) if name in self._made_by else given.get(name, 0)
-                held.add(name)
+            for name in {*layer.makes, *layer.reads} - names:
+                total += self._size(name) if name in self._made_by else given_values.get(name, 0)
+                names.add(name)
             if stop > start and total > self._budget.nbytes:
                 break
             if cuts[index + 1]:
@@ -190,7 +190,7 @@ class _Walk:
     def segment(self, start: int, stop: int, compared: Collection[str]) -> Segment:
         """Describe the segment between two cuts."""
         layers = self._layers[start:stop]
-        made = [name for layer in layers for name in layer.makes]
+        names = [name for layer in layers for name in layer.makes]
         read = dict.fromkeys(name for layer in layers for name in layer.reads)
         loose = [] if start else [name for name in compared if name not in self._made_by]
         needs = [nbytes for _, nbytes in self._growing(start, stop)]
@@ -198,7 +198,7 @@ class _Walk:
             start,
             stop,
             inputs=tuple(name for name in read if self._made_by.get(name, start) < start),
-            outputs=(*loose, *(name for name in made if name in compared)),
+            outputs=(*loose, *(name for name in names if name in compared)),
             carried=tuple(self._alive(stop)),
             nbytes=needs[-1] if needs else 0,
         )

@@ -29,11 +29,11 @@ def first_good(most: int, test: Test) -> int | None:
     good, bad = most, -1
     unclear: set[int] = set()
     while True:
-        candidates = [each for each in range(bad + 1, good) if each not in unclear]
+        candidates = [index for index in range(bad + 1, good) if index not in unclear]
         if not candidates:
             return good
         middle = (bad + good) // 2
-        chosen = min(candidates, key=lambda each: (abs(each - middle), each))
+        chosen = min(candidates, key=lambda index: (abs(index - middle), index))
         outcome = test(chosen)
         if outcome is Outcome.GOOD:
             good = chosen
@@ -45,7 +45,7 @@ def first_good(most: int, test: Test) -> int | None:
 
 def first_good_in_order(most: int, test: Test) -> int | None:
     """Return the smallest good number from 0 to `most`, testing in order; None if there is none."""
-    return next((each for each in range(most + 1) if test(each) is Outcome.GOOD), None)
+    return next((index for index in range(most + 1) if test(index) is Outcome.GOOD), None)
 
 
 _EXPONENTS = tuple(step / 2 for step in range(-24, 13))

@@ -30,11 +30,11 @@ class Cost:
         """Return inferences per second, run one at a time."""
         return 1 / self.latency if self.latency else float("inf")
 
-    def is_below(self, other: Cost) -> bool:
+    def is_below(self, cost: Cost) -> bool:
         """Return whether this cost is lower: in latency or, on a tie, in memory."""
-        if abs(self.latency - other.latency) > _NOISE * max(self.latency, other.latency):
-            return self.latency < other.latency
-        return self.memory is not None and other.memory is not None and self.memory < other.memory
+        if abs(self.latency - cost.latency) > _NOISE * max(self.latency, cost.latency):
+            return self.latency < cost.latency
+        return self.memory is not None and cost.memory is not None and self.memory < cost.memory
 
 
 @frozen
@@ -69,8 +69,8 @@ def greedy_search(count: int, baseline: Cost, measure: Measure) -> Found:
         chosen = (*best.chosen, position)
         cost = measure(chosen)
         is_better = cost is not None and cost.is_below(best.cost)
-        kept = (chosen, cost) if is_better and cost is not None else (best.chosen, best.cost)
-        best = Found(*kept, tried=position + 1)
+        kept_pairs = (chosen, cost) if is_better and cost is not None else (best.chosen, best.cost)
+        best = Found(*kept_pairs, tried=position + 1)
     return best
 
 

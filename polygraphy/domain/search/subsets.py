@@ -37,31 +37,36 @@ def ddmin(items: Sequence[T], test: Callable[[Sequence[T]], Outcome]) -> list[T]
     Returns:
         The items, in order. Testing each of them left out was not bad.
     """
-    known: dict[tuple[int, ...], bool] = {}
+    known_values: dict[tuple[int, ...], bool] = {}
 
     def is_bad(positions: Sequence[int]) -> bool:
         """Return whether the items at some positions fail; each set is tested once."""
         key = tuple(positions)
-        if key not in known:
-            known[key] = test([items[position] for position in key]) is Outcome.BAD
-        return known[key]
+        if key not in known_values:
+            known_values[key] = test([items[position] for position in key]) is Outcome.BAD
+        return known_values[key]
 
-    left, parts = list(range(len(items))), 2
-    while len(left) >= 2:
-        chunks = _split(left, parts)
+    remaining, parts = list(range(len(items))), 2
+    while len(remaining) >= 2:
+        chunks = _split(remaining, parts)
         smaller = next((chunk for chunk in chunks if is_bad(chunk)), None)
         if smaller is not None:
-            left, parts = smaller, 2
+            remaining, parts = smaller, 2
             continue
-        others = ([each for each in left if each not in set(chunk)] for chunk in chunks)
-        smaller = next((rest for rest in others if is_bad(rest)), None)
+        complements = (
+            [index for index in remaining if index not in set(chunk)] for chunk in chunks
+        )
+        smaller = next(
+            (remaining_indices for remaining_indices in complements if is_bad(remaining_indices)),
+            None,
+        )
         if smaller is not None:
-            left, parts = smaller, max(parts - 1, 2)
-        elif parts >= len(left):
+            remaining, parts = smaller, max(parts - 1, 2)
+        elif parts >= len(remaining):
             break
         else:
-            parts = min(2 * parts, len(left))
-    return [items[position] for position in left]
+            parts = min(2 * parts, len(remaining))
+    return [items[position] for position in remaining]
 
 
 def _split(items: list[int], parts: int) -> list[list[int]]:
@@ -85,20 +90,20 @@ def bisect_batch(
     Returns:
         What was computed by name, and the names of the others, in order.
     """
-    found: dict[str, T] = {}
+    found_values: dict[str, T] = {}
     failed: list[str] = []
     pending = [list(names)] if names else []
     while pending:
         chosen = pending.pop()
         values = compute(chosen)
         if values is not None:
-            found.update(values)
+            found_values.update(values)
         elif len(chosen) == 1:
             failed += chosen
         else:
             middle = len(chosen) // 2
             pending += [chosen[middle:], chosen[:middle]]
-    return found, failed
+    return found_values, failed
 
 
 def smallest_good_set(
@@ -119,23 +124,23 @@ def smallest_good_set(
     Returns:
         The items, in order; none where even the empty set is good. None if all together are not.
     """
-    known: dict[tuple[int, ...], bool] = {}
+    known_values: dict[tuple[int, ...], bool] = {}
 
     def is_good(positions: Sequence[int]) -> bool:
         """Return whether the items at some positions are good; each set is tested once."""
         key = tuple(sorted(positions))
-        if key not in known:
-            known[key] = test([items[position] for position in key]) is Outcome.GOOD
-        return known[key]
+        if key not in known_values:
+            known_values[key] = test([items[position] for position in key]) is Outcome.GOOD
+        return known_values[key]
 
-    everything = list(range(len(items)))
+    enough = list(range(len(items)))
     if is_ranked:
-        everything = _first_enough(everything, is_good)
-    if not is_good(everything):
+        enough = _first_enough(enough, is_good)
+    if not is_good(enough):
         return None
     if is_good([]):
         return []
-    return [items[position] for position in sorted(_needed_items([], False, everything, is_good))]
+    return [items[position] for position in sorted(_needed_items([], False, enough, is_good))]
 
 
 def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]) -> list[int]:
@@ -147,22 +152,23 @@ def _first_enough(positions: list[int], is_good: Callable[[Sequence[int]], bool]
 
 
 def _needed_items(
-    kept: list[int],
+    kept_indices: list[int],
     has_grown: bool,
-    rest: list[int],
+    remaining_indices: list[int],
     is_good: Callable[[Sequence[int]], bool],
 ) -> list[int]:
-    """Return the items of `rest` that are needed in addition to `kept`; `has_grown`: `kept` has
-    grown since the last test.
+    """Return the items of `remaining_indices` that are needed in addition to `kept_indices`.
+
+    has_grown: whether `kept_indices` has grown since the last test.
     """
-    if has_grown and is_good(kept):
+    if has_grown and is_good(kept_indices):
         return []
-    if len(rest) == 1:
-        return rest
-    middle = len(rest) // 2
-    first, second = rest[:middle], rest[middle:]
-    of_second = _needed_items(kept + first, True, second, is_good)
-    of_first = _needed_items(kept + of_second, bool(of_second), first, is_good)
+    if len(remaining_indices) == 1:
+        return remaining_indices
+    middle = len(remaining_indices) // 2
+    first, second = remaining_indices[:middle], remaining_indices[middle:]
+    of_second = _needed_items(kept_indices + first, True, second, is_good)
+    of_first = _needed_items(kept_indices + of_second, bool(of_second), first, is_good)
     return of_first + of_second
 
 
@@ -205,13 +211,13 @@ class _Asked(Exception):
 
 
 def next_questions(
-    search: Callable[[Callable[[Q], Outcome]], Any], known: Mapping[Q, Outcome], count: int
+    search: Callable[[Callable[[Q], Outcome]], Any], outcomes: Mapping[Q, Outcome], count: int
 ) -> list[Q]:
     """Return the questions that a search may ask next, the likeliest first.
 
     Args:
         search: a pure function of what answers its questions.
-        known: the answers that are known.
+        outcomes: the answers that are known.
         count: how many questions are wanted, at most.
     """
     questions: dict[Q, None] = {}
@@ -220,7 +226,7 @@ def next_questions(
         if not pending or len(questions) >= count:
             break
         assumed = pending.popleft()
-        question = _next_question(search, {**known, **assumed})
+        question = _next_question(search, {**outcomes, **assumed})
         if question is None:
             continue
         questions.setdefault(question)
@@ -229,19 +235,19 @@ def next_questions(
 
 
 def _next_question(
-    search: Callable[[Callable[[Q], Outcome]], Any], known: Mapping[Q, Outcome]
+    search: Callable[[Callable[[Q], Outcome]], Any], outcomes: Mapping[Q, Outcome]
 ) -> Q | None:
     """Return the first question without an answer; None if the search ends before one."""
 
     def answer(question: Q) -> Outcome:
         """Return the known outcome of a question; raise if it is not known."""
-        if question not in known:
+        if question not in outcomes:
             raise _Asked(question)
-        return known[question]
+        return outcomes[question]
 
     try:
         search(answer)
     except _Asked as asked:
-        found: Q = asked.question
-        return found
+        found_question: Q = asked.question
+        return found_question
     return None

@@ -30,10 +30,12 @@ def padding(plan: StatePlan, feed: Mapping[str, Any]) -> Array | None:
         mask = feed.get(name)
         if mask is None or getattr(mask, "ndim", 0) < 2:
             continue
-        seen = mask > _HIDDEN if is_float(mask) and mask.ndim > 2 else mask != 0
-        if seen.ndim > 2:  # What the last position may see.
-            seen = seen[..., -1, :].reshape(seen.shape[0], -1, seen.shape[-1]).any(1)
-        hidden: Array = ~np.asarray(seen, bool)
+        seen_value = mask > _HIDDEN if is_float(mask) and mask.ndim > 2 else mask != 0
+        if seen_value.ndim > 2:  # What the last position may see.
+            seen_value = (
+                seen_value[..., -1, :].reshape(seen_value.shape[0], -1, seen_value.shape[-1]).any(1)
+            )
+        hidden: Array = ~np.asarray(seen_value, bool)
         return hidden if hidden.any() else None
     return None
 
@@ -52,8 +54,8 @@ def without_padding(value: Any, hidden: Array | None, axis: int | None, start: i
     rows = hidden[:, start : start + value.shape[axis]]
     if not rows.any() or value.shape[0] != rows.shape[0]:
         return value
-    rest = value.shape[axis] - rows.shape[1]
-    rows = np.pad(rows, ((0, 0), (0, rest))) if rest else rows
+    remaining_value = value.shape[axis] - rows.shape[1]
+    rows = np.pad(rows, ((0, 0), (0, remaining_value))) if remaining_value else rows
     shape = [1] * value.ndim
     shape[0], shape[axis] = rows.shape
     return np.where(rows.reshape(shape), np.zeros((), value.dtype), value)
@@ -65,12 +67,12 @@ def read_part(outputs: Mapping[str, Any], facts: StepFacts | None) -> Mapping[st
     """
     if facts is None or facts.hidden is None:
         return outputs
-    shown = dict(outputs)
+    part = dict(outputs)
     for name, value in outputs.items():
         array = value if isinstance(value, (list, tuple)) else np.asarray(value)
         if isinstance(array, np.ndarray) and array.ndim > 1:
-            shown[name] = without_padding(array, facts.hidden, *facts.positions_of(name, array))
-    return shown
+            part[name] = without_padding(array, facts.hidden, *facts.positions_of(name, array))
+    return part
 
 
 def fitted_state(value: Any, like: Any, pair: StatePair) -> Any | None:
@@ -159,7 +161,7 @@ def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, An
     plan = plan.at(0)
     step = feeds[at].step
     total, axis = step.start + step.length, plan.roles.axis
-    whole: dict[str, Any] = {}
+    whole_values: dict[str, Any] = {}
     drawn = {}
     for name, role in plan.roles.of.items():
         rows = [feed[name] for feed in feeds[: at + 1] if name in feed]
@@ -168,14 +170,16 @@ def at_once(plan: StatePlan, feeds: Sequence[StepFeed], at: int) -> dict[str, An
         elif role in (TOKENS, CHUNK, CONSTANT):
             drawn[name] = rows[0]
         elif role == POSITIONS and rows[0].ndim and rows[0].shape[-1] == feeds[0].step.length:
-            whole[name] = np.concatenate(rows, -1)
+            whole_values[name] = np.concatenate(rows, -1)
         elif role == MASK and rows[-1].ndim == 2 and rows[-1].shape[-1] >= total:
-            whole[name] = rows[-1]
+            whole_values[name] = rows[-1]
     values = {
-        name: plan.value(name, total, 0, drawn) for name in plan.roles.of if name not in whole
+        name: plan.value(name, total, 0, drawn)
+        for name in plan.roles.of
+        if name not in whole_values
     }
     initial = {name: feeds[0][name] for name in states if name in feeds[0]}
-    return {**initial, **values, **whole}
+    return {**initial, **values, **whole_values}
 
 
 def last_part(value: Any, expected: Any) -> Any:

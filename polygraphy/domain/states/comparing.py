@@ -100,7 +100,7 @@ def step_row(
     """
     wrong = [name for name, result in results.items() if not result]
     states = [name for name in wrong if name in facts.states]
-    others = [name for name in wrong if name not in facts.states]
+    names = [name for name in wrong if name not in facts.states]
     row = StepRow(
         first=facts.index,
         last=facts.index,
@@ -108,9 +108,9 @@ def step_row(
         position=facts.start + facts.length - 1,
         passed=not wrong,
         state=next(iter(states), ""),
-        output=next(iter(others), ""),
+        output=next(iter(names), ""),
     )
-    left, right = (_array(each.get(facts.judged or "")) for each in outputs)
+    left, right = (_array(output.get(facts.judged or "")) for output in outputs)
     if left is None or right is None or left.shape != right.shape or not left.size:
         return row
     a, b = left.astype(np.float64, copy=False), right.astype(np.float64, copy=False)
@@ -158,8 +158,8 @@ def _divergence(a: Array, b: Array) -> float:
     """Return the largest divergence of any position of two arrays of scores."""
     with np.errstate(all="ignore"):
         p, q = _log_softmax(a), _log_softmax(b)
-        each = np.sum(np.exp(q) * (q - p), axis=-1)
-    return float(max(0.0, np.max(each))) if np.isfinite(each).all() else float("nan")
+        value = np.sum(np.exp(q) * (q - p), axis=-1)
+    return float(max(0.0, np.max(value))) if np.isfinite(value).all() else float("nan")
 
 
 def _log_softmax(scores: Array) -> Array:
@@ -244,8 +244,10 @@ def _fold_rows(rows: Sequence[StepRow]) -> Iterator[StepRow]:
     if len(groups) > MOST_ROWS:
         first = next((at for at, group in enumerate(groups) if not group[0].passed), 0)
         head = groups[max(0, first - 2) : max(0, first - 2) + MOST_ROWS - 2]
-        left = [row for group in groups for row in group if row.first > head[-1][-1].first][:-1]
-        groups = [*head, *([left] if left else []), groups[-1][-1:]]
+        step_rows = [row for group in groups for row in group if row.first > head[-1][-1].first][
+            :-1
+        ]
+        groups = [*head, *([step_rows] if step_rows else []), groups[-1][-1:]]
     yield from (_join_rows(group) for group in groups)
 
 
@@ -270,13 +272,13 @@ def _join_rows(group: Sequence[StepRow]) -> StepRow:
     )
 
 
-def step_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def step_table(found_values: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the table of the steps of two runs as texts: the titles of its columns, and its rows.
 
     Args:
-        found: the document of `StepsCompared`.
+        found_values: the document of `StepsCompared`.
     """
-    parties = short_names(found["parties"])
+    parties = short_names(found_values["parties"])
     titles = ["step", "position", "error", "KL", *(f"token {party}" for party in parties)]
     rows = [
         [
@@ -291,7 +293,7 @@ def step_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
             row["state"],
             "passed" if row["passed"] else "failed",
         ]
-        for row in found["rows"]
+        for row in found_values["rows"]
     ]
     return [*titles, "first different state", "verdict"], rows
 
@@ -306,18 +308,18 @@ def _figure(value: Any) -> str:
     return f"{value:.2g}" if isinstance(value, (int, float)) else str(value or "")
 
 
-def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
+def steps_in_words(found_values: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences about the steps of two runs, of the document of `StepsCompared`."""
-    rows = found["rows"]
-    left, right = short_names(found["parties"])
-    wrong = found["first_wrong"]
+    rows = found_values["rows"]
+    left, right = short_names(found_values["parties"])
+    wrong = found_values["first_wrong"]
     if wrong is None:
         errors = [row["error"] for row in rows if isinstance(row["error"], float)]
         kls = [row["kl"] for row in rows if isinstance(row["kl"], float)]
         figures = [f"largest error {max(errors):.2g}"] if errors else []
         figures += [f"KL {max(kls):.2g}"] if kls else []
         end = f", {', '.join(figures)}" if figures else ""
-        count = found["steps"]
+        count = found_values["steps"]
         agree = "The step agrees" if count == 1 else f"All {count} steps agree"
         yield (
             f"{agree} (positions 0 to {rows[-1]['position']}{end})."
@@ -325,20 +327,22 @@ def steps_in_words(found: Mapping[str, Any]) -> Iterator[str]:
             else "No step was compared."
         )
     else:
-        what = wrong["state"] or wrong["output"]
-        what = f", beginning with {what!r}" if what else ""
-        where = f"position {wrong['position']}{what}"
+        text = wrong["state"] or wrong["output"]
+        text = f", beginning with {text!r}" if text else ""
+        where = f"position {wrong['position']}{text}"
         yield f"Step {wrong['first']} is the first that differs ({where})."
-    for row in found["ties"]:
+    for row in found_values["ties"]:
         first, second = row["tokens"]
         yield (
             f"Near tie in step {row['first']}, position {row['position']}: token {first} in"
             f" {left}, {second} in {right}; margin {row['margin']:.2g}, error"
             f" {row['error']:.2g}, both within rounding."
         )
-    if found["differing_states"]:
-        names = some_of(found["differing_states"])
+    if found_values["differing_states"]:
+        names = some_of(found_values["differing_states"])
         yield f"Not counted, because all outputs of later steps agree: state {names}."
-    if found.get("last_states"):
-        names, more = some_of(found["last_states"]), found["steps"] + 1
-        yield f"No step reads {names} of the last step: --steps {more} shows whether they matter."
+    if found_values.get("last_states"):
+        names, extra = some_of(found_values["last_states"]), found_values["steps"] + 1
+        yield (
+            f"No step reads {names} of the last step: --steps {extra} shows whether they matter."
+        )

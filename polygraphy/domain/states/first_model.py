@@ -55,42 +55,46 @@ def match_outputs(
     tensors = {tensor.name: tensor for tensor in first.outputs}
     inputs = {tensor.name: tensor for tensor in graph.inputs}
     outputs = {tensor.name for tensor in graph.outputs}
-    own = {pair.output: pair for pair in pairs}
-    names = {name: name for name in tensors if name in own}
+    own_pairs = {pair.output: pair for pair in pairs}
+    names = {name: name for name in tensors if name in own_pairs}
     by_name = pairs_by_name([*tensors], [*inputs])
     by_input = {pair.input: pair.output for pair in pairs}
     for name, read in by_name.items():
         target = by_input.get(read)
         if target is not None and target not in names.values() and name not in names:
             names[name] = target
-    kept = [
+    state_pairs = [
         StatePair(name, read, CONSTANT, None, FIRST_MODEL)
         for name, read in by_name.items()
         if name not in names and name not in outputs and read not in by_input
         if is_same_kind(tensors[name], inputs[read])
     ]
-    names.update({pair.output: pair.output for pair in kept})
-    missing = [name for name in own if name not in names.values()]
+    names.update({pair.output: pair.output for pair in state_pairs})
+    missing = [name for name in own_pairs if name not in names.values()]
     free = [name for name in tensors if name not in names and name not in outputs]
-    rest = free[-len(missing) :] if missing else []
-    fits = [is_same_kind(tensors[name], inputs[own[to].input]) for name, to in zip(rest, missing)]
-    if len(rest) == len(missing) and all(fits):
+    last_free = free[-len(missing) :] if missing else []
+    fits = [
+        is_same_kind(tensors[name], inputs[own_pairs[to].input])
+        for name, to in zip(last_free, missing)
+    ]
+    if len(last_free) == len(missing) and all(fits):
         # Exporters number the outputs: those of the first step come in the same order.
-        names.update(zip(rest, missing))
+        names.update(zip(last_free, missing))
         missing = []
     if missing:
         raise UsageError(
-            f"--first-model: no output is the first value of input {own[missing[0]].input!r}.",
+            "--first-model: no output is the first value of input"
+            f" {own_pairs[missing[0]].input!r}.",
             hint=f"The model has the outputs {some_of([*tensors])}.",
         )
     for name, target in names.items():
-        read = own[target].input if target in own else ""
+        read = own_pairs[target].input if target in own_pairs else ""
         if read and not is_same_kind(tensors[name], inputs[read]):
             raise UsageError(
                 f"--first-model: output {name!r} is {_describe(tensors[name])}, which input"
                 f" {read!r}, {_describe(inputs[read])}, does not accept."
             )
-    return names, kept
+    return names, state_pairs
 
 
 def _describe(tensor: Tensor) -> str:

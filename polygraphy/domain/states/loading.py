@@ -25,11 +25,11 @@ from polygraphy.domain.states.pairs import (
     state_pairs,
 )
 from polygraphy.domain.states.plan import StatePlan, numpy_dtype
+from polygraphy.domain.states.position_limits import describe_unreached
 from polygraphy.domain.states.roles import (
     CHUNK,
     CONSTANT,
     TOKENS,
-    describe_unreached,
 )
 from polygraphy.domain.tensors.aliases import Array
 from polygraphy.domain.tensors.datatype import DataType
@@ -115,8 +115,8 @@ class StepLoader:
         self._unused_tokens = 0
         self._plan: StatePlan | None = None
         if tokens is not None and steps is None:
-            known = len(read_tokens(tokens))
-            self.iterations = max(1, known - (prompt or min(DEFAULT_PROMPT, known)) + 1)
+            known_count = len(read_tokens(tokens))
+            self.iterations = max(1, known_count - (prompt or min(DEFAULT_PROMPT, known_count)) + 1)
 
     def __len__(self) -> int:
         return self.iterations
@@ -151,16 +151,16 @@ class StepLoader:
 
     def options(self) -> dict[str, Any]:
         """Return the options of a command line that runs these steps."""
-        given: dict[str, Any] = {"steps": self.iterations}
+        given_options: dict[str, Any] = {"steps": self.iterations}
         if self._prompt is not None:
-            given["prompt"] = self._prompt
+            given_options["prompt"] = self._prompt
         if self._states is not None:
-            given["state"] = tuple(":".join(pair) for pair in self._states) or ("none",)
+            given_options["state"] = tuple(":".join(pair) for pair in self._states) or ("none",)
         if self._tokens_file is not None:
-            given["tokens"] = self._tokens_file
+            given_options["tokens"] = self._tokens_file
         if isinstance(self.first_model, str):
-            given["first_model"] = self.first_model
-        return given
+            given_options["first_model"] = self.first_model
+        return given_options
 
     @property
     def plan(self) -> StatePlan:
@@ -201,14 +201,14 @@ class StepLoader:
         tokens = self._tokens(total)
         for line in plan.lines():
             self._add_note(line)
-        left = describe_unreached(plan.roles.limits, total, first)
+        unreached = describe_unreached(plan.roles.limits, total, first)
         if self._unused_tokens:
-            left.append(
+            unreached.append(
                 f"{self._unused_tokens} tokens of {self._tokens_file}:"
                 f" --steps {self.iterations + self._unused_tokens} reads all"
             )
-        if left:
-            self._add_note(f"Not reached: {'; '.join(left)}.")
+        if unreached:
+            self._add_note(f"Not reached: {'; '.join(unreached)}.")
         yield from self._step_feeds(plan, lengths, tokens)
 
     def profiles(self, first_model: bool = False) -> list[Profile]:
@@ -254,14 +254,14 @@ class StepLoader:
         constants: dict[str, Array] = {}
         judged = plan.roles.judged
         for index, expected in enumerate(lengths):
-            own = None if loaded is None else next(loaded, None)
-            if loaded is not None and own is None:
+            own_values = None if loaded is None else next(loaded, None)
+            if loaded is not None and own_values is None:
                 self._add_note(f"The loaded data end after {index} of {len(lengths)} steps.")
                 return
             current = plan.at(index)
-            length = self._length_in(current, own or {}, expected)
-            if own is not None:
-                self._check_loaded(current, own, index, past + length)
+            length = self._length_in(current, own_values or {}, expected)
+            if own_values is not None:
+                self._check_loaded(current, own_values, index, past + length)
             drawn = dict(constants)
             for name, row in zip(current.roles.named(TOKENS), tokens):
                 shape = current.shape(name, length, past)
@@ -283,13 +283,17 @@ class StepLoader:
             feed.update(
                 {
                     name: array
-                    for name, array in (own or {}).items()
+                    for name, array in (own_values or {}).items()
                     if name in current.inputs and (index == 0 or name not in states)
                 }
             )
-            if own is not None:
+            if own_values is not None:
                 constants.update(
-                    {name: feed[name] for name in current.roles.named(CONSTANT) if name in own}
+                    {
+                        name: feed[name]
+                        for name in current.roles.named(CONSTANT)
+                        if name in own_values
+                    }
                 )
             hidden = padding(current, feed)
             if hidden is not None:
@@ -318,8 +322,8 @@ class StepLoader:
             return self._prompt
         if self._tokens_file is None:
             return DEFAULT_PROMPT
-        known = len(read_tokens(self._tokens_file))
-        return max(1, min(DEFAULT_PROMPT, known - self.iterations + 1))
+        length = len(read_tokens(self._tokens_file))
+        return max(1, min(DEFAULT_PROMPT, length - self.iterations + 1))
 
     def _check_capacity(self, total: int) -> None:
         """Raise InputError if the steps need more positions than the cache has."""
@@ -330,7 +334,7 @@ class StepLoader:
                 hint=f"Use at most --steps {max(1, capacity - self._first_length() + 1)}.",
             )
         for limit in self.plan.roles.limits:
-            if limit.is_hard and total > limit.length:
+            if limit.is_hard and limit.is_certain and total > limit.length:
                 raise InputError(
                     f"The steps need {total} positions, but {limit.what} has {limit.length}.",
                     hint=f"Use at most --steps {max(1, limit.length - self._first_length() + 1)}.",
@@ -348,10 +352,10 @@ class StepLoader:
         for name in names:
             dtype = numpy_dtype(self.plan.inputs[name])
             if self._tokens_file is not None:
-                known = read_tokens(self._tokens_file)
-                self._check_tokens(known, total)
-                self._unused_tokens = len(known) - total
-                rows.append(np.array(known[:total], dtype))
+                tokens = read_tokens(self._tokens_file)
+                self._check_tokens(tokens, total)
+                self._unused_tokens = len(tokens) - total
+                rows.append(np.array(tokens[:total], dtype))
             else:
                 drawn = self._generate_inputs(self.plan, {name: [1, total]}, 0)[name]
                 rows.append(self._without_special(drawn.reshape(-1)))
@@ -407,11 +411,11 @@ class StepLoader:
     def _check_tokens(self, tokens: Sequence[int], total: int) -> None:
         """Raise InputError for a token outside the vocabulary, or too few tokens."""
         count = self.plan.roles.vocabulary
-        wrong = [each for each in tokens if each < 0 or (count is not None and each >= count)]
+        wrong = [token for token in tokens if token < 0 or (count is not None and token >= count)]
         if wrong:
-            known = "" if count is None else f", which has {count}"
+            text = "" if count is None else f", which has {count}"
             raise InputError(
-                f"{self._tokens_file}: token {wrong[0]} is outside the vocabulary{known}.",
+                f"{self._tokens_file}: token {wrong[0]} is outside the vocabulary{text}.",
                 hint=f"Tokens must be from 0{'' if count is None else f' to {count - 1}'}.",
             )
         if len(tokens) < total:
@@ -436,13 +440,13 @@ class StepLoader:
         data = self._data if isinstance(self._data, DataLoader) else DataLoader()
         loader = data.drawing_from(data.seed, None)
         loader.iterations = index + 1
-        given = _given_shapes(data)
+        given_values = _given_shapes(data)
         metadata = TensorMetadata()
         for name, shape in shapes.items():
             tensor = plan.inputs[name]
             is_row = name in plan.roles.named(TOKENS)
-            own = shape if is_row or name not in given else given[name]
-            metadata.add(name, DataType.from_dtype(tensor.dtype), own)
+            own_shape = shape if is_row or name not in given_values else given_values[name]
+            metadata.add(name, DataType.from_dtype(tensor.dtype), own_shape)
         loader.input_metadata = metadata
         loader._turns = [TensorMetadata()]
         loader.model_facts = self.model_facts

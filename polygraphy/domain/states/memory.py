@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -57,7 +58,7 @@ class StepFacts:
         """Return the axis of positions of an output, None if it has none, and the position of its
         first entry.
         """
-        pair = next((each for each in self.pairs if each.output == name), None)
+        pair = next((pair for pair in self.pairs if pair.output == name), None)
         if pair is None:
             if value.ndim <= self.axis:
                 return None, self.start
@@ -127,7 +128,7 @@ class StateMemory:
         return {**ordered, **fed}
 
     def keep(
-        self, feed: Mapping[str, Any], fed: Mapping[str, Any], outputs: Mapping[str, Any], who: str
+        self, feed: Mapping[str, Any], fed: Mapping[str, Any], outputs: Mapping[str, Any], name: str
     ) -> Mapping[str, Any]:
         """Keep the states that a step computed.
 
@@ -146,13 +147,13 @@ class StateMemory:
         """
         if not isinstance(feed, StepFeed):
             return outputs
-        shown = dict(outputs)
+        shown_outputs = dict(outputs)
         for pair in feed.pairs:
             if pair.output not in outputs and pair.source == FIRST_MODEL and feed.step.index:
                 continue  # Later steps leave it as it is.
             if pair.output not in outputs:
                 raise BackendError(
-                    f"{who} has no output {pair.output!r}, the next value of input {pair.input!r}."
+                    f"{name} has no output {pair.output!r}, the next value of input {pair.input!r}."
                 )
             new, old = outputs[pair.output], fed.get(pair.input)
             is_kept = pair.kind in (CONSTANT, BRANCH) or is_cross_attention(pair.input)
@@ -160,8 +161,8 @@ class StateMemory:
                 new = old  # A branch that only decodes leaves it out.
             self.states[pair.input] = new
             if not feed.step.is_last or pair.kind == RING:  # What was never written is arbitrary.
-                shown[pair.output] = _new_part(pair, old, outputs[pair.output], feed.step)
-        return shown
+                shown_outputs[pair.output] = _new_part(pair, old, outputs[pair.output], feed.step)
+        return shown_outputs
 
 
 def _size(array: Any) -> int:
@@ -177,10 +178,16 @@ def _new_part(pair: StatePair, old: Any, new: Any, step: StepFacts) -> Any:
         return new
     axis %= len(after)
     if pair.kind == GROWS and before[axis] < after[axis]:
-        return new[(slice(None),) * axis + (slice(before[axis], None),)]
+        return new[_slots(axis, before[axis], None)]
     if pair.kind in (SLOTS, RING) and step.start + step.length <= after[axis]:
-        return new[(slice(None),) * axis + (slice(step.start, step.start + step.length),)]
+        return new[_slots(axis, step.start, step.start + step.length)]
     return new
+
+
+@lru_cache(maxsize=256)
+def _slots(axis: int, start: int, stop: int | None) -> tuple[slice, ...]:
+    """Return the index of a range along an axis; all states of a step share one."""
+    return (slice(None),) * axis + (slice(start, stop),)
 
 
 def state_names(pairs: Sequence[StatePair]) -> Iterator[str]:

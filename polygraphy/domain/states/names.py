@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ENDS_IN_N = re.compile(r"^(h|c|state|hidden|cell|s|r\d?)n$")
@@ -30,6 +31,7 @@ def is_state_like(name: str) -> bool:
     return not _CACHE.isdisjoint(words) or words[:1] in (["h"], ["c"])
 
 
+@lru_cache(maxsize=4096)
 def is_cross_attention(name: str) -> bool:
     """Return whether a name suggests an encoder's (cross-attention) state, which never changes."""
     return not {"encoder", "cross", "enc"}.isdisjoint(words_of(name))
@@ -88,10 +90,12 @@ def pairs_by_config(
         if not (isinstance(past, Mapping) and isinstance(present, Mapping)):
             continue
         for key, pattern in past.items():
-            other = present.get(str(key).replace("past", "present"))
-            if "past" in str(key) and isinstance(pattern, str) and isinstance(other, str):
+            other_value = present.get(str(key).replace("past", "present"))
+            if "past" in str(key) and isinstance(pattern, str) and isinstance(other_value, str):
                 for index in range(len(inputs) if "%d" in pattern else 1):
-                    old, new = pattern.replace("%d", f"{index}"), other.replace("%d", f"{index}")
+                    old, new = pattern.replace("%d", f"{index}"), other_value.replace(
+                        "%d", f"{index}"
+                    )
                     if old in inputs and new in outputs:
                         pairs[new] = old
     return pairs

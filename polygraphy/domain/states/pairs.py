@@ -108,7 +108,13 @@ _MOVES = frozenset(
 _SELECTS = frozenset({"Slice", "Gather", "GatherND", "GatherElements", "Split", "Compress"})
 _LOSE_AXIS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"})
 _WRITES = ("ScatterND", "ScatterElements", "Scatter", "TensorScatter")
-_RECURRENT = {"LSTM": {1: 5, 2: 6, 0: 5}, "GRU": {1: 5, 0: 5}, "RNN": {1: 5, 0: 5}}
+_LSTM = {1: 5, 2: 6, 0: 5}
+_RECURRENT = {
+    "LSTM": _LSTM,
+    "DynamicQuantizeLSTM": _LSTM,
+    "GRU": {1: 5, 0: 5},
+    "RNN": {1: 5, 0: 5},
+}
 _ATTENTION = {
     "GroupQueryAttention": ({1: 3, 2: 4}, 2),
     "SparseAttention": ({1: 3, 2: 4}, 2),
@@ -128,27 +134,27 @@ _LIMIT = 20000
 def state_pairs(
     graph: Graph,
     config: object = None,
-    given: Sequence[tuple[str, str]] | None = None,
+    given_pairs: Sequence[tuple[str, str]] | None = None,
 ) -> tuple[list[StatePair], list[Conflict]]:
     """Return the states of a model in the order of its outputs, and contradictions between sources.
 
     Args:
         graph: the graph, with layers and attributes.
         config: the `genai_config.json` beside the model as JSON has it; None for none.
-        given: pairs of outputs and inputs that count instead; none of them turns states off.
+        given_pairs: pairs of outputs and inputs that count instead; none of them turns states off.
 
     Raises:
         UsageError: a given pair names no output or input, or two that do not fit.
     """
-    if given is not None:
-        return [_given_pair(graph, *names) for names in given], []
+    if given_pairs is not None:
+        return [_given_pair(graph, *names) for names in given_pairs], []
     outputs = [tensor.name for tensor in graph.outputs]
     inputs = [tensor.name for tensor in graph.inputs]
     by_graph = _pairs_in(graph)
     pairs = {pair.output: pair for pair in by_graph}
     conflicts = []
     tensors = {tensor.name: tensor for tensor in (*graph.outputs, *graph.inputs)}
-    taken = {pair.input for pair in by_graph}
+    used_inputs = {pair.input for pair in by_graph}
     for source, named in (
         ("genai_config.json", pairs_by_config(config, outputs, inputs)),
         ("names", pairs_by_name(outputs, inputs)),
@@ -160,38 +166,45 @@ def state_pairs(
                     conflicts.append(
                         Conflict(output, pair.input, name, source, _node_behind(graph, output))
                     )
-            elif name not in taken and is_same_kind(tensors[output], tensors[name]):
+            elif name not in used_inputs and is_same_kind(tensors[output], tensors[name]):
                 kind, axis = _kind_by_shape(tensors[output], tensors[name])
                 pairs[output] = StatePair(output, name, kind, axis, source)
-                taken.add(name)
+                used_inputs.add(name)
     conflicts += [
         Conflict(pair.output, pair.input, "", "the graph", _node_behind(graph, pair.output))
         for pair in by_graph
         if _is_stale(pair, by_graph, tensors)
     ]
     conflicts += _find_swapped(graph, by_graph, tensors)
-    for output, name in _remaining_pair(graph, pairs, taken):
+    for output, name in _remaining_pairs(graph, pairs, used_inputs):
         kind, axis = _kind_by_shape(tensors[output], tensors[name])
         pairs[output] = StatePair(output, name, kind, axis, "order")
     if not pairs:
         pairs = {pair.output: pair for pair in _by_shape(graph)}
     pairs = {output: _like_others(pair, by_graph, tensors) for output, pair in pairs.items()}
-    seen: set[str] = set()
-    first = [each for each in conflicts if each.output not in seen and not seen.add(each.output)]  # type: ignore[func-returns-value]
+    seen_names: set[str] = set()
+    first = []
+    for conflict in conflicts:
+        if conflict.output not in seen_names:
+            seen_names.add(conflict.output)
+            first.append(conflict)
     return [pairs[name] for name in outputs if name in pairs], first
 
 
 def _like_others(
-    pair: StatePair, known: Sequence[StatePair], tensors: Mapping[str, Tensor]
+    pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str, Tensor]
 ) -> StatePair:
     """Return a state pair that the graph does not show, with the behavior of similar pairs."""
     if pair.source == "graph" or pair.kind != REPLACED:
         return pair
-    own = tensors[pair.input]
-    for other in known:
-        like = tensors[other.input]
-        if other.kind in (GROWS, SLOTS) and (like.dtype, like.shape) == (own.dtype, own.shape):
-            return evolve(pair, kind=other.kind, axis=other.axis)
+    tensor = tensors[pair.input]
+    for state_pair in pairs:
+        like = tensors[state_pair.input]
+        if state_pair.kind in (GROWS, SLOTS) and (like.dtype, like.shape) == (
+            tensor.dtype,
+            tensor.shape,
+        ):
+            return evolve(pair, kind=state_pair.kind, axis=state_pair.axis)
     return pair
 
 
@@ -199,13 +212,14 @@ def _is_stale(pair: StatePair, pairs: Sequence[StatePair], tensors: Mapping[str,
     """Return whether a state is passed on unchanged although similar states change."""
     if pair.kind != CONSTANT or is_cross_attention(pair.input):
         return False
-    changed = [other for other in pairs if other.kind not in (CONSTANT, BRANCH)]
-    if any(other.kind == GROWS for other in changed):
+    changed = [pair for pair in pairs if pair.kind not in (CONSTANT, BRANCH)]
+    if any(state_pair.kind == GROWS for state_pair in changed):
         return True
-    own = tensors[pair.input]
+    tensor = tensors[pair.input]
     return any(
-        (tensors[other.input].dtype, tensors[other.input].shape) == (own.dtype, own.shape)
-        for other in changed
+        (tensors[state_pair.input].dtype, tensors[state_pair.input].shape)
+        == (tensor.dtype, tensor.shape)
+        for state_pair in changed
     )
 
 
@@ -235,30 +249,53 @@ def _find_swapped(
 _PAIR = 2
 
 
-def _remaining_pair(
-    graph: Graph, pairs: Mapping[str, StatePair], taken: Collection[str]
+def _remaining_pairs(
+    graph: Graph, pairs: Mapping[str, StatePair], used_names: Collection[str]
 ) -> list[tuple[str, str]]:
     """Return the only output and the only input that are left, if they are like the states that are
-    known: the output is computed from the wrong state.
+    known: the output is computed from the wrong state. Of several, return those of equal type and
+    shape in order, if each output is computed from its input.
     """
     if not pairs:
         return []
-    known = {(tensor.dtype, tensor.shape) for tensor in graph.inputs if tensor.name in taken}
-    made = {(tensor.dtype, tensor.shape) for tensor in graph.outputs if tensor.name in pairs}
-    inputs = [tensor for tensor in graph.inputs if tensor.name not in taken]
+    input_names = {
+        (tensor.dtype, tensor.shape) for tensor in graph.inputs if tensor.name in used_names
+    }
+    new_pairs = {(tensor.dtype, tensor.shape) for tensor in graph.outputs if tensor.name in pairs}
+    inputs = [tensor for tensor in graph.inputs if tensor.name not in used_names]
     outputs = [tensor for tensor in graph.outputs if tensor.name not in pairs]
-    left = [
+    remaining_outputs = [
         (output.name, tensor.name)
         for output in outputs
         for tensor in inputs
         if (
-            ((tensor.dtype, tensor.shape) in known and (output.dtype, output.shape) in made)
+            (
+                (tensor.dtype, tensor.shape) in input_names
+                and (output.dtype, output.shape) in new_pairs
+            )
             or (_is_fixed(tensor) and (tensor.dtype, tensor.shape) == (output.dtype, output.shape))
         )
     ]
     # Something is left for the data, and for what is computed of them.
     has_data = len(inputs) > 1 and len(outputs) > 1
-    return left if len(left) == 1 and has_data else []
+    if len(remaining_outputs) < 2:
+        return remaining_outputs if has_data else []
+    behind = {output: _inputs_behind(graph, output) for output, _ in remaining_outputs}
+    groups: dict[Any, tuple[list[str], list[str]]] = {}
+    for at, tensors in enumerate((outputs, inputs)):
+        for tensor in filter(_is_fixed, tensors):
+            groups.setdefault((tensor.dtype, tensor.shape), ([], []))[at].append(tensor.name)
+    matched = [
+        list(zip(made_names, read_names))
+        for made_names, read_names in groups.values()
+        if len(made_names) == len(read_names)
+        and all(name in behind.get(each, ()) for each, name in zip(made_names, read_names))
+    ]
+    # Something is left for the data, which come first, and for what is computed of them.
+    if sum(map(len, matched)) == min(len(inputs), len(outputs)):
+        matched = [each for each in matched if each[0] != (outputs[0].name, inputs[0].name)]
+    found = [pair for each in matched for pair in each]
+    return found if len(found) < min(len(inputs), len(outputs)) else []
 
 
 def _is_fixed(tensor: Tensor) -> bool:
@@ -276,59 +313,61 @@ def _by_shape(graph: Graph) -> list[StatePair]:
     state, as in a recurrent cell of products and sums. One input and one output must remain for the
     data.
     """
-    rest = list(graph.inputs)
+    inputs = list(graph.inputs)
     pairs = []
     for output in graph.outputs:
         behind = _inputs_behind(graph, output.name)
         fits = (
             tensor
-            for tensor in rest
+            for tensor in inputs
             if output.shape
             and (tensor.dtype, tensor.shape) == (output.dtype, output.shape)
             and tensor.name in behind
         )
         partner = next(fits, None)
         if partner is not None:
-            rest.remove(partner)
+            inputs.remove(partner)
             pairs.append(StatePair(output.name, partner.name, REPLACED, None, "shapes"))
-    is_whole = not rest or len(pairs) == len(graph.outputs)
+    is_whole = not inputs or len(pairs) == len(graph.outputs)
     return [] if is_whole else pairs
 
 
 def _inputs_behind(graph: Graph, output: str) -> set[str]:
     """Return the inputs that an output depends on, within this graph."""
-    makers, queue, seen = graph.makers, [output], set()
+    makers, queue, seen_names = graph.makers, [output], set()
     while queue:
         name = queue.pop()
-        if name not in seen:
-            seen.add(name)
+        if name not in seen_names:
+            seen_names.add(name)
             node = makers.get(name)
-            queue += [] if node is None else [each for each in node.inputs if each]
-    return seen & {tensor.name for tensor in graph.inputs}
+            queue += (
+                [] if node is None else [input_name for input_name in node.inputs if input_name]
+            )
+    return seen_names & {tensor.name for tensor in graph.inputs}
 
 
 def _given_pair(graph: Graph, output: str, name: str) -> StatePair:
     """Return the pair of an output and an input that the user named."""
     outputs = {tensor.name: tensor for tensor in graph.outputs}
     inputs = {tensor.name: tensor for tensor in graph.inputs}
-    for what, one, known in (("output", output, outputs), ("input", name, inputs)):
-        if one not in known:
-            near = close_matches(one, known) or list(known)[:8]
+    for name_alone, text, tensors in (("output", output, outputs), ("input", name, inputs)):
+        if text not in tensors:
+            near = close_matches(text, tensors) or list(tensors)[:8]
             raise UsageError(
-                f"--state {output}:{name}: the model has no {what} {one!r}.",
-                hint=f"It has {join_words([repr(each) for each in near])}.",
+                f"--state {output}:{name}: the model has no {name_alone} {text!r}.",
+                hint=f"It has {join_words([repr(name) for name in near])}.",
             )
-    made, read = outputs[output], inputs[name]
-    if not is_same_kind(made, read):
+    new_tensor, read = outputs[output], inputs[name]
+    if not is_same_kind(new_tensor, read):
         raise UsageError(
-            f"--state {output}:{name}: output {output!r} is {_describe(made)}, which input"
+            f"--state {output}:{name}: output {output!r} is {_describe(new_tensor)}, which input"
             f" {name!r}, {_describe(read)}, does not accept.",
             hint="Pair an output with an input of the same type and rank.",
         )
     for pair in _pairs_in(graph):
         if (pair.output, pair.input) == (output, name):
             return evolve(pair, source="--state")
-    kind, axis = _kind_by_shape(made, read)
+    kind, axis = _kind_by_shape(new_tensor, read)
     return StatePair(output, name, kind, axis, "--state")
 
 
@@ -338,23 +377,23 @@ def _describe(tensor: Tensor) -> str:
     return f"{tensor.dtype}{shape}"
 
 
-def is_same_kind(made: Tensor, read: Tensor, axis: int | None = None) -> bool:
+def is_same_kind(tensor: Tensor, read: Tensor, axis: int | None = None) -> bool:
     """Return whether a tensor may be an input: data type, rank and fixed dimensions."""
-    if made.dtype != read.dtype and None not in (made.dtype, read.dtype):
+    if tensor.dtype != read.dtype and None not in (tensor.dtype, read.dtype):
         return False
-    if made.shape is None or read.shape is None:
+    if tensor.shape is None or read.shape is None:
         return True
-    if len(made.shape) != len(read.shape):
+    if len(tensor.shape) != len(read.shape):
         return False
     return all(
         not (isinstance(one, int) and isinstance(other, int)) or one == other or at == axis
-        for at, (one, other) in enumerate(zip(made.shape, read.shape))
+        for at, (one, other) in enumerate(zip(tensor.shape, read.shape))
     )
 
 
-def _kind_by_shape(made: Tensor, read: Tensor) -> tuple[str, int | None]:
+def _kind_by_shape(tensor: Tensor, read: Tensor) -> tuple[str, int | None]:
     """Return the kind and axis of a state from shapes alone."""
-    for axis, (new, old) in enumerate(zip(made.shape or (), read.shape or ())):
+    for axis, (new, old) in enumerate(zip(tensor.shape or (), read.shape or ())):
         is_open = not isinstance(old, int) and axis > 0
         if is_open and new != old and "batch" not in str(old).lower():
             return GROWS, axis
@@ -366,23 +405,29 @@ def _pairs_in(graph: Graph) -> list[StatePair]:
     tensors = {tensor.name: tensor for tensor in (*graph.inputs, *graph.outputs)}
     makers = _Makers()
     weak: list[tuple[int, int, StatePair]] = []
-    found: list[tuple[int, int, StatePair]] = []
+    rows_found: list[tuple[int, int, StatePair]] = []
     for position, output in enumerate(graph.outputs):
         for distance, pair, is_weak in _origins(graph, output, tensors, makers):
-            (weak if is_weak else found).append((distance, position, pair))
+            (weak if is_weak else rows_found).append((distance, position, pair))
     # What changes a state before it is handed out is told from data by the states beside it.
-    kinds = {pair.kind for _, _, pair in found} & {GROWS, SLOTS}
-    found += [(_LIMIT, at, pair) for _, at, pair in weak if pair.kind in kinds]
+    kinds = {pair.kind for _, _, pair in rows_found} & {GROWS, SLOTS}
+    rows_found += [(_LIMIT, at, pair) for _, at, pair in weak if pair.kind in kinds]
     names = pairs_by_name(
         [tensor.name for tensor in graph.outputs], [tensor.name for tensor in graph.inputs]
     )
-    found.sort(key=lambda each: (each[0], names.get(each[2].output) != each[2].input, each[1]))
+    rows_found.sort(
+        key=lambda indices: (
+            indices[0],
+            names.get(indices[2].output) != indices[2].input,
+            indices[1],
+        )
+    )
     pairs: dict[str, StatePair] = {}
-    taken: set[str] = set()
-    for _, _, pair in found:
-        if pair.output not in pairs and pair.input not in taken:
+    used_names: set[str] = set()
+    for _, _, pair in rows_found:
+        if pair.output not in pairs and pair.input not in used_names:
             pairs[pair.output] = pair
-            taken.add(pair.input)
+            used_names.add(pair.input)
     return [pairs[tensor.name] for tensor in graph.outputs if tensor.name in pairs]
 
 
@@ -405,7 +450,7 @@ def _origins(
     neighboring states suggest it.
     """
     inputs = {tensor.name for tensor in graph.inputs}
-    found: dict[str, tuple[int, StatePair, bool]] = {}
+    origins: dict[str, tuple[int, StatePair, bool]] = {}
     queue: deque[tuple[int, _Step]] = deque([(0, _Step(output.name, graph))])
     visited: set[tuple[int, str, bool]] = set()
     while queue and len(visited) < _LIMIT:
@@ -419,19 +464,19 @@ def _origins(
             if step.around:
                 outer = evolve(step, graph=step.around[-1], around=step.around[:-1])
                 queue.append((distance, outer))
-            elif step.name in inputs and step.name not in found:
+            elif step.name in inputs and step.name not in origins:
                 read = tensors[step.name]
                 pair = _pair_at_end(output, read, step)
                 is_changed = step.is_weak and step.kind in (GROWS, SLOTS)
                 if pair is not None:
-                    found[step.name] = distance, pair, False
+                    origins[step.name] = distance, pair, False
                 elif is_changed and (
                     pair := _pair_at_end(output, read, evolve(step, is_weak=False))
                 ):
-                    found[step.name] = distance, pair, True
+                    origins[step.name] = distance, pair, True
             continue
         queue.extend((distance + 1, following) for following in _behind(node, step))
-    return list(found.values())
+    return list(origins.values())
 
 
 def _pair_at_end(output: Tensor, read: Tensor, step: _Step) -> StatePair | None:
@@ -476,7 +521,7 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
     """Return kind and axis of a concatenated state: it grows unless the input has a fixed
     length.
     """
-    shape, made = read.shape, output.shape
+    shape, new_indices = read.shape, output.shape
     axis = step.axis
     if shape is None:
         return (REPLACED, None) if step.is_sliced else (GROWS, axis)
@@ -485,11 +530,19 @@ def _growth(output: Tensor, read: Tensor, step: _Step) -> tuple[str, int | None]
         return kind, axis
     if axis < 0:
         axis += len(shape)
-    if isinstance(shape[axis], int) and made is not None and made[axis] == shape[axis]:
+    if (
+        isinstance(shape[axis], int)
+        and new_indices is not None
+        and new_indices[axis] == shape[axis]
+    ):
         kind, open_axis = _kind_by_shape(output, read)  # Halves of a head are joined, too.
         return (kind, open_axis) if kind == GROWS else (REPLACED, None)
     if isinstance(shape[axis], int):
-        is_longer = made is not None and isinstance(made[axis], int) and made[axis] != shape[axis]
+        is_longer = (
+            new_indices is not None
+            and isinstance(new_indices[axis], int)
+            and new_indices[axis] != shape[axis]
+        )
         return (GROWS, axis) if is_longer else (REPLACED, None)
     return GROWS, axis
 
@@ -630,7 +683,7 @@ def describe_pairs(pairs: Sequence[StatePair]) -> str:
         return "States: none."
     sources = dict.fromkeys(pair.source for pair in pairs)
     first = ", ".join(f"{pair.output}:{pair.input}" for pair in pairs[:2])
-    more = f" and {len(pairs) - 2} more" if len(pairs) > 2 else ""
+    text = f" and {len(pairs) - 2} more" if len(pairs) > 2 else ""
     kinds = [
         f"{count} {words}"
         for kind, words in (
@@ -641,4 +694,4 @@ def describe_pairs(pairs: Sequence[StatePair]) -> str:
         )
         if (count := sum(pair.kind.startswith(kind) for pair in pairs))
     ]
-    return f"States: {first}{more} ({', '.join(kinds)}; from {join_words(list(sources))})."
+    return f"States: {first}{text} ({', '.join(kinds)}; from {join_words(list(sources))})."

@@ -68,12 +68,13 @@ class StatePlan:
         self.pairs, self.conflicts = state_pairs(graph, config, states)
         self.first: FirstModel | None = None
         if first is not None:
-            names, kept = match_outputs(first, graph, self.pairs)
-            self.pairs = [*self.pairs, *kept]
+            names, pairs = match_outputs(first, graph, self.pairs)
+            self.pairs = [*self.pairs, *pairs]
             plan = StatePlan(first, None, ())
             self.first = FirstModel(plan, names)
         self.roles: Roles = roles_of(graph, self.pairs)
-        if not self.is_decoder:  # A stream writes each chunk into the same places.
+        if not (self.is_decoder and self._knows_positions):
+            # A stream writes each chunk into the same places, a recurrent model each layer.
             self.pairs = [
                 evolve(pair, kind=REPLACED, axis=None) if pair.kind == SLOTS else pair
                 for pair in self.pairs
@@ -87,6 +88,11 @@ class StatePlan:
             names = {judged: self.roles.judged} if judged is not None else {}
             names |= self.first.outputs
             self.first = FirstModel(self.first.plan, names)
+
+    @property
+    def _knows_positions(self) -> bool:
+        """Return whether an input says how long the past is, so that a step finds its slots."""
+        return any(self.roles.named(role) for role in (MASK, POSITIONS, PAST, TOTAL, LAST))
 
     def at(self, index: int) -> StatePlan:
         """Return the plan of the model that runs a step."""
@@ -111,7 +117,9 @@ class StatePlan:
             pair.kind == GROWS for pair in self.pairs if "embed" in " ".join(self.roles.of)
         )
 
-    def chunk_length(self, prompt: int, index: int, given: Mapping[str, Sequence[int]]) -> int:
+    def chunk_length(
+        self, prompt: int, index: int, given_values: Mapping[str, Sequence[int]]
+    ) -> int:
         """Return the number of positions in a step."""
         fixed = self.at(index).roles.chunk
         if fixed is not None:
@@ -120,8 +128,8 @@ class StatePlan:
             return prompt if index == 0 else 1
         for name in self.roles.named(CHUNK):
             shape, axis = self.inputs[name].shape or (), self.roles.axis
-            if name in given and axis < len(given[name]):
-                return int(given[name][axis])
+            if name in given_values and axis < len(given_values[name]):
+                return int(given_values[name][axis])
             if len(shape) == 2:
                 return _AUDIO
         return _FRAMES
@@ -235,19 +243,19 @@ def _mask(dtype: Any, shape: Sequence[int], length: int, past: int) -> Array:
     """Return a mask over positions, or for each new position over those visible to it."""
     total = shape[-1] if shape else 1
     if len(shape) < 3:
-        seen = np.arange(total) < past + length
+        broadcast = np.arange(total) < past + length
         is_additive = False
     else:
         rows = shape[-2] if shape[-2] != 1 or length == 1 else 1
         last = (
             past + np.arange(rows)[:, None] if rows == length else np.array([[past + length - 1]])
         )
-        seen = np.arange(total)[None, :] <= last
+        broadcast = np.arange(total)[None, :] <= last
         is_additive = epsilon_of(dtype) > 0
-    seen = np.broadcast_to(seen, shape)
+    broadcast = np.broadcast_to(broadcast, shape)
     if is_additive:
-        return np.ascontiguousarray(np.where(seen, 0.0, -1e4)).astype(dtype)
-    return np.ascontiguousarray(seen).astype(dtype)
+        return np.ascontiguousarray(np.where(broadcast, 0.0, -1e4)).astype(dtype)
+    return np.ascontiguousarray(broadcast).astype(dtype)
 
 
 def numpy_dtype(tensor: Tensor) -> Any:

@@ -30,13 +30,13 @@ def step_shapes(
     growing = {pair.input: pair.axis for pair in plan.pairs if pair.kind == GROWS}
     past = 0
     for index, expected in enumerate(lengths):
-        own = loaded[index] if index < len(loaded) else {}
+        own_values = loaded[index] if index < len(loaded) else {}
         current = plan.at(index)
         length = next(
             (
-                int(own[name][current.roles.axis])
+                int(own_values[name][current.roles.axis])
                 for name in (*current.roles.named(TOKENS), *current.roles.named(CHUNK))
-                if name in own and current.roles.axis < len(own[name])
+                if name in own_values and current.roles.axis < len(own_values[name])
             ),
             expected,
         )
@@ -53,7 +53,11 @@ def step_shapes(
                 ]
         states = {*initial} if index else set()
         shapes.update(
-            {name: list(own[name]) for name in shapes if name in own and name not in states}
+            {
+                name: list(own_values[name])
+                for name in shapes
+                if name in own_values and name not in states
+            }
         )
         yield shapes
         past += length
@@ -69,7 +73,7 @@ def shape_ranges(steps: Sequence[Mapping[str, Sequence[int]]]) -> list[Profile]:
         usual = group[len(group) // 2] if group else {}
         for name, shape in usual.items():
             sizes = [*zip(*(step[name] for step in group))]
-            profile.add(name, [min(each) for each in sizes], shape, [max(each) for each in sizes])
+            profile.add(name, [min(size) for size in sizes], shape, [max(size) for size in sizes])
         if group and profile not in profiles:
             profiles.append(profile)
     return profiles

@@ -10,6 +10,7 @@ from attrs import frozen
 from polygraphy.domain.model.description import Graph, Node, Tensor, Weight
 from polygraphy.domain.states.names import is_state_like, words_of
 from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
+from polygraphy.domain.states.position_limits import Limit, Positions
 from polygraphy.domain.tensors.shapes import Dim
 
 TOKENS, CHUNK, MASK, POSITIONS = "tokens", "chunk", "mask", "positions"
@@ -27,21 +28,6 @@ _SHOWN = {
     LAST: "total length - 1",
     CONSTANT: "the same in each step",
 }
-
-
-@frozen
-class Limit:
-    """A length up to which a model works, as its graph shows.
-
-    Attributes:
-        what: what ends there, such as "table 'wpe' of positions".
-        length: the number of positions.
-        is_hard: whether longer sequences fail, unlike those beyond a window.
-    """
-
-    what: str
-    length: int
-    is_hard: bool = True
 
 
 @frozen
@@ -70,7 +56,7 @@ class Roles:
 
     def named(self, role: str) -> list[str]:
         """Return the inputs with a role."""
-        return [name for name, own in self.of.items() if own == role]
+        return [name for name, own_name in self.of.items() if own_name == role]
 
     def __str__(self) -> str:
         """Return one line about them."""
@@ -120,7 +106,8 @@ class _Uses:
         found: set[int] = set()
         for node, at, _ in self.ends(name):
             other = self.numbers.get(node.inputs[1 - at]) if node.op == "Equal" else None
-            if other is not None and other.values is not None:
+            is_whole = other is not None and (other.dtype or "").startswith("int")
+            if other is not None and is_whole and other.values is not None:
                 found.update(int(value) for value in other.values.reshape(-1))
         return found
 
@@ -151,20 +138,20 @@ def roles_of(graph: Graph, pairs: Sequence[StatePair]) -> Roles:
         for tensor in free:
             if roles[tensor.name] == CHUNK and not _is_embedding(tensor.name):
                 roles[tensor.name] = CONSTANT
-    main = [each for each in free if roles[each.name] in (TOKENS, CHUNK)]
+    main = [tensor for tensor in free if roles[tensor.name] in (TOKENS, CHUNK)]
     by_name = {tensor.name: tensor for tensor in graph.inputs}
     capacity = _capacity(pairs, by_name, roles)
-    others = [tensor for tensor in graph.outputs if tensor.name not in outputs]
-    named = [tensor for tensor in others if "logits" in tensor.name.lower()]
-    judged = next(iter([*named, *others]), None)
-    tokens = next((each for each in main if roles[each.name] == TOKENS), None)
+    tensors = [tensor for tensor in graph.outputs if tensor.name not in outputs]
+    named = [tensor for tensor in tensors if "logits" in tensor.name.lower()]
+    judged = next(iter([*named, *tensors]), None)
+    tokens = next((tensor for tensor in main if roles[tensor.name] == TOKENS), None)
     table = None if tokens is None else uses.table(tokens.name)
     axis = _axis_of(main, has_past or tokens is not None)
     return Roles(
         of=roles,
         judged=None if judged is None else judged.name,
         capacity=capacity,
-        limits=list(_limits(free, roles, uses, capacity)),
+        limits=list(_limits(free, roles, uses, capacity, graph)),
         vocabulary=table[1] if table else None,
         special={} if tokens is None else uses.compared_numbers(tokens.name),
         chunk=_fixed_length(main, axis),
@@ -289,52 +276,35 @@ def _fixed_length(main: Sequence[Tensor], axis: int) -> int | None:
 
 
 def _limits(
-    free: Sequence[Tensor], roles: Mapping[str, str], uses: _Uses, capacity: int | None
+    free: Sequence[Tensor],
+    roles: Mapping[str, str],
+    uses: _Uses,
+    capacity: int | None,
+    graph: Graph,
 ) -> Iterator[Limit]:
     """Yield the limits to the number of positions."""
     if capacity is not None:
         yield Limit("the cache", capacity)
-    seen: set[str] = set()
+    seen_names: set[str] = set()
+    counting = [name for name, role in roles.items() if role in (POSITIONS, PAST)]
+    tables = {limit.what: limit for limit in Positions(graph, counting).limits()}
     for tensor in free:
         if roles[tensor.name] in (POSITIONS, MASK, PAST):
             table = uses.table(tensor.name)
-            if table and table[0] not in seen and table[1] > 1:
-                seen.add(table[0])
-                yield Limit(f"table {table[0]!r} of positions", table[1])
+            if table and table[0] not in seen_names and table[1] > 1:
+                seen_names.add(table[0])
+                what = f"table {table[0]!r} of positions"
+                known = tables.pop(what, None)
+                yield Limit(what, table[1] if known is None else known.length)
+    yield from tables.values()
     for node in uses.nodes:
         window = node.attribute("local_window_size", -1)
-        if isinstance(window, int) and window > 0 and node.op not in seen:
-            seen.add(node.op)
+        if isinstance(window, int) and window > 0 and node.op not in seen_names:
+            seen_names.add(node.op)
             yield Limit(f"the window of {node.label!r}", window, is_hard=False)
         if node.op in _ROTARY or node.op == "GroupQueryAttention":
             for name in node.inputs[2:] if node.op in _ROTARY else node.inputs[7:9]:
                 shape = uses.weights.get(name, ())
-                if len(shape) == 2 and name not in seen and "rotary" not in seen:
-                    seen.update((name, "rotary"))
+                if len(shape) == 2 and name not in seen_names and "rotary" not in seen_names:
+                    seen_names.update((name, "rotary"))
                     yield Limit(f"table {name!r} of positions", shape[0])
-
-
-def describe_unreached(limits: Collection[Limit], positions: int, prompt: int) -> list[str]:
-    """Return sentences about limits that a run does not reach, with the steps that would reach
-    them.
-
-    Args:
-        limits: tables and windows.
-        positions: how many positions the run has.
-        prompt: how many of them the first step has.
-    """
-    notes = []
-    for limit in limits:
-        if limit.is_hard and positions < limit.length:
-            needed = limit.length - prompt + 1
-            notes.append(
-                f"{limit.what} has {limit.length} positions, this run {positions}: --steps {needed}"
-                " reaches its end"
-            )
-        elif not limit.is_hard and positions <= limit.length:
-            needed = limit.length - prompt + 2
-            notes.append(
-                f"{limit.what} is {limit.length} positions wide, this run {positions}:"
-                f" --steps {needed} goes beyond it"
-            )
-    return notes

@@ -156,8 +156,8 @@ def _applying(rows: Sequence[ChoiceRow], name: str) -> list[tuple[str, Words]]:
     """Return names and flags of the rows that apply to a runner or a model; one pair without either
     if none does.
     """
-    found = [(row.name, row.flags_for(name)) for row in rows]
-    return [(title, flags) for title, flags in found if flags is not None] or [("", ())]
+    rows_found = [(row.name, row.flags_for(name)) for row in rows]
+    return [(title, flags) for title, flags in rows_found if flags is not None] or [("", ())]
 
 
 def _reference_request(plan: Plan, model: str, shaped: Words, seed: int) -> Asked:
@@ -223,19 +223,19 @@ def partition(
         shards: how many there are.
         seconds: how long cells took before: then shards take equally long, as far as that is known.
     """
-    made: list[list[str]] = [[] for _ in range(shards)]
+    items: list[list[str]] = [[] for _ in range(shards)]
     if not seconds:
         for key in sorted(keys):
-            made[int(key, 16) % shards].append(key)
-        return made
-    known = [seconds[key] for key in keys if key in seconds]
-    usual = sum(known) / len(known) if known else 1.0
+            items[int(key, 16) % shards].append(key)
+        return items
+    known_seconds = [seconds[key] for key in keys if key in seconds]
+    usual = sum(known_seconds) / len(known_seconds) if known_seconds else 1.0
     loads = [0.0] * shards
     for key in sorted(keys, key=lambda key: (-seconds.get(key, usual), key)):
         least = min(range(shards), key=lambda number: (loads[number], number))
-        made[least].append(key)
+        items[least].append(key)
         loads[least] += seconds.get(key, usual)
-    return made
+    return items
 
 
 def shard_of(text: str) -> tuple[int, int]:

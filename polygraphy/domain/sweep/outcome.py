@@ -41,26 +41,26 @@ NEWLY_FAILING, NEWLY_PASSING, SLOWER, FASTER, SLOWER_NODES, KNOWN_PASSES = (
 
 def essence(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a verdict document that a sweep keeps for a cell."""
-    rows = [row for each in document["comparisons"] for row in each["outputs"]]
+    rows = [row for value in document["comparisons"] for row in value["outputs"]]
     worst = max(rows, key=_badness, default=None)
-    times = [one["times"] for one in document["parties"] if one["times"]]
-    made: dict[str, Any] = {"summary": document["summary"], "verdict": document["verdict"]}
+    times = [value["times"] for value in document["parties"] if value["times"]]
+    values: dict[str, Any] = {"summary": document["summary"], "verdict": document["verdict"]}
     if worst is not None:
-        made["output"] = worst["name"]
-        made["difference"] = worst["metrics"].get("max_absdiff")
-        made["excess"] = worst["excess"]
+        values["output"] = worst["name"]
+        values["difference"] = worst["metrics"].get("max_absdiff")
+        values["excess"] = worst["excess"]
     failed = [row for row in rows if not row["passed"]]
     if failed and all(row.get("is_rounding") for row in failed):
-        made["rounding"] = str((failed[0].get("rounding") or {}).get("dtype") or "")
+        values["rounding"] = str((failed[0].get("rounding") or {}).get("dtype") or "")
     if times:
-        made["inference"] = times[0]["median"]
+        values["inference"] = times[0]["median"]
     if document["culprits"]:
-        made["culprits"] = document["culprits"]
-    if any(each["kind"] == "profile" for each in document["results"]):
+        values["culprits"] = document["culprits"]
+    if any(value["kind"] == "profile" for value in document["results"]):
         from polygraphy.domain.profiling.regression import times_in
 
-        made["nodes"] = times_in(document["results"])
-    return made
+        values["nodes"] = times_in(document["results"])
+    return values
 
 
 def _badness(row: Mapping[str, Any]) -> tuple[bool, float]:
@@ -146,53 +146,53 @@ class Row:
 def state_of(record: Mapping[str, Any]) -> tuple[str, str]:
     """Return the state that the record of a process means, and the reason."""
     ended, code, seconds = record["ended"], record["code"], record["seconds"]
-    said = str(record.get("essence", {}).get("summary") or record["said"] or "")
+    name = str(record.get("essence", {}).get("summary") or record["said"] or "")
     if ended == HUNG:
         return HUNG, f"Stopped after {seconds:.0f} s: the time limit."
     if ended == MEMORY:
         return MEMORY, f"Stopped at {record['memory'] / (1 << 20):.0f} MiB: the memory limit."
     if code is None or code < 0:
-        last = f" Last line: {said}" if said else ""
+        last = f" Last line: {name}" if name else ""
         return CRASHED, f"Stopped by signal {-(code or 0)}.{last}"
     state = _VERDICTS.get(code, ERROR)
     if "essence" not in record and state != ERROR:
         return ERROR, f"Exited with code {code} and left no verdict."
-    return state, said or f"Exited with code {code} and no output."
+    return state, name or f"Exited with code {code} and no output."
 
 
 def row_of(row: Row, records: Sequence[Mapping[str, Any]]) -> Row:
     """Return the row of a cell with the results of its attempts, the first one first."""
     states = [state_of(record) for record in records]
     state, summary = states[0]
-    if any(each != state for each, _ in states):
-        summary = f"Verdicts differ: {', '.join(each for each, _ in states)}."
+    if any(name != state for name, _ in states):
+        summary = f"Verdicts differ: {', '.join(name for name, _ in states)}."
         state = FLAKY
     first = records[0]
-    found = first.get("essence", {})
+    measured_value = first.get("essence", {})
     return evolve(
         row,
         state=state,
         summary=summary,
-        output=found.get("output"),
-        difference=found.get("difference"),
-        inference=found.get("inference"),
+        output=measured_value.get("output"),
+        difference=measured_value.get("difference"),
+        inference=measured_value.get("inference"),
         seconds=first["seconds"],
         memory=first["memory"],
-        rounding=found.get("rounding", "") if state == FAILED else "",
+        rounding=measured_value.get("rounding", "") if state == FAILED else "",
         is_shared=first["shared"],
-        attempts=[each for each, _ in states] if len(states) > 1 else (),
+        attempts=[name for name, _ in states] if len(states) > 1 else (),
     )
 
 
 def mark_known_failures(
-    rows: Sequence[Row], known: Sequence[Known], today: str, names: Sequence[str] | None = None
+    rows: Sequence[Row], knowns: Sequence[Known], today: str, names: Sequence[str] | None = None
 ) -> tuple[list[Row], list[str]]:
     """Return rows with the reasons of those failures that are known, and what is to be said of the
     known failures: which are expired, which pass now, which are of no cell.
 
     Args:
         rows: the cells of this sweep.
-        known: the failures.
+        knowns: the failures.
         today: the day, as in ``2026-12-31``.
         names: those of all cells of the plan, where this sweep runs a part of them.
     """
@@ -200,22 +200,22 @@ def mark_known_failures(
     for at, row in enumerate(rows):
         for name in row.names:
             places.setdefault(name, set()).add(at)
-    made, notes = list(rows), []
-    for one in known:
-        meant = cells_meant(places.keys(), one.cell)
+    new_rows, notes = list(rows), []
+    for one in knowns:
+        intended_names = cells_meant(places.keys(), one.cell)
         if one.is_expired(today):
             notes.append(f"Known failure {one.cell!r} ({one.reason}) expired on {one.until}.")
             continue
-        if not meant:
+        if not intended_names:
             notes.append(f"Known failure {one.cell!r} ({one.reason}) matches no cell.")
-        for at in sorted(set().union(*(places[name] for name in meant))):
-            row = made[at]
+        for at in sorted(set().union(*(places[name] for name in intended_names))):
+            row = new_rows[at]
             if row.failed:
-                made[at] = evolve(row, known=one.reason)
+                new_rows[at] = evolve(row, known=one.reason)
             elif row.state == PASSED:
                 notes.append(f"{row.name} passes, but is listed as a known failure ({one.reason}).")
-                made[at] = evolve(row, changes=[*row.changes, KNOWN_PASSES])
-    return made, notes
+                new_rows[at] = evolve(row, changes=[*row.changes, KNOWN_PASSES])
+    return new_rows, notes
 
 
 def compare_with_baseline(
@@ -265,9 +265,9 @@ def slowdown(row: Row, before: Mapping[str, Any]) -> float | None:
     times cannot be compared: other cells ran beside one of them, or another machine ran one.
     """
     times = (row.inference, before.get("inference"))
-    alone = not (row.is_shared or before.get("is_shared", True))
-    here = not (row.is_foreign or before.get("is_foreign", True))
-    if not (alone and here) or row.state != PASSED or not all(times):
+    is_alone = not (row.is_shared or before.get("is_shared", True))
+    is_here = not (row.is_foreign or before.get("is_foreign", True))
+    if not (is_alone and is_here) or row.state != PASSED or not all(times):
         return None
     return float(times[0] or 0) / float(times[1] or 1)
 
@@ -311,7 +311,7 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
         rows: all cells.
         diagnoses: the records of diagnoses, by the key of a cell.
     """
-    found: dict[str, list[Row]] = {}
+    rows_found: dict[str, list[Row]] = {}
     first: dict[str, Group] = {}
     failed = [row for row in rows if row.failed or row.state == NO_REFERENCE]
     culprits = {row.key: diagnoses.get(row.key, {}).get("essence", {}).get("culprits")
@@ -323,10 +323,12 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
         blamed = culprits[row.key] or (causes.get(reason) if row.state == ERROR else None)
         group = _culprit_group(blamed[0]) if blamed else _alike(row, diagnoses.get(row.key))
         cause = group.cause if blamed else _normalize(group.cause, row)
-        found.setdefault(cause, []).append(row)
+        rows_found.setdefault(cause, []).append(row)
         first.setdefault(cause, group)
-    made = [evolve(first[cause], cells=[row.name for row in found[cause]]) for cause in found]
-    return sorted(made, key=lambda group: (-len(group.cells), group.cause))
+    groups = [
+        evolve(first[cause], cells=[row.name for row in rows_found[cause]]) for cause in rows_found
+    ]
+    return sorted(groups, key=lambda group: (-len(group.cells), group.cause))
 
 
 def _culprit_group(culprit: Mapping[str, Any]) -> Group:
@@ -334,9 +336,9 @@ def _culprit_group(culprit: Mapping[str, Any]) -> Group:
     nodes = [str(node) for node in culprit.get("nodes") or ()]
     if culprit.get("cause") in PARAMETER_CAUSES:  # Of every model and node alike.
         nodes, culprit = [], {**culprit, "op": "Quantization"}
-    what = f"{culprit.get('op') or ''} {join_words(list(map(repr, nodes[:4])))}".strip()
+    name = f"{culprit.get('op') or ''} {join_words(list(map(repr, nodes[:4])))}".strip()
     by = f" by {culprit['rewrite']}" if culprit.get("rewrite") else ""
-    cause = f"{what or 'Data'}: {culprit.get('cause')}{by} ({culprit.get('party')})"
+    cause = f"{name or 'Data'}: {culprit.get('cause')}{by} ({culprit.get('party')})"
     remedy = culprit.get("remedy") or {}
     helps = str(remedy.get("command") or remedy.get("note") or "")
     return Group(cause, (), helps, bool(remedy.get("proven")), True)
@@ -411,10 +413,10 @@ class SweepOutcome:
     @property
     def matrix(self) -> dict[str, dict[str, Row]]:
         """The cells by model and combination."""
-        made: dict[str, dict[str, Row]] = {}
+        new_rows: dict[str, dict[str, Row]] = {}
         for row in self.rows:
-            made.setdefault(row.model, {})[row.label] = row
-        return made
+            new_rows.setdefault(row.model, {})[row.label] = row
+        return new_rows
 
     @property
     def new_failures(self) -> list[Row]:
@@ -446,12 +448,12 @@ class SweepOutcome:
         counts = Counter(row.state for row in self.rows)
         if self.rows and counts[MISSING] == len(self.rows):
             return f"{count_text(len(self.rows), 'cell')}; none was run."
-        known = sum(bool(row.known) for row in self.rows)
+        known_count = sum(bool(row.known) for row in self.rows)
         words = [f"{count} {state}" for state, count in counts.most_common() if state != PASSED]
         text = f"{counts[PASSED]} of {count_text(len(self.rows), 'cell')} passed"
         text += f"; {', '.join(words)}" if words else ""
-        if known:
-            text += f"; {known} of the failures {'is' if known == 1 else 'are'} known"
+        if known_count:
+            text += f"; {known_count} of the failures {'is' if known_count == 1 else 'are'} known"
         if passing := self._known_passing:
             text += f"; {passing} known to fail {'passes' if passing == 1 else 'pass'}"
         if self.has_baseline:

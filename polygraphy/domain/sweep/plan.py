@@ -73,8 +73,8 @@ class ReferenceRow:
 
     def model_for(self, model: str) -> str:
         """Return the path of the reference model for a model."""
-        found = (self.models[key] for key in self.models if fnmatchcase(model, key))
-        return next(found, model)
+        found_models = (self.models[key] for key in self.models if fnmatchcase(model, key))
+        return next(found_models, model)
 
 
 @frozen
@@ -178,8 +178,8 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     runners = [parse_runner(name, row) for name, row in _table(data, "runners").items()]
     if not runners:
         raise _bad("runners", "has no row", 'as in [runners] and onnxrt = "--onnxrt"')
-    _check_rows("runners", {one.name: one.flags for one in runners})
-    names = [one.name for one in runners]
+    _check_rows("runners", {runner.name: runner.flags for runner in runners})
+    names = [runner.name for runner in runners]
     precisions = _choices(data, "precisions", names)
     shapes = _choices(data, "shapes", None)
     seeds = data.get("seeds", [1])
@@ -224,13 +224,13 @@ def plan_of(data: Mapping[str, Any], backends: Sequence[str] = ()) -> Plan:
     )
 
 
-def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
+def _check_data_flags(name: str, flags: Words, reference: ReferenceRow) -> None:
     """Raise UsageError if flags set the inputs, which only the reference may do."""
     for word in flags:
         flag = word.partition("=")[0]
         if flag in _COMPARING_FLAGS:
             hint = 'write reference = { outputs = "o.json", inputs = "i.json" }'
-            raise _bad(what, f"has {flag}, but every cell is compared with the reference", hint)
+            raise _bad(name, f"has {flag}, but every cell is compared with the reference", hint)
         if flag not in DATA_FLAGS:
             continue
         if flag in {"--input-shapes", "--inputs"}:
@@ -241,7 +241,7 @@ def _check_data_flags(what: str, flags: Words, reference: ReferenceRow) -> None:
             hint = f'write it in the reference, as in reference = "--onnxrt {flag} ..."'
             if flag in _KEYS_OF_FLAGS:
                 hint = f"write it as {_KEYS_OF_FLAGS[flag]}"
-        raise _bad(what, f"has {flag}, but every cell loads the inputs of the reference", hint)
+        raise _bad(name, f"has {flag}, but every cell loads the inputs of the reference", hint)
 
 
 def _check_reference_flags(flags: Words) -> None:
@@ -270,30 +270,30 @@ def known_failures(data: Mapping[str, Any]) -> list[Known]:
 
 def _known_failure(number: int, row: Mapping[str, Any]) -> Known:
     """Return the known failure that a row describes; raise UsageError if the row is not valid."""
-    what = f"known failure {number}"
-    _check_keys(what, row, ("cell", "reason", "until"))
+    text = f"known failure {number}"
+    _check_keys(text, row, ("cell", "reason", "until"))
     for key in ("cell", "reason"):
         if not isinstance(row.get(key), str) or not row[key]:
-            raise _bad(what, f"has no {key}", "each has cell, a pattern, and reason")
+            raise _bad(text, f"has no {key}", "each has cell, a pattern, and reason")
     until = row.get("until", "")
     if until:
         try:
             until = datetime.date.fromisoformat(str(until)).isoformat()
         except ValueError:
-            raise _bad(what, f"has a date {until!r} as until", "as in until = 2026-12-31") from None
+            raise _bad(text, f"has a date {until!r} as until", "as in until = 2026-12-31") from None
     return Known(row["cell"], row["reason"], until)
 
 
-def _bad(what: str, why: str, hint: str) -> UsageError:
+def _bad(name: str, why: str, hint: str) -> UsageError:
     """Return the UsageError for an invalid entry: its name, the problem, and a hint."""
-    return UsageError(f"{what}: it {why}.", hint=f"{hint[0].upper()}{hint[1:]}.")
+    return UsageError(f"{name}: it {why}.", hint=f"{hint[0].upper()}{hint[1:]}.")
 
 
-def _check_keys(what: str, data: Mapping[str, Any], known: Sequence[str]) -> None:
+def _check_keys(name: str, data: Mapping[str, Any], known_names: Sequence[str]) -> None:
     """Raise UnknownNameError if a mapping has an unknown key."""
     for key in data:
-        if key not in known:
-            raise UnknownNameError(f"In {what} the key", str(key), known)
+        if key not in known_names:
+            raise UnknownNameError(f"In {name} the key", str(key), known_names)
 
 
 def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -315,52 +315,52 @@ def parse_runner(name: str, row: Any) -> RunnerRow:
     Raises:
         UsageError: the row is not valid.
     """
-    what = f"runner {name!r}"
+    text = f"runner {name!r}"
     if not isinstance(row, Mapping):
         row = {"flags": row}
-    _check_keys(what, row, ("flags", "gpu", "exclusive"))
-    flags = _words(what, row.get("flags", ()))
+    _check_keys(text, row, ("flags", "gpu", "exclusive"))
+    flags = _words(text, row.get("flags", ()))
     if not flags:
-        raise _bad(what, "has no flags", 'as in onnxrt = "--onnxrt"')
+        raise _bad(text, "has no flags", 'as in onnxrt = "--onnxrt"')
     gpu, exclusive = row.get("gpu", True), row.get("exclusive", False)
-    return RunnerRow(name, flags, _truth(what, gpu), _truth(what, exclusive))
+    return RunnerRow(name, flags, _truth(text, gpu), _truth(text, exclusive))
 
 
 def _choices(data: Mapping[str, Any], axis: str, runners: Sequence[str] | None) -> list[ChoiceRow]:
     """Return the rows of an axis whose flags may depend on the runner, or on the model."""
-    made = []
+    choices = []
     for name, row in _table(data, axis).items():
-        what = f"{axis}, row {name!r}"
+        text = f"{axis}, row {name!r}"
         if isinstance(row, Mapping):
             if not row:
-                raise _bad(what, "has no value", "remove it, or add flags")
+                raise _bad(text, "has no value", "remove it, or add flags")
             if runners is not None:
-                _check_keys(what, row, runners)
-            flags = {str(key): _words(what, value) for key, value in row.items()}
+                _check_keys(text, row, runners)
+            flags = {str(key): _words(text, value) for key, value in row.items()}
         else:
-            flags = {"": _words(what, row)}
-        made.append(ChoiceRow(name, flags))
-    _check_rows(axis, {one.name: tuple(one.flags.items()) for one in made})
-    return made
+            flags = {"": _words(text, row)}
+        choices.append(ChoiceRow(name, flags))
+    _check_rows(axis, {choice_row.name: tuple(choice_row.flags.items()) for choice_row in choices})
+    return choices
 
 
 def _environment(name: str, row: Any, runners: Sequence[str]) -> EnvironmentRow:
     """Return the environment that a row describes; raise UsageError if the row is not valid."""
-    what = f"environment {name!r}"
+    name_alone = f"environment {name!r}"
     if isinstance(row, str):
         row = {"path": row}
     if not isinstance(row, Mapping):
-        raise _bad(what, "is not a path", 'as in "1.26" = "venvs/1.26"')
-    _check_keys(what, row, ("path", "requirements", "runners"))
+        raise _bad(name_alone, "is not a path", 'as in "1.26" = "venvs/1.26"')
+    _check_keys(name_alone, row, ("path", "requirements", "runners"))
     path, requirements = row.get("path", ""), row.get("requirements", "")
     if not isinstance(path, str) or not isinstance(requirements, str):
-        raise _bad(what, "has a path that is not a string", "write it in quotes")
+        raise _bad(name_alone, "has a path that is not a string", "write it in quotes")
     if bool(path) == bool(requirements):
-        raise _bad(what, "requires either path or requirements", "set one of them")
-    named = _texts(what, row.get("runners", ()))
-    for each in named:
-        if each not in runners:
-            raise UnknownNameError(f"In {what} the runner", each, runners)
+        raise _bad(name_alone, "requires either path or requirements", "set one of them")
+    named = _texts(name_alone, row.get("runners", ()))
+    for text in named:
+        if text not in runners:
+            raise UnknownNameError(f"In {name_alone} the runner", text, runners)
     return EnvironmentRow(name, path, requirements, named)
 
 
@@ -393,7 +393,7 @@ def _reference(row: Any, runners: Sequence[RunnerRow], backends: Sequence[str]) 
 
 def _reference_flags(name: str, runners: Sequence[RunnerRow], backends: Sequence[str]) -> Words:
     """Return the flags of a reference: a runner of the plan, flags, or the name of a backend."""
-    named = {one.name: one.flags for one in runners}
+    named = {runner.name: runner.flags for runner in runners}
     if name in named:
         return named[name]
     if name.startswith("--"):
@@ -403,31 +403,31 @@ def _reference_flags(name: str, runners: Sequence[RunnerRow], backends: Sequence
     return (f"--{name}",)
 
 
-def _words(what: str, value: Any) -> Words:
+def _words(name: str, value: Any) -> Words:
     """Return the flags in a value: a text, split as a shell splits it, or a list of words."""
     if isinstance(value, str):
         try:
             return tuple(split_words(value))
         except ValueError as error:
             raise _bad(
-                what, f"has flags with invalid quoting ({error})", "close the quotes"
+                name, f"has flags with invalid quoting ({error})", "close the quotes"
             ) from None
-    return _texts(what, value)
+    return _texts(name, value)
 
 
-def _texts(what: str, value: Any) -> Words:
+def _texts(name: str, value: Any) -> Words:
     """Return a text or a list of texts as a tuple; raise UsageError for anything else."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
-        raise _bad(what, "is not a list of strings", 'as in ["a", "b"]')
+        raise _bad(name, "is not a list of strings", 'as in ["a", "b"]')
     return tuple(value)
 
 
-def _truth(what: str, value: Any) -> bool:
+def _truth(name: str, value: Any) -> bool:
     """Return a value that must be a bool; raise UsageError if it is not."""
     if not isinstance(value, bool):
-        raise _bad(what, f"has {value!r} instead of true or false", "write true or false")
+        raise _bad(name, f"has {value!r} instead of true or false", "write true or false")
     return value
 
 
@@ -445,8 +445,8 @@ def _check_distinct(axis: str, values: Sequence[Any]) -> None:
 
 def _check_rows(axis: str, rows: Mapping[str, Any]) -> None:
     """Raise UsageError if two rows have the same value under different names."""
-    seen: dict[Any, str] = {}
+    seen_values: dict[Any, str] = {}
     for name, row in rows.items():
-        if row in seen:
-            raise _bad(axis, f"has identical rows {seen[row]!r} and {name!r}", "remove one")
-        seen[row] = name
+        if row in seen_values:
+            raise _bad(axis, f"has identical rows {seen_values[row]!r} and {name!r}", "remove one")
+        seen_values[row] = name

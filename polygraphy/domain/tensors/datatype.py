@@ -144,17 +144,17 @@ class DataType(metaclass=_Members):
             return dtype
         module = source_module or _module_of(dtype)
         if module in _importers:
-            found = _importers[module](dtype)
+            numpy = _importers[module](dtype)
         elif module == "numpy":
-            found = _from_numpy(dtype)
+            numpy = _from_numpy(dtype)
         else:
-            found = _converter(module).from_native(dtype)
-        if found is None and source_module is None:
-            made = (each(dtype) for each in _importers.values())
-            found = next((entry for entry in made if entry is not None), None)
-        if found is None:
+            numpy = _converter(module).from_native(dtype)
+        if numpy is None and source_module is None:
+            importers = (importer(dtype) for importer in _importers.values())
+            numpy = next((entry for entry in importers if entry is not None), None)
+        if numpy is None:
             raise DataTypeConversionException(f"{module} data type {dtype!r} is not supported.")
-        return found
+        return numpy
 
     @staticmethod
     def to_dtype(dtype: DataTypeEntry, target_module: str) -> Any:
@@ -164,14 +164,14 @@ class DataType(metaclass=_Members):
             DataTypeConversionException: the library does not have it.
         """
         if target_module in _exporters:
-            found = _exporters[target_module](dtype)
+            native = _exporters[target_module](dtype)
         elif target_module == "numpy":
             return _to_numpy(dtype)
         else:
-            found = _converter(target_module).to_native(dtype)
-        if found is None:
+            native = _converter(target_module).to_native(dtype)
+        if native is None:
             raise DataTypeConversionException(f"{target_module} has no data type {dtype}.")
-        return found
+        return native
 
 
 _importers: dict[str, Callable[[Any], DataTypeEntry | None]] = {}

@@ -94,8 +94,8 @@ class ModelFacts:
 
 def compute_dtype(facts: Facts | None, name: str) -> str | None:
     """Return the coarsest data type in which an output was computed; None when not known."""
-    known = {} if facts is None else facts.compute_dtypes
-    return known.get(name, known.get(""))
+    compute_dtypes = {} if facts is None else facts.compute_dtypes
+    return compute_dtypes.get(name, compute_dtypes.get(""))
 
 
 def lowered_precision(facts: Facts | None) -> ComputePrecision | None:
@@ -116,16 +116,18 @@ def is_ordered(facts: Facts | None, name: str) -> bool:
 
 def layout_of(facts: Facts | None, name: str) -> Layout | None:
     """Return the layout of an output; None if it is unknown."""
-    found: Mapping[str, Layout] = getattr(facts, "layouts", {})
-    return found.get(name)
+    layouts: Mapping[str, Layout] = getattr(facts, "layouts", {})
+    return layouts.get(name)
 
 
 def layout_between(sides: Iterable[tuple[Facts | None, str]]) -> Layout | None:
     """Return the layout of the first of two compared outputs that is known to have parts; None if
     neither is.
     """
-    found = [made for facts, name in sides if (made := layout_of(facts, name)) is not None]
-    return next((one for one in found if not one.is_plain), found[0] if found else None)
+    layouts = [layout for facts, name in sides if (layout := layout_of(facts, name)) is not None]
+    return next(
+        (layout for layout in layouts if not layout.is_plain), layouts[0] if layouts else None
+    )
 
 
 class DeferredLayouts(Mapping[str, Layout]):

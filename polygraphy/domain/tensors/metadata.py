@@ -53,9 +53,9 @@ class MetadataTuple:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MetadataTuple):
             return NotImplemented
-        mine = None if self.shape is None else list(self.shape)
-        theirs = None if other.shape is None else list(other.shape)
-        return bool(self.dtype == other.dtype) and mine == theirs
+        shape = None if self.shape is None else list(self.shape)
+        reference_shape = None if other.shape is None else list(other.shape)
+        return bool(self.dtype == other.dtype) and shape == reference_shape
 
     def __hash__(self) -> int:
         return hash((self.dtype, None if self.shape is None else tuple(self.shape)))

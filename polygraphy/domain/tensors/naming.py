@@ -20,23 +20,25 @@ def is_pattern(word: str) -> bool:
     return any(character in word for character in "*?[")
 
 
-def match_name(word: str, known: Collection[str]) -> str | None:
+def match_name(word: str, known_names: Collection[str]) -> str | None:
     """Return the known name that a word means: itself, or the one tensor of an operation that it
     names, as ``image`` means TensorFlow's ``image:0`` where there is no ``image:1``; None for none.
     """
-    if word in known:
+    if word in known_names:
         return word
     start = f"{word}:"
-    found = [name for name in known if name.startswith(start) and name[len(start) :].isdecimal()]
-    return found[0] if word and len(found) == 1 else None
+    names = [
+        name for name in known_names if name.startswith(start) and name[len(start) :].isdecimal()
+    ]
+    return names[0] if word and len(names) == 1 else None
 
 
 def matching(
     words: Iterable[str],
-    known: Collection[str],
+    known_names: Collection[str],
     *,
     unless: Collection[str] = (),
-    what: str = "Tensor",
+    text: str = "Tensor",
 ) -> set[str]:
     """Return the known names that match some words.
 
@@ -46,33 +48,35 @@ def matching(
 
     Args:
         words: names and patterns, as of `fnmatch`.
-        known: the names that there are.
+        known_names: the names that there are.
         unless: names that only count when they are given in full.
-        what: what the names are names of, for messages.
+        text: what the names are names of, for messages.
 
     Raises:
         UnknownNameError: a word means none of the known names.
     """
-    found: set[str] = set()
+    found_matches: set[str] = set()
     for word in words:
-        name = match_name(word, known)
+        name = match_name(word, known_names)
         if name is not None:
-            found.add(name)
+            found_matches.add(name)
             continue
         matches = {
             name
-            for name in known
+            for name in known_names
             if is_pattern(word) and name not in unless and fnmatchcase(name, word)
         }
         if not matches:
-            raise UnknownNameError(what, word, known)
-        found |= matches
-    return found
+            raise UnknownNameError(text, word, known_names)
+        found_matches |= matches
+    return found_matches
 
 
-def matching_any(words: Iterable[str], known: Collection[str]) -> set[str]:
+def matching_any(words: Iterable[str], known_names: Collection[str]) -> set[str]:
     """Return the known names that match some words, as `matching` does; a word may match none."""
-    return {name for name in known for word in words if name == word or fnmatchcase(name, word)}
+    return {
+        name for name in known_names for word in words if name == word or fnmatchcase(name, word)
+    }
 
 
 class Note(str):
@@ -100,11 +104,11 @@ def one_line(name: str) -> str:
         return name
     return "".join(
         (
-            each
-            if each.isprintable() or each == "\t"
-            else each.encode("unicode_escape").decode("ascii")
+            name
+            if name.isprintable() or name == "\t"
+            else name.encode("unicode_escape").decode("ascii")
         )
-        for each in name
+        for name in name
     )
 
 
@@ -133,9 +137,9 @@ def typeable(command: str) -> str:
     import re
     import shlex
 
-    def word(found: re.Match[str]) -> str:
+    def word(match: re.Match[str]) -> str:
         """Return a word of a command with escapes for characters that cannot be printed."""
-        return found[0] if found[0].isprintable() else _escape_word(*shlex.split(found[0]))
+        return match[0] if match[0].isprintable() else _escape_word(*shlex.split(match[0]))
 
     return re.sub(r"""(?:'[^']*'|"'"|[^\s'"])+""", word, command)
 
@@ -145,14 +149,14 @@ def _escape_word(word: str) -> str:
     line breaks at its end, so that there only newer shells read it.
     """
     is_printed = not word.endswith("\n")
-    others = {"\\": r"\\", "'": r"\047", "%": "%%" if is_printed else "%"}
+    other_names = {"\\": r"\\", "'": r"\047", "%": "%%" if is_printed else "%"}
     text = "".join(
         (
-            others.get(each, each)
-            if each.isprintable()
-            else "".join(f"\\{byte:03o}" for byte in each.encode("utf-8", "surrogateescape"))
+            other_names.get(name, name)
+            if name.isprintable()
+            else "".join(f"\\{byte:03o}" for byte in name.encode("utf-8", "surrogateescape"))
         )
-        for each in word
+        for name in word
     )
     return f"\"$(printf -- '{text}')\"" if is_printed else f"$'{text}'"
 
@@ -194,8 +198,8 @@ def some_of(names: Sequence[str], most: int = 4, worded: Callable[[str], str] = 
     """Return the first few names as an English list, with the number of the others: ``'a', 'b',
     'c', 'd' and 2 more``.
     """
-    shown = ", ".join(map(worded, names[:most]))
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    shown_name = ", ".join(map(worded, names[:most]))
+    return shown_name if len(names) <= most else f"{shown_name} and {len(names) - most} more"
 
 
 def shorten_text(text: str, most: int = 48) -> str:

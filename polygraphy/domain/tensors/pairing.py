@@ -45,7 +45,7 @@ def find_by_name(name: str, names: Sequence[str], index: int | None = None) -> s
     if name in names:
         return name
     lowered = name.lower()
-    alike = [other for other in names if lowered in other.lower() or other.lower() in lowered]
+    alike = [name for name in names if lowered in name.lower() or name.lower() in lowered]
     if len(alike) == 1:
         return alike[0]
     if index is not None and 0 <= index < len(names):
@@ -72,14 +72,14 @@ def _pair_names(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[Output
             if name in partner or not free:
                 continue
             at_position = second[index] if index < len(second) else None
-            found = (
+            position = (
                 (at_position if at_position in free else None)
                 if match_position
                 else find_by_name(name, free)
             )
-            if found is not None:
-                partner[name] = found
-                free.remove(found)
+            if position is not None:
+                partner[name] = position
+                free.remove(position)
     pairs = [OutputPair(name, partner.get(name)) for name in first if name in partner]
     pairs += [OutputPair(name, None) for name in first if name not in partner]
     pairs += [OutputPair(None, name) for name in second if name not in partner.values()]
@@ -108,36 +108,38 @@ def pair_by_source(
         sources0: the tensor of the program that each comes from, as far as that was recorded.
         sources1: the same of the second run.
     """
-    known = {sources1[name]: name for name in second if name in sources1}
-    recorded = {name: known[sources0[name]] for name in first if sources0.get(name) in known}
+    names = {sources1[name]: name for name in second if name in sources1}
+    recorded = {name: names[sources0[name]] for name in first if sources0.get(name) in names}
     partner = {
-        name: other for name, other in recorded.items() if _are_close(first[name], second[other])
+        name: other_name
+        for name, other_name in recorded.items()
+        if _are_close(first[name], second[other_name])
     }
-    taken = set(partner.values())
+    used_names = set(partner.values())
     for name in first:
-        free = [other for other in second if other not in taken]
-        same = [
-            other
-            for other in free
-            if name not in partner and _are_close(first[name], second[other])
+        free = [other_name for other_name in second if other_name not in used_names]
+        equal_free = [
+            other_name
+            for other_name in free
+            if name not in partner and _are_close(first[name], second[other_name])
         ]
-        if len(same) == 1:
-            partner[name] = same[0]
-            taken.add(same[0])
+        if len(equal_free) == 1:
+            partner[name] = equal_free[0]
+            used_names.add(equal_free[0])
     moved = {
         _kind(sources0[name])
-        for name, other in recorded.items()
-        if partner.get(name, other) != other
-        or (other in taken and partner.get(name) != other)
-        or _shape(first[name]) != _shape(second[other])
+        for name, other_name in recorded.items()
+        if partner.get(name, other_name) != other_name
+        or (other_name in used_names and partner.get(name) != other_name)
+        or _shape(first[name]) != _shape(second[other_name])
     }
-    for name, other in recorded.items():
+    for name, other_name in recorded.items():
         if name not in partner and _kind(sources0[name]) not in moved:
-            partner[name] = other
-            taken.add(other)
+            partner[name] = other_name
+            used_names.add(other_name)
     ends = next(reversed(list(first)), None), next(reversed(list(second)), None)
     if ends[0] is not None and ends[1] is not None:
-        is_free = ends[0] not in partner and ends[1] not in taken
+        is_free = ends[0] not in partner and ends[1] not in used_names
         if is_free and _shape(first[ends[0]]) == _shape(second[ends[1]]):
             partner[ends[0]] = ends[1]
     pairs = [OutputPair(name, partner.get(name)) for name in first if name in partner]
@@ -155,15 +157,15 @@ def _shape(tensor: Any) -> tuple[int, ...]:
     return tuple(np.shape(tensor))
 
 
-def _are_close(one: Any, other: Any) -> bool:
+def _are_close(array: Any, other_array: Any) -> bool:
     """Return whether two tensors have the same shape, data type and, within rounding, values; False
     for empty ones.
     """
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape or one.dtype != other.dtype or not one.size:
+    array, other_array = np.asarray(array), np.asarray(other_array)
+    if array.shape != other_array.shape or array.dtype != other_array.dtype or not array.size:
         return False
-    if one.dtype.kind not in "iu" and not is_float(one):
-        return bool((one == other).all())
-    scale = float(np.abs(other).max())
-    difference = np.abs(one.astype(np.float64) - other.astype(np.float64)).max()
-    return bool(difference <= max(_CLOSE, epsilon_of(one.dtype)) * scale)
+    if array.dtype.kind not in "iu" and not is_float(array):
+        return bool((array == other_array).all())
+    scale = float(np.abs(other_array).max())
+    difference = np.abs(array.astype(np.float64) - other_array.astype(np.float64)).max()
+    return bool(difference <= max(_CLOSE, epsilon_of(array.dtype)) * scale)

@@ -75,7 +75,9 @@ class Layout:
         """Return the same layout with `change` applied to each leaf."""
         if self.kind == "leaf":
             return change(self)
-        return evolve(self, operands=tuple(one.with_leaves(change) for one in self.operands))
+        return evolve(
+            self, operands=tuple(operand.with_leaves(change) for operand in self.operands)
+        )
 
     def as_fields(self) -> dict[str, Any]:
         """Return the fields that are saved: those that differ from their defaults."""
@@ -89,7 +91,7 @@ class Layout:
         if self.shape is not None:
             fields["shape"] = list(self.shape)
         if self.operands:
-            fields["operands"] = [one.as_fields() for one in self.operands]
+            fields["operands"] = [operand.as_fields() for operand in self.operands]
         return fields
 
     @staticmethod
@@ -108,11 +110,11 @@ class Layout:
             fields["kind"],
             str(fields.get("name", "")),
             str(fields.get("origin", "")),
-            tuple(Layout.of_fields(one, depth + 1) for one in fields.get("operands", ())),
-            tuple(int(one) for one in fields.get("numbers", ())),
-            None if shape is None else tuple(_dimension(one) for one in shape),
+            tuple(Layout.of_fields(value, depth + 1) for value in fields.get("operands", ())),
+            tuple(int(value) for value in fields.get("numbers", ())),
+            None if shape is None else tuple(_dimension(value) for value in shape),
             bool(fields.get("is_bounded", False)),
-            tuple(float(one) for one in fields.get("fills", ())),
+            tuple(float(value) for value in fields.get("fills", ())),
             float(fields.get("step", 0.0)),
             bool(fields.get("is_mixed", False)),
             bool(fields.get("is_pure", False)),
@@ -140,32 +142,32 @@ def label_parts(layout: Layout, shape: Sequence[int]) -> tuple[Array, list[Layou
     Raises:
         UnresolvedError: the shape does not tell where the parts are.
     """
-    found: dict[str, tuple[int, Layout]] = {}
+    found_values: dict[str, tuple[int, Layout]] = {}
 
     def number(leaf: Layout) -> int:
         """Return the number of the part that a leaf belongs to."""
         key = leaf.origin or leaf.name
-        held = found.setdefault(key, (len(found), leaf))
-        if held[1] != leaf:  # Another piece of the same tensor, by its own name.
+        indices = found_values.setdefault(key, (len(found_values), leaf))
+        if indices[1] != leaf:  # Another piece of the same tensor, by its own name.
             changed = evolve(
-                held[1],
+                indices[1],
                 name=key,
-                is_bounded=held[1].is_bounded and leaf.is_bounded,
-                is_mixed=held[1].is_mixed or leaf.is_mixed,
-                is_pure=held[1].is_pure and leaf.is_pure,
-                step=max(held[1].step, leaf.step),
-                fills=tuple(dict.fromkeys((*held[1].fills, *leaf.fills))),
+                is_bounded=indices[1].is_bounded and leaf.is_bounded,
+                is_mixed=indices[1].is_mixed or leaf.is_mixed,
+                is_pure=indices[1].is_pure and leaf.is_pure,
+                step=max(indices[1].step, leaf.step),
+                fills=tuple(dict.fromkeys((*indices[1].fills, *leaf.fills))),
             )
-            found[key] = held[0], changed
-        if len(found) > _MOST_PARTS:
+            found_values[key] = indices[0], changed
+        if len(found_values) > _MOST_PARTS:
             raise UnresolvedError
-        return held[0]
+        return indices[0]
 
     try:
         labels = _labels(layout, tuple(shape), number)
     except (IndexError, ValueError, TypeError, OverflowError) as error:
         raise UnresolvedError from error  # A shape that the graph does not lead to.
-    leaves = [leaf for _, leaf in found.values()]
+    leaves = [leaf for _, leaf in found_values.values()]
     present = np.unique(labels) if len(leaves) > 1 else range(len(leaves))
     if len(present) == len(leaves):
         return labels, leaves
@@ -188,8 +190,8 @@ def _label_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
     """Return the labels of an output that a Concat joins from its operands."""
     axis = _axis(layout.numbers[0], len(shape))
     lengths = list(layout.shape or (None,) * len(layout.operands))
-    missing = shape[axis] - sum(one for one in lengths if isinstance(one, int))
-    unknown = [one for one in lengths if not isinstance(one, int)]
+    missing = shape[axis] - sum(length for length in lengths if isinstance(length, int))
+    unknown = [length for length in lengths if not isinstance(length, int)]
     are_alike = len(set(unknown)) == 1 and None not in unknown
     if missing < 0 or (missing and not unknown) or (len(unknown) > 1 and not are_alike):
         raise UnresolvedError
@@ -197,16 +199,18 @@ def _label_join(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -
         raise UnresolvedError
     pieces = []
     for length, operand in zip(lengths, layout.operands, strict=True):
-        own = length if isinstance(length, int) else missing // len(unknown)
-        if own:
-            labels = _labels(operand, (*shape[:axis], own, *shape[axis + 1 :]), number)
-            pieces.append(np.repeat(labels, own, axis) if labels.shape[axis] == 1 else labels)
+        own_length = length if isinstance(length, int) else missing // len(unknown)
+        if own_length:
+            labels = _labels(operand, (*shape[:axis], own_length, *shape[axis + 1 :]), number)
+            pieces.append(
+                np.repeat(labels, own_length, axis) if labels.shape[axis] == 1 else labels
+            )
     if not pieces:
         raise UnresolvedError
-    others = np.max([[*one.shape[:axis], 1, *one.shape[axis + 1 :]] for one in pieces], axis=0)
+    piece = np.max([[*piece.shape[:axis], 1, *piece.shape[axis + 1 :]] for piece in pieces], axis=0)
     wide = [
-        np.broadcast_to(one, (*others[:axis], one.shape[axis], *others[axis + 1 :]))
-        for one in pieces
+        np.broadcast_to(array, (*piece[:axis], array.shape[axis], *piece[axis + 1 :]))
+        for array in pieces
     ]
     return np.concatenate(wide, axis)
 
@@ -217,29 +221,29 @@ def _label_transpose(layout: Layout, shape: Shape, number: Callable[[Layout], in
     before = [0] * len(shape)
     for position, axis in enumerate(order):
         before[axis] = shape[position]
-    made: Array = _labels(layout.operands[0], tuple(before), number).transpose(order)
-    return made
+    transpose: Array = _labels(layout.operands[0], tuple(before), number).transpose(order)
+    return transpose
 
 
 def _label_reshape(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     """Return the labels of an output that was reshaped."""
     dims = list(layout.shape or ())
-    known = [one for one in dims if isinstance(one, int)]
-    if layout.shape is None or len(known) < len(dims) - 1:
+    known_dims = [dim for dim in dims if isinstance(dim, int)]
+    if layout.shape is None or len(known_dims) < len(dims) - 1:
         raise UnresolvedError
     size = prod(shape)
-    rest = size // max(prod(known), 1)
-    before = tuple(one if isinstance(one, int) else rest for one in dims)
+    rest_index = size // max(prod(known_dims), 1)
+    before = tuple(dim if isinstance(dim, int) else rest_index for dim in dims)
     if prod(before) != size:
         raise UnresolvedError
     labels = _labels(layout.operands[0], before, number)
-    made: Array = np.broadcast_to(labels, before).reshape(shape)
-    return made
+    array: Array = np.broadcast_to(labels, before).reshape(shape)
+    return array
 
 
 def _label_unsqueeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     """Return the labels of an output to which axes of length 1 were added."""
-    axes = {_axis(one, len(shape)) for one in layout.numbers}
+    axes = {_axis(number, len(shape)) for number in layout.numbers}
     before = tuple(length for axis, length in enumerate(shape) if axis not in axes)
     return np.expand_dims(_labels(layout.operands[0], before, number), tuple(axes))
 
@@ -247,9 +251,9 @@ def _label_unsqueeze(layout: Layout, shape: Shape, number: Callable[[Layout], in
 def _label_squeeze(layout: Layout, shape: Shape, number: Callable[[Layout], int]) -> Array:
     """Return the labels of an output from which axes of length 1 were removed."""
     rank = len(shape) + len(layout.numbers)
-    axes = {_axis(one, rank) for one in layout.numbers}
-    rest = iter(shape)
-    before = tuple(1 if axis in axes else next(rest) for axis in range(rank))
+    axes = {_axis(number, rank) for number in layout.numbers}
+    remaining_shape = iter(shape)
+    before = tuple(1 if axis in axes else next(remaining_shape) for axis in range(rank))
     return _labels(layout.operands[0], before, number).squeeze(tuple(axes))
 
 
@@ -287,13 +291,14 @@ def _label_pad(layout: Layout, shape: Shape, number: Callable[[Layout], int]) ->
     """Return the labels of an output that was padded; the padding is a part of its own."""
     inside, padding = layout.operands
     begins, ends = layout.numbers[: len(shape)], layout.numbers[len(shape) :]
-    before = tuple(one - a - b for one, a, b in zip(shape, begins, ends, strict=True))
+    before = tuple(index - a - b for index, a, b in zip(shape, begins, ends, strict=True))
     if min(before, default=0) < 0 or min(layout.numbers, default=0) < 0:
         raise UnresolvedError
     labels = _labels(inside, before, number)
     pairs = [(a, b) if a or b else (0, 0) for a, b in zip(begins, ends)]
     wide = tuple(
-        length if any(pair) else own for length, pair, own in zip(before, pairs, labels.shape)
+        length if any(pair) else own_value
+        for length, pair, own_value in zip(before, pairs, labels.shape)
     )
     return np.pad(np.broadcast_to(labels, wide), pairs, constant_values=number(padding))
 
@@ -332,8 +337,8 @@ def place_of(output: str, labels: Array, number: int, shape: Sequence[int]) -> s
         if mask.shape[axis] == 1:
             slices.append(":")
             continue
-        others = tuple(one for one in range(mask.ndim) if one != axis)
-        at = np.flatnonzero(mask.any(axis=others))
+        other_indices = tuple(index for index in range(mask.ndim) if index != axis)
+        at = np.flatnonzero(mask.any(axis=other_indices))
         if not len(at) or at[-1] - at[0] + 1 != len(at):
             return ""
         count *= len(at)

@@ -78,8 +78,8 @@ _NARROW = 2.0**-6
 def epsilon_of(dtype: Any) -> float:
     """Return the epsilon of a data type; zero for integers, flags and text."""
     numpy_type = np.dtype(dtype)
-    known = precision_of(numpy_type.name)
-    return known.epsilon if known is not None and not is_exact(numpy_type.name) else 0.0
+    precision = precision_of(numpy_type.name)
+    return precision.epsilon if precision is not None and not is_exact(numpy_type.name) else 0.0
 
 
 def is_float(array: Any) -> bool:
@@ -101,8 +101,10 @@ def is_exact(dtype: str) -> bool:
 
 def coarsest(names: Iterable[str]) -> Precision | None:
     """Return the data type with the largest epsilon; None if none is known."""
-    known = [found for name in names if (found := precision_of(name)) is not None]
-    return max(known, key=lambda precision: precision.epsilon, default=None)
+    precisions = [
+        found_precision for name in names if (found_precision := precision_of(name)) is not None
+    ]
+    return max(precisions, key=lambda precision: precision.epsilon, default=None)
 
 
 _BLOCK = 1 << 20
@@ -166,13 +168,13 @@ def narrow_array(array: Array, dtype: DataTypeEntry) -> tuple[Array, NarrowingLo
     """
     target = dtype.numpy()
     limits = limits_of(target)[:2]
-    made = np.empty(array.shape, target)
-    given, flat = array.reshape(-1), made.reshape(-1)
+    computed_array = np.empty(array.shape, target)
+    given_array, flat = array.reshape(-1), computed_array.reshape(-1)
     loss = NarrowingLoss()
-    for start in range(0, given.size, _BLOCK):
-        block = given[start : start + _BLOCK]
+    for start in range(0, given_array.size, _BLOCK):
+        block = given_array[start : start + _BLOCK]
         loss += _narrow_block(block, flat[start : start + _BLOCK], *limits)
-    return made, loss
+    return computed_array, loss
 
 
 def limits_of(target: np.dtype[Any]) -> tuple[float, float, float]:
@@ -196,18 +198,22 @@ def with_digits(array: Array, spacing: float) -> Array:
     with np.errstate(all="ignore"):
         mantissa, exponent = np.frexp(array)
         steps = np.asarray(2 / spacing, mantissa.dtype)
-        made = np.asarray(np.ldexp(np.rint(mantissa * steps) / steps, exponent), array.dtype)
+        computed_array = np.asarray(
+            np.ldexp(np.rint(mantissa * steps) / steps, exponent), array.dtype
+        )
         # The largest number itself, as masks have it, is rounded towards zero.
         return (
-            made
-            if np.isfinite(made).all()
-            else np.where(np.isfinite(array), np.nan_to_num(made, nan=np.nan), array)
+            computed_array
+            if np.isfinite(computed_array).all()
+            else np.where(np.isfinite(array), np.nan_to_num(computed_array, nan=np.nan), array)
         )
 
 
-def _narrow_block(block: Array, made: Array, largest: float, smallest: float) -> NarrowingLoss:
+def _narrow_block(
+    block: Array, computed_array: Array, largest: float, smallest: float
+) -> NarrowingLoss:
     """Return the loss of narrowing a block."""
-    given, magnitude = block, np.abs(block)
+    array, magnitude = block, np.abs(block)
     finite = np.isfinite(block)
     if not finite.all():
         magnitude = np.where(finite, magnitude, 0)
@@ -218,12 +224,12 @@ def _narrow_block(block: Array, made: Array, largest: float, smallest: float) ->
         clamped = int(np.count_nonzero(too_large))
         block = np.where(too_large, np.copysign(largest, block), block)
     with np.errstate(all="ignore"):
-        made[...] = block.astype(made.dtype)
-        error = float(np.fmax.reduce(np.abs(given - made.astype(given.dtype)), initial=0))
+        computed_array[...] = block.astype(computed_array.dtype)
+        error = float(np.fmax.reduce(np.abs(array - computed_array.astype(array.dtype)), initial=0))
     small = magnitude < smallest
     flushed = subnormal = 0
     if small.any():
-        survives = made[small].astype(np.float32) != 0
+        survives = computed_array[small].astype(np.float32) != 0
         nonzero = magnitude[small] != 0
         flushed = int(np.count_nonzero(nonzero & ~survives))
         subnormal = int(np.count_nonzero(nonzero & survives))

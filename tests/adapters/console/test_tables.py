@@ -31,7 +31,7 @@ def texts(table: OutputRows, width: int | None, **makers: Node) -> list[str]:
     compared = Comparison("simple", ("onnxrt", "trt"), False, 0, 1, False, table.rows())
     nodes = tuple(evolve(node, outputs=(name,)) for name, node in makers.items())
     [compared] = with_nodes([compared], Graph(nodes=nodes))
-    return [text for text, _ in table_lines(compared, width=width, whole="whole")]
+    return [text for text, _ in table_lines(compared, width=width, full_location="whole")]
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])

@@ -16,7 +16,7 @@ from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.asked import command_line
 from polygraphy.domain.diagnosis.versions import Span
 from polygraphy.domain.errors import BackendError, InconclusiveError, UsageError
-from polygraphy.ports.diagnosing import open_environment
+from polygraphy.ports.diagnosing import DiagnosisReports, open_environment
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.node_builder import Builder
@@ -231,7 +231,8 @@ def test_that_the_evaluator_computes_what_this_version_does_is_said_of_one_that_
 @pytest.mark.parametrize("others", [["1.2.0"], []])
 def test_where_no_other_version_is_there_it_is_compared_with_nothing(others: list[str]) -> None:
     paths = [sys.executable, *others]
-    missing = pytest.raises(InconclusiveError, match="nothing to compare with")
+    said = "Not compared with other versions: .*same version of wrong.*nothing to compare with"
+    missing = pytest.raises(InconclusiveError, match=said)
     with bind(open_environment, Elsewhere(), "wrong"), missing:
         diagnose(network(), [WrongRewriter()], environments=paths)
 
@@ -265,9 +266,15 @@ def test_other_versions_are_compared_also_where_the_model_is_at_fault(kept: Kept
     changed = network()
     changed.graph.node[-1].op_type = "Abs"
     elsewhere, parties = Elsewhere(), [WrongRewriter(guilty=())]
-    with bind(open_environment, elsewhere, "wrong"):
-        assert not diagnose(changed, parties, reference=network(), environments=["1.4.0"])
+    notes: list[str] = []
+    reports = SimpleNamespace(
+        attempted=lambda attempt: notes.append(attempt.result), concluded=lambda result: None
+    )
+    paths = ["1.4.0", sys.executable]
+    with bind(open_environment, elsewhere, "wrong"), bind(DiagnosisReports, reports):
+        assert not diagnose(changed, parties, reference=network(), environments=paths)
     assert elsewhere.runs
+    assert f"Not compared with other versions: {sys.executable}: it has the same" in " ".join(notes)
 
 
 def test_other_versions_run_the_model_in_half_precision() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polygraphy.domain.arithmetic import Difference
+from polygraphy.domain.arithmetic import Difference, difference
 from polygraphy.domain.arithmetic.difference import MOST_KEPT, KeptDifferences
 from polygraphy.domain.arithmetic.passes import streams
 from tests.domain.arithmetic.strategies import NUMBERS, arrays, shapes
@@ -36,15 +36,56 @@ def operands(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
 def test_later_metrics_are_those_of_the_arrays(many: Any, together: bool) -> None:
     kept = []
     for one, other in many:
-        difference = Difference(one, other)
-        difference.mismatches(1e-5, 1e-5)
-        each = difference.kept()
+        alone = Difference(one, other)
+        alone.mismatches(1e-5, 1e-5)
+        each = alone.kept()
         assert each is not None
         kept.append(each)
     if together:
         KeptDifferences.find_medians(kept)
     for each, operand in zip(kept, many):
         assert metrics(each, LATER) == metrics(Difference(*operand), LATER)
+
+
+@st.composite
+def operands_of_one_shape(draw: st.DrawFn) -> list[tuple[np.ndarray[Any, Any], ...]]:
+    shape = draw(shapes(min_size=1))
+    dtypes = draw(st.lists(st.sampled_from(NUMBERS), min_size=2, max_size=2))
+    count = draw(st.integers(1, 7))
+    return [tuple(draw(arrays(dtype, shape)) for dtype in dtypes) for _ in range(count)]
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(operands_of_one_shape(), st.booleans(), st.booleans(), st.sampled_from([0.0, 1e-5, 0.5]))
+def test_differences_formed_together_are_those_of_each(
+    many: Any, infinities_equal: bool, with_medians: bool, limit: float
+) -> None:
+    together = [Difference(*each, infinities_equal=infinities_equal) for each in many]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(difference, "MOST_KEPT", 0)
+        Difference.form_together(together)
+        if with_medians:
+            Difference.find_medians(together)
+    for operand, each in zip(many, together):
+        alone = Difference(*operand, infinities_equal=infinities_equal)
+        known = each.known_metrics()
+        assert str(each.mismatches(limit, limit)) == str(alone.mismatches(limit, limit))
+        expected = metrics(alone, (*AT_ONCE, *LATER))
+        assert metrics(each, (*AT_ONCE, *LATER)) == expected
+        if known is not None:
+            order = (0, 2, 4, 1, 3, 5)
+            names = ("max_abs", "mean_abs", "median_abs", "max_rel", "mean_rel", "median_rel")
+            assert str([known[at] for at in order]) == metrics(alone, names)
+
+
+def test_many_small_arrays_need_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [(np.full((2, 200), 1.0, "f"), np.full((2, 200), 2.0, "f")) for _ in range(5)]
+    together = [Difference(*each) for each in both]
+    Difference.form_together(together)
+    Difference.find_medians(together)
+    monkeypatch.setattr(streams.Kernel, "load", None)  # Whoever passes over an array fails.
+    assert [each.known_metrics() for each in together] == [(1.0, 0.5, 1.0, 0.5, 1.0, 0.5)] * 5
+    assert [each.mismatches(1e-5, 1e-5).count for each in together] == [400] * 5
 
 
 @settings(max_examples=scaled(60), deadline=None)

@@ -17,7 +17,7 @@ from polygraphy.domain.errors import InputError, UsageError
 from polygraphy.domain.states.loading import read_graph
 from polygraphy.domain.states.memory import StateMemory, StepFacts, StepFeed
 from polygraphy.domain.states.names import pairs_by_config, pairs_by_name
-from polygraphy.domain.states.pairs import GROWS, RING, SLOTS, StatePair
+from polygraphy.domain.states.pairs import GROWS, REPLACED, RING, SLOTS, StatePair
 from polygraphy.domain.states.plan import StatePlan
 from polygraphy.domain.states.roles import LAST, POSITIONS, TOKENS, TOTAL
 from tests.support.decoders import decoder, stream, without_past
@@ -161,6 +161,83 @@ def evolve_limits(plan: StatePlan) -> StatePlan:
     """Return a plan without limits to the number of positions."""
     plan.roles = evolve(plan.roles, limits=[], capacity=None)
     return plan
+
+
+def test_windows_and_offsets_of_tables_follow_from_how_positions_are_compared() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        a (int64[1,S] input_ids, float[1,P,4] past) => (float[1,S,4] logits, float[1,T,4] present)
+        {
+            words = Gather (table, input_ids)
+            shape = Shape <start = 1, end = 2> (past)
+            length = Squeeze (shape)
+            new = Shape <start = 1, end = 2> (input_ids)
+            count = Squeeze (new)
+            end = Add (length, count)
+            own = Range (length, end, one)
+            every = Range (zero, end, one)
+            rows = Add (two, own)
+            places = Gather (place_table, rows)
+            logits = Add (words, places)
+            present = Concat <axis = 1> (past, logits)
+            axis = Constant <value_ints = [1]> ()
+            column = Unsqueeze (own, axis)
+            first = Sub (column, six)
+            seen = Greater (every, first)
+        }
+    """)
+    numbers = {"zero": 0, "one": 1, "two": 2, "six": 6}
+    arrays = {name: np.array(number) for name, number in numbers.items()}
+    for rows, name in ((32, "table"), (18, "place_table")):
+        arrays[name] = np.zeros((rows, 4), "f")
+    for name, array in arrays.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    loader = StepLoader(model, steps=2)
+    assert len(list(loader)) == 2
+    [note] = [note for note in loader.notes if "Not reached" in note]
+    assert "'place_table' of positions has 16 positions, this run 5: --steps 13 reaches" in note
+    assert "is 6 positions wide, this run 5: --steps 4 goes beyond it" in note
+
+
+def test_states_that_only_order_shows_are_those_that_their_outputs_depend_on() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        a (float[1,1,4] x, float[1,3,4] c0, float[1,4] s0, float[1,3,4] c1, float[1,4] s1)
+            => (float[1,1,4] y, float[1,3,4] a0, float[1,4] b0, float[1,3,4] a1, float[1,4] b1)
+        {
+            axis = Constant <value_ints = [1]> ()
+            one = Constant <value_ints = [1]> ()
+            end = Constant <value_ints = [9]> ()
+            w0 = Concat <axis = 1> (c0, x)
+            a0 = Slice (w0, one, end, axis)
+            m0 = ReduceMean <axes = [1], keepdims = 0> (a0)
+            b0 = Mul (m0, s0)
+            x1 = Unsqueeze (b0, axis)
+            w1 = Concat <axis = 1> (c1, x1)
+            a1 = Slice (w1, one, end, axis)
+            m1 = ReduceMean <axes = [1], keepdims = 0> (a1)
+            b1 = Mul (m1, s1)
+            y = Add (x1, b1)
+        }
+    """)
+    assert pairs_of(model) == {"a0": "c0", "b0": "s0", "a1": "c1", "b1": "s1"}
+
+
+def test_slots_of_a_recurrent_model_are_no_positions() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        a (int64[1,1] input_ids, float[2,4] s) => (float[1,1,4] logits, float[2,4] s_out)
+        {
+            logits = Gather (table, input_ids)
+            axis = Constant <value_ints = [1]> ()
+            row = Squeeze (logits, axis)
+            index = Constant <value = int64[1,1] {1}> ()
+            s_out = ScatterND (s, index, row)
+        }
+    """)
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((8, 4), "f"), "table"))
+    plan = plan_of(model)
+    assert (plan.pairs[0].kind, plan.roles.capacity) == (REPLACED, None)
 
 
 def test_steps_count_positions_on_and_feed_only_the_first_states() -> None:

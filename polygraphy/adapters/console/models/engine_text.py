@@ -82,8 +82,8 @@ def _profile_lines(tensors: Iterable[ProfileTensor]) -> Iterator[str]:
             yield f"{line} | Shape: {tensor.shape}"
             continue
         low, usual, high = tensor.range
-        what = "Values" if tensor.is_value else "Shapes"
-        yield f"{line} | {what}: min={low}, opt={usual}, max={high}"
+        kind = "Values" if tensor.is_value else "Shapes"
+        yield f"{line} | {kind}: min={low}, opt={usual}, max={high}"
 
 
 def _layers(layers: Iterable[Layer], *, qualified: bool) -> Iterator[str]:
@@ -114,9 +114,9 @@ def _dataflow(layer: Layer) -> Iterator[str]:
         yield from f"{layer.inputs} -> {layer.outputs}".split("\n")
         return
     yield from _lines(layer.inputs)
-    first, *rest = _lines(layer.outputs)
+    first, *remaining_names = _lines(layer.outputs)
     yield f" -> {first}"
-    yield from (f"{_INDENT}{line}" for line in rest)
+    yield from (f"{_INDENT}{line}" for line in remaining_names)
 
 
 def _value(value: Any) -> str:

@@ -22,10 +22,10 @@ def onnx_lines(model: Model, detail: Detail) -> list[str]:
 
 def lines_below_heading(model: Model, detail: Detail) -> Iterator[str]:
     """Yield the lines of text about a model without the heading: from the model's name on."""
-    others = {domain: version for domain, version in model.opsets.items() if domain}
-    more = f" | Other Opsets: {others}" if others else ""
+    versions = {domain: version for domain, version in model.opsets.items() if domain}
+    text = f" | Other Opsets: {versions}" if versions else ""
     opset = model.opsets.get("", model.opsets.get("ai.onnx", "unknown"))
-    yield f"Name: {one_line(model.graph.name)} | ONNX Opset: {opset}{more}"
+    yield f"Name: {one_line(model.graph.name)} | ONNX Opset: {opset}{text}"
     yield ""
     if detail.attrs and model.graph.doc:
         yield "---- Docstring ----"
@@ -151,18 +151,18 @@ def _tensor_texts(graph: Graph, weight_texts: Iterable[str], outer: _Texts | Non
 def _node_texts(nodes: Iterable[Node], detail: Detail, texts: _Texts) -> list[str]:
     # A large model has tens of thousands of nodes: as little as possible is done for each.
     """Return the text about each node."""
-    made, get = [], texts.get
+    node_texts, get = [], texts.get
     for index, node in enumerate(nodes):
         inputs = ",\n     ".join([get(name, one_line(name)) for name in node.inputs])
         outputs = ",\n         ".join([get(name, one_line(name)) for name in node.outputs])
-        taken = f"    {{{inputs}}}\n    " if node.inputs else "    {}"
+        text = f"    {{{inputs}}}\n    " if node.inputs else "    {}"
         attributes = _attributes_text(node, detail, texts) if detail.attrs else ""
         number = str(index).ljust(4)
-        made.append(
-            f"Node {number} | {one_line(node.name)} [Op: {one_line(node.op)}]\n{taken} ->"
+        node_texts.append(
+            f"Node {number} | {one_line(node.name)} [Op: {one_line(node.op)}]\n{text} ->"
             f" {{{outputs}}}\n{attributes}"
         )
-    return made
+    return node_texts
 
 
 def _attributes_text(node: Node, detail: Detail, texts: _Texts) -> str:

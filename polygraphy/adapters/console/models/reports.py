@@ -69,7 +69,7 @@ class LogModelReports:
 
     def loading(self, path: str) -> None:
         """Log the path of the model."""
-        G_LOGGER.info(f"Loading model: {Path(path).absolute()}")
+        G_LOGGER.progress(f"Loading model: {Path(path).absolute()}")
 
     def model(self, description: Any, detail: Detail) -> None:
         """Log the description of a model."""
@@ -109,25 +109,26 @@ class LogModelReports:
         """Log which weights can be pruned, and which are sparse."""
         G_LOGGER.info(f"Found: {len(weights)} weight tensor(s) eligible for pruning.")
         G_LOGGER.info(f"Checking the sparsity pattern of {len(weights)} tensors.")
-        shown = _selected_weights(weights) if is_abridged() else weights
+        selected_weights = _selected_weights(weights) if is_abridged() else weights
         for weight in weights:
-            with nullcontext() if weight in shown else only_in_file():
+            with nullcontext() if weight in selected_weights else only_in_file():
                 _tell_sparsity(weight)
-        if len(shown) < len(weights):
+        if len(selected_weights) < len(weights):
             sparse = sum(weight.is_sparse for weight in weights)
             G_LOGGER.info(
-                f"{sparse} of {len(weights)} tensors are sparse; {len(weights) - len(shown)} are"
-                " not listed (add --log-file PATH, or -v)."
+                f"{sparse} of {len(weights)} tensors are sparse;"
+                f" {len(weights) - len(selected_weights)} are not listed"
+                " (add --log-file PATH, or -v)."
             )
         G_LOGGER.info(f"Finished checking {len(weights)} tensors. ")
 
-    def differences(self, found: Sequence[Difference]) -> None:
+    def differences(self, found_differences: Sequence[Difference]) -> None:
         """Print the differences between two models."""
-        if not found:
+        if not found_differences:
             say("The models are the same.")
             return
-        lines = (one_line(_difference(each)) for each in found)
-        say("\n".join((f"{len(found)} difference(s):", *lines)), G_LOGGER.ERROR)
+        lines = (one_line(_difference(difference)) for difference in found_differences)
+        say("\n".join((f"{len(found_differences)} difference(s):", *lines)), G_LOGGER.ERROR)
 
     def outline(self, title: str, outline: Outline) -> None:
         """Log the outline of a model."""
@@ -149,17 +150,19 @@ class LogModelReports:
         if not report.entries:
             log("LINT | No problems found.")
         if report.is_one_of_several:
-            worst = max((severities[each.level] for each in report.entries), default=G_LOGGER.INFO)
+            worst = max(
+                (severities[entry.level] for entry in report.entries), default=G_LOGGER.INFO
+            )
             show([one_line(report.path)], worst)
         words = {EXCEPTION: "error", WARNING: "warning", INFO: "info"}
-        for entries, more in _alike(report.entries):
+        for entries, extra in _alike(report.entries):
             severity = severities[entries[0].level]
             label = f"{words[entries[0].level]:9}"
             show(
                 (f"{label}{one_line(_finding(entry))}  {entry.rule}" for entry in entries), severity
             )
-            if more:
-                show([f"{label}{more} more like these; -v shows all"], severity)
+            if extra:
+                show([f"{label}{extra} more like these; -v shows all"], severity)
         if not report.entries:
             show(["No problems found."])
 
@@ -194,10 +197,12 @@ def quantized_tensor_lines(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
         return 0.0 if one.loss is None else one.loss / max(one.least or 0.0, 1e-6)
 
     rows = [("tensor", "kind", "format", "range", "loss", "least loss")]
-    for one in sorted(tensors, key=excess, reverse=True):
-        limits = "" if one.limits is None else f"{one.limits[0]:.4g} to {one.limits[1]:.4g}"
-        loss, least = ("" if x is None else f"{100 * x:.3g} %" for x in (one.loss, one.least))
-        rows.append((one_line(one.name), one.kind, one.format, limits, loss, least))
+    for tensor in sorted(tensors, key=excess, reverse=True):
+        limits = (
+            "" if tensor.limits is None else f"{tensor.limits[0]:.4g} to {tensor.limits[1]:.4g}"
+        )
+        loss, least = ("" if x is None else f"{100 * x:.3g} %" for x in (tensor.loss, tensor.least))
+        rows.append((one_line(tensor.name), tensor.kind, tensor.format, limits, loss, least))
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         yield "    " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths)).rstrip()
@@ -216,14 +221,15 @@ def _use_lines(uses: Sequence[TensorUse]) -> Iterator[str]:
         yield one_line(line)
 
 
-def _difference(one: Difference) -> str:
+def _difference(difference: Difference) -> str:
     """Return a difference between two models as text."""
-    place = f" (in {', '.join(one.where)})" if one.where else ""
-    label = f"{one.what} {one.name}".rstrip()
-    if one.change in ("changed", "renamed"):
-        return f"{label} {one.change}: {one.reference} became {one.candidate}{place}"
-    text = one.reference or one.candidate
-    return f"{label} is {one.change}{f': {text}' if text else ''}{place}"
+    place = f" (in {', '.join(difference.where)})" if difference.where else ""
+    label = f"{difference.what} {difference.name}".rstrip()
+    if difference.change in ("changed", "renamed"):
+        sides = f"{difference.reference} became {difference.candidate}"
+        return f"{label} {difference.change}: {sides}{place}"
+    text = difference.reference or difference.candidate
+    return f"{label} is {difference.change}{f': {text}' if text else ''}{place}"
 
 
 def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], int]]:
@@ -234,8 +240,8 @@ def _alike(entries: Sequence[LintEntry]) -> Iterator[tuple[Sequence[LintEntry], 
     for entry in entries:
         kinds.setdefault((entry.level, _PARTICULAR.sub("", entry.message)), []).append(entry)
     for alike in kinds.values():
-        kept = alike[:_MOST_ALIKE] if len(alike) > _MOST_ALIKE + 1 else alike
-        yield kept, len(alike) - len(kept)
+        lint_entries = alike[:_MOST_ALIKE] if len(alike) > _MOST_ALIKE + 1 else alike
+        yield lint_entries, len(alike) - len(lint_entries)
 
 
 def _finding(entry: LintEntry) -> str:
@@ -281,7 +287,7 @@ def edit_line(edit: Edit) -> str:
     if not removed and not added:
         return "No nodes or initializers were added or removed."
     parts = [("Removed", removed), ("Added", added)]
-    return " | ".join(f"{what}: {counts}" for what, counts in parts if counts)
+    return " | ".join(f"{change}: {counts}" for change, counts in parts if counts)
 
 
 def _counts(nodes: Sequence[NodeLabel], weights: Sequence[str]) -> str:
@@ -298,12 +304,12 @@ def _counts(nodes: Sequence[NodeLabel], weights: Sequence[str]) -> str:
 
 def part_lines(edit: Edit) -> Iterator[Callable[[], str]]:
     """Yield functions that return the names of removed and added parts, a line for each kind."""
-    for what, nodes in (("Removed", edit.removed_nodes), ("Added", edit.added_nodes)):
+    for change, nodes in (("Removed", edit.removed_nodes), ("Added", edit.added_nodes)):
         if nodes:
-            yield partial(_node_names, what, nodes)
-    for what, names in (("Removed", edit.removed_weights), ("Added", edit.added_weights)):
+            yield partial(_node_names, change, nodes)
+    for change, names in (("Removed", edit.removed_weights), ("Added", edit.added_weights)):
         if names:
-            yield partial(_weight_names, what, names)
+            yield partial(_weight_names, change, names)
 
 
 def _node_names(what: str, nodes: Sequence[NodeLabel]) -> str:

@@ -119,7 +119,7 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: 
     plain = {name: _little_endian(array) for name, array in tensors.items()}
     ordered = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)  # For alignment.
     header: dict[str, Any] = {}
-    own: dict[str, Any] = {}
+    own_values: dict[str, Any] = {}
     position = 0
     raws = []
     for name in ordered:
@@ -129,16 +129,16 @@ def write_tensors(stream: IO[bytes], tensors: Mapping[str, Array], description: 
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         dtype = _NAMES.get(array.dtype)
         stored = {"dtype": dtype, "shape": list(array.shape)}
-        own[name] = {"crc32": crc32(raw.data)}
+        own_values[name] = {"crc32": crc32(raw.data)}
         if dtype is None:
-            own[name].update(dtype=_dtype_text(array.dtype), shape=list(array.shape))
+            own_values[name].update(dtype=_dtype_text(array.dtype), shape=list(array.shape))
             stored = {"dtype": "U8", "shape": [raw.size]}
         if nuls := trailing_nuls(tensors[name]):
-            own[name].update(trailing_nuls=nuls)
+            own_values[name].update(trailing_nuls=nuls)
         header[name] = {**stored, "data_offsets": [position, position + raw.size]}
         position += raw.size
         raws.append(raw)
-    about = {"version": 1, "description": description, "tensors": own}
+    about = {"version": 1, "description": description, "tensors": own_values}
     text = json.dumps({_METADATA: {_OWN: json.dumps(about)}, **header}).encode("ascii")
     text += b" " * (-len(text) % _ALIGNMENT)
     stream.write(len(text).to_bytes(_LENGTH_BYTES, "little") + text)
@@ -169,11 +169,11 @@ def open_tensors(path: Path) -> tuple[dict[str, MappedTensor], Any]:
     header = _json_object(mapped[_LENGTH_BYTES:start], "its header")
     metadata = header.pop(_METADATA, {})
     about = _about(metadata)
-    own = about.get("tensors", {})
-    if not isinstance(own, dict):
+    entries = about.get("tensors", {})
+    if not isinstance(entries, dict):
         raise ContentError("it is damaged: its metadata do not describe its tensors")
     tensors = {
-        name: _mapped_tensor(name, entry, own.get(name, {}), start, mapped)
+        name: _mapped_tensor(name, entry, entries.get(name, {}), start, mapped)
         for name, entry in header.items()
     }
     _check_is_covered(tensors, start, size)
@@ -191,15 +191,17 @@ def _about(metadata: Any) -> dict[str, Any]:
 def _json_object(text: str | bytes, what: str) -> dict[str, Any]:
     """Return the JSON object of a text; raise ContentError if it is not one."""
     try:
-        found = json.loads(text)
+        loads = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ContentError(f"it is damaged: {what} is not JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(loads, dict):
         raise ContentError(f"it is damaged: {what} is not a JSON object")
-    return found
+    return loads
 
 
-def _mapped_tensor(name: str, entry: Any, own: Any, start: int, mapped: mmap.mmap) -> MappedTensor:
+def _mapped_tensor(
+    name: str, entry: Any, own_value: Any, start: int, mapped: mmap.mmap
+) -> MappedTensor:
     """Return a tensor of a safetensors file from its header entry; raise ContentError if that is
     invalid.
     """
@@ -212,14 +214,14 @@ def _mapped_tensor(name: str, entry: Any, own: Any, start: int, mapped: mmap.mma
         if end - begin != prod(shape) * stored.itemsize or start + end > len(mapped):
             raise ValueError("its sizes do not fit the file")
         dtype = stored
-        if "dtype" in own:
-            dtype, shape = _numeric_dtype(own["dtype"]), tuple(own["shape"])
+        if "dtype" in own_value:
+            dtype, shape = _numeric_dtype(own_value["dtype"]), tuple(own_value["shape"])
             if prod(shape) * dtype.itemsize != end - begin or any(dim < 0 for dim in shape):
                 raise ValueError("its sizes do not fit its data type")
-        checksum = own.get("crc32")
+        checksum = own_value.get("crc32")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ContentError(f"it is damaged: tensor {name!r} is not described: {error}") from error
-    nuls = own.get("trailing_nuls")
+    nuls = own_value.get("trailing_nuls")
     return MappedTensor(name, dtype, shape, start + begin, end - begin, checksum, mapped, nuls)
 
 
@@ -285,14 +287,14 @@ class Undescribed(list[dict[str, Any]]):
 
     def as_results(self, name: str) -> Any:
         """Return the arrays as the results of one runner."""
-        made = [
+        iteration_fields = [
             _iteration_fields(
                 leaves,
                 {"outputs": dict(zip(leaves, leaves)), "runner_name": name, "runtime": None},
             )
             for leaves in self
         ]
-        return {"lst": [[name, made]], TYPE_MARKER: RunResults.__name__}
+        return {"lst": [[name, iteration_fields]], TYPE_MARKER: RunResults.__name__}
 
 
 def parse_binary(path: Path) -> Any:

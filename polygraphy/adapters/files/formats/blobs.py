@@ -28,7 +28,7 @@ def holds_blobs(source: str | Path) -> bool:
 def iterate_blobs(source: str | Path) -> Iterator[Mapping[str, bytes]]:
     """Yield the bytes of each tensor, by name, for each iteration."""
     path = Path(source)
-    G_LOGGER.info(f"Loading input data from {path}")
+    G_LOGGER.progress(f"Loading input data from {path}")
     if not path.is_dir():
         yield {path.stem: _file_bytes(readable_file(path, "File of input data"))}
         return

@@ -129,4 +129,7 @@ def lazily(decoded: Any) -> Any:
     """
     if type(decoded) is not list:
         return decoded
-    return [StoredArrays(one) if type(one) is dict and is_unread(one) else one for one in decoded]
+    return [
+        StoredArrays(value) if type(value) is dict and is_unread(value) else value
+        for value in decoded
+    ]

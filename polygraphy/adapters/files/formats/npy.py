@@ -80,8 +80,8 @@ def without_objects(array: Array) -> Array:
             "an array of Python objects cannot be saved",
             hint="Convert it, for example with array.astype(float).",
         )
-    made: Array = np.array(texts, dtype=np.str_).reshape(array.shape)
-    return made
+    strings: Array = np.array(texts, dtype=np.str_).reshape(array.shape)
+    return strings
 
 
 def _as_text(value: Any) -> Any:
@@ -95,11 +95,11 @@ def trailing_nuls(array: Array) -> list[tuple[int, int]]:
     """
     if array.dtype != object:
         return []
-    found = []
+    nul_counts = []
     for position, text in enumerate(map(_as_text, array.ravel().tolist())):
         if isinstance(text, str) and text.endswith("\0"):
-            found.append((position, len(text) - len(text.rstrip("\0"))))
-    return found
+            nul_counts.append((position, len(text) - len(text.rstrip("\0"))))
+    return nul_counts
 
 
 def with_trailing_nuls(array: Array, nuls: Any) -> Array:
@@ -113,14 +113,14 @@ def with_trailing_nuls(array: Array, nuls: Any) -> Array:
     if array.dtype.kind != "U":
         raise ContentError(f"an array of strings is damaged: its data type is {array.dtype}")
     try:
-        made = array.astype(object, order="C")
-        flat = made.reshape(-1)
+        strings = array.astype(object, order="C")
+        flat = strings.reshape(-1)
         for position, count in nuls:
             room = array.itemsize // 4 - len(flat[position])
             if position < 0 or not 0 < count <= room:
                 raise ValueError(f"{count} NULs at the end of string {position}")
             flat[position] += "\0" * count
-        return made
+        return strings
     except (IndexError, TypeError, ValueError) as error:
         raise ContentError(f"an array of strings is damaged: {error}") from error
 
@@ -217,7 +217,7 @@ def check_unpacked(archive: ZipFile, packed: int) -> None:
     limit = config.EXPANSION_LIMIT_MB
     if limit < 0:
         return
-    unpacked = sum(each.file_size for each in archive.infolist())
+    unpacked = sum(zip_info.file_size for zip_info in archive.infolist())
     most = limit * 2**20 + _RATIO * packed
     if unpacked > most:
         raise ContentError(

@@ -31,10 +31,10 @@ def sample_files(source: str | Path) -> list[str] | None:
     path = Path(source)
     if not path.is_dir():
         return [str(source)] if path.suffix.lower() in (*_PICTURES, *_TENSORS) else None
-    found = _images_in(path)
-    if not found:
-        found = [file for each in _classes_in(path) for file in _images_in(each)]
-    return [str(file) for file in found] or None
+    images = _images_in(path)
+    if not images:
+        images = [file for path in _classes_in(path) for file in _images_in(path)]
+    return [str(file) for file in images] or None
 
 
 def class_folders(source: str | Path) -> dict[str, int]:
@@ -42,18 +42,18 @@ def class_folders(source: str | Path) -> dict[str, int]:
     path = Path(source)
     if not path.is_dir() or _images_in(path):
         return {}
-    return {each.name: len(_images_in(each)) for each in _classes_in(path)}
+    return {entry.name: len(_images_in(entry)) for entry in _classes_in(path)}
 
 
 def _classes_in(folder: Path) -> list[Path]:
     """Return the folders of classes; tools call theirs `.git`, `__MACOSX` or `__pycache__`."""
-    folders = (each for each in folder.iterdir() if each.is_dir())
-    return sorted(each for each in folders if not each.name.startswith((".", "__")))
+    folders = (entry for entry in folder.iterdir() if entry.is_dir())
+    return sorted(folder for folder in folders if not folder.name.startswith((".", "__")))
 
 
 def _images_in(folder: Path) -> list[Path]:
     """Return the image files of a folder, sorted."""
-    return sorted(each for each in folder.iterdir() if each.suffix.lower() in _PICTURES)
+    return sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in _PICTURES)
 
 
 def iterate_pictures(
@@ -62,7 +62,7 @@ def iterate_pictures(
     """Yield the path of each image, and its array by name."""
     folder = Path(source)
     classes = _classes_in(folder) if folder.is_dir() and _images_in(folder) else []
-    unused = [each.name for each in classes if _images_in(each)]
+    unused = [folder.name for folder in classes if _images_in(folder)]
     if unused:
         G_LOGGER.warning(
             f"{source}: only its own images are used, and not those in"

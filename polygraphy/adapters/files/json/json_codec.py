@@ -133,8 +133,8 @@ class Encoder:
         """Return the encoding of a type, or of its nearest base class; None if there is none."""
         if kind not in cls._found:
             keys = (key for base in kind.__mro__ for key in (base, _full_name(base)))
-            known = (cls._encodings[key] for key in keys if key in cls._encodings)
-            cls._found[kind] = next(known, None)
+            encodings = (cls._encodings[key] for key in keys if key in cls._encodings)
+            cls._found[kind] = next(encodings, None)
         return cls._found[kind]
 
 
@@ -203,13 +203,13 @@ def encode_value(value: Any) -> Any:
     Raises:
         ContentError: objects of its type cannot be saved.
     """
-    found = Encoder.find(type(value))
-    if found is None:
+    found_names = Encoder.find(type(value))
+    if found_names is None:
         raise ContentError(
             f"an object of type {type(value).__name__!r} cannot be written as JSON",
             hint="Register one with polygraphy.json.Encoder.",
         )
-    marker, encode = found
+    marker, encode = found_names
     fields = encode(value)
     if not isinstance(fields, dict):
         return fields

@@ -48,22 +48,24 @@ class Base64Text:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the text: ASCII that needs no escaping in JSON."""
-        rest = b""
+        remaining_piece = b""
         for piece in self._pieces:
             start = 0
-            if rest:  # Only whole groups of three bytes may be encoded apart from the others.
-                start = -len(rest) % 3
-                rest += piece[:start]
-                if len(rest) % 3:
+            if (
+                remaining_piece
+            ):  # Only whole groups of three bytes may be encoded apart from the others.
+                start = -len(remaining_piece) % 3
+                remaining_piece += piece[:start]
+                if len(remaining_piece) % 3:
                     continue
-                yield binascii.b2a_base64(rest, newline=False)
+                yield binascii.b2a_base64(remaining_piece, newline=False)
             stop = len(piece) - (len(piece) - start) % 3
             for first in range(start, stop, _BYTES_PER_CHUNK):
                 chunk = piece[first : min(first + _BYTES_PER_CHUNK, stop)]
                 yield binascii.b2a_base64(chunk, newline=False)
-            rest = bytes(piece[stop:])
-        if rest:
-            yield binascii.b2a_base64(rest, newline=False)
+            remaining_piece = bytes(piece[stop:])
+        if remaining_piece:
+            yield binascii.b2a_base64(remaining_piece, newline=False)
 
 
 def decoded_length(text: SlicedText) -> int:
@@ -98,8 +100,8 @@ def decoded_pieces(text: SlicedText, first: int = 0) -> Iterator[bytes]:
 def _padding(characters: str | bytes) -> int:
     """Return the number of padding characters at the end, at most two."""
     end = characters[-2:]
-    kept = end.rstrip("=") if isinstance(end, str) else end.rstrip(b"=")
-    return len(end) - len(kept)
+    rstrip = end.rstrip("=") if isinstance(end, str) else end.rstrip(b"=")
+    return len(end) - len(rstrip)
 
 
 Write = Callable[[bytes], object]

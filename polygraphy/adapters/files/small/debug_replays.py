@@ -38,7 +38,7 @@ def load_debug_replay(path: str) -> DebugReplay:
         text = readable_file(path, "Debug replay").read_bytes()
     try:
         document = json.loads(text)
-        return DebugReplay({key: _record(each) for key, each in document.items()})
+        return DebugReplay({key: _record(field) for key, field in document.items()})
     except _NO_REPLAY as error:
         raise FileError(
             f"{path} is not a debug replay.",
@@ -56,8 +56,8 @@ def save_debug_replay(replay: DebugReplay, path: str) -> None:
 
 def _text(key: str, record: IterationRecord) -> str:
     """Return the JSON text of an entry of a replay."""
-    known, text = _texts.get(key, (None, ""))
-    if known is not record:
+    iteration_record, text = _texts.get(key, (None, ""))
+    if iteration_record is not record:
         entry = {
             "state": dict(record.state),
             "iteration_info": {"iteration": record.iteration},
@@ -82,7 +82,7 @@ def _record(entry: Any) -> IterationRecord:
 
 def load_tactic_replays(path: str) -> list[TacticReplay]:
     """Return the tactic replay of a file, or those of a folder."""
-    G_LOGGER.info(f"Loading tactic replay file from {path}")
+    G_LOGGER.progress(f"Loading tactic replay file from {path}")
     if not Path(path).is_dir():
         return [json_io.load(readable_file(path, "Tactic replay"), TacticReplay)]
     replays = map(_replay_in, _files_in(path))
@@ -96,7 +96,7 @@ def _replay_in(file: Path) -> TacticReplay | None:
     except FileError as error:
         G_LOGGER.verbose(f"Skipping {file}, which is not a tactic replay: {error}")
         return None
-    G_LOGGER.info(f"Loading tactic replay file from {file}")
+    G_LOGGER.progress(f"Loading tactic replay file from {file}")
     return replay
 
 

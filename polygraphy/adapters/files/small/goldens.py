@@ -51,19 +51,19 @@ class Golden:
         """Return the part of each output that a golden file keeps: all elements, or a sample and
         statistics.
         """
-        kept: dict[str, Any] = {}
+        elements: dict[str, Any] = {}
         for name, array in outputs.items():
             count = self.sampled.get(name)
             if count is None:
-                kept[name] = array
+                elements[name] = array
                 continue
             flat = np.asarray(array).reshape(-1)
-            kept[name] = flat[_sample_indices(flat.size, count)]
+            elements[name] = flat[_sample_indices(flat.size, count)]
             if is_float(flat) or flat.dtype.kind in "iu":
                 wide = flat.astype(np.float64)
-                found = wide.min(), wide.mean(), wide.max(), np.sqrt(np.mean(wide * wide))
-                kept[f"{name} ({', '.join(_STATISTICS)})"] = np.array(found, np.float32)
-        return outputs.with_outputs(kept)
+                statistics = wide.min(), wide.mean(), wide.max(), np.sqrt(np.mean(wide * wide))
+                elements[f"{name} ({', '.join(_STATISTICS)})"] = np.array(statistics, np.float32)
+        return outputs.with_outputs(elements)
 
 
 def _sample_indices(size: int, count: int) -> Any:
@@ -150,9 +150,9 @@ def _git_output(words: Sequence[str], folder: Path) -> bytes:
     import subprocess  # Only failures need it.
 
     try:
-        done = subprocess.run(
+        completed_process = subprocess.run(
             ["git", *words], cwd=folder, capture_output=True, check=False, timeout=_GIT_SECONDS
         )
     except (OSError, subprocess.SubprocessError):
         return b""
-    return b"" if done.returncode else done.stdout
+    return b"" if completed_process.returncode else completed_process.stdout

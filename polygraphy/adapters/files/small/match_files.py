@@ -56,11 +56,11 @@ def write_matches(path: str, matches: Sequence[PluginMatch]) -> None:
             "op": match.op,
             "instances": [
                 {
-                    "inputs": list(one.inputs),
-                    "outputs": list(one.outputs),
-                    "attributes": dict(one.attributes),
+                    "inputs": list(instance.inputs),
+                    "outputs": list(instance.outputs),
+                    "attributes": dict(instance.attributes),
                 }
-                for one in match.instances
+                for instance in match.instances
             ],
         }
         for match in matches
@@ -80,7 +80,8 @@ def _parse_match(document: Any, where: str) -> PluginMatch:
     listed = document.get("instances")
     _require(isinstance(listed, list), f"{where} has no list under 'instances'")
     instances = tuple(
-        _parse_instance(one, f"{where}, instance {number}") for number, one in enumerate(listed, 1)
+        _parse_instance(entry, f"{where}, instance {number}")
+        for number, entry in enumerate(listed, 1)
     )
     return PluginMatch(document["name"], document["op"], instances)
 

@@ -69,8 +69,8 @@ def load_profiles(path: str, layers: str | None = None) -> list[ExecutionProfile
             " trtexec --exportProfile or benchmark_app -pc of OpenVINO.",
         )
     read: Any = resolve(cast("Any", read_backend_profile), kind)
-    found: list[ExecutionProfile] = read(path, layers)
-    return found
+    profiles: list[ExecutionProfile] = read(path, layers)
+    return profiles
 
 
 def _kind_of(head: str) -> str | None:
@@ -108,8 +108,8 @@ def _load_profiles(path: str) -> list[ExecutionProfile]:
             hint="Profile the model again with this version.",
         )
     try:
-        models = [_decode_model(each) for each in document["models"]]
-        profiles = [_decode_profile(each, models) for each in document["profiles"]]
+        models = [_decode_model(entry) for entry in document["models"]]
+        profiles = [_decode_profile(entry, models) for entry in document["profiles"]]
         if not profiles:
             raise ValueError("no profile")
         return profiles
@@ -133,13 +133,15 @@ def _decode_profile(entry: Mapping[str, Any], models: Sequence[ModelNodes]) -> E
     fields = dict(entry)
     model = fields.pop("model")
     fields["nodes"] = [_decode_node(node) for node in fields["nodes"]]
-    found = ExecutionProfile(model=None if model is None else models[model], **fields)
-    sum(found.run_times), sum(found.plain_times), found.node_time  # Numbers.
-    return found
+    execution_profile = ExecutionProfile(model=None if model is None else models[model], **fields)
+    sum(execution_profile.run_times), sum(
+        execution_profile.plain_times
+    ), execution_profile.node_time  # Numbers.
+    return execution_profile
 
 
 def _decode_node(entry: Mapping[str, Any]) -> ExecutedNode:
     """Return an executed node from a JSON object."""
     fields = dict(entry)
-    fields["inner"] = [_decode_node(each) for each in fields["inner"]]
+    fields["inner"] = [_decode_node(entry) for entry in fields["inner"]]
     return ExecutedNode(**fields)

@@ -74,7 +74,7 @@ def _to_json(value: Any) -> Any:
         fields = attrs.fields(type(value))
         plain = {field.name: _to_json(getattr(value, field.name)) for field in fields}
         return {**plain, _MARKER: _NAMES[type(value)]}
-    return [_to_json(one) for one in value] if isinstance(value, tuple) else value
+    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _from_json(plain: Any) -> Any:
@@ -86,16 +86,16 @@ def _from_json(plain: Any) -> Any:
     name = plain.get(_MARKER)
     if name not in _CLASSES:
         raise ValueError(f"the class {name!r} is unknown")
-    known = {field.name for field in attrs.fields(_CLASSES[name])}
-    given = {key: _from_json(one) for key, one in plain.items() if key != _MARKER}
-    for key, one in given.items():
-        if key not in known:
+    names = {field.name for field in attrs.fields(_CLASSES[name])}
+    jsons = {key: _from_json(entry) for key, entry in plain.items() if key != _MARKER}
+    for key, entry in jsons.items():
+        if key not in names:
             raise ValueError(f"{name} has no {key!r}")
-        if not _CHECKS[key](one):
-            raise ValueError(f"{key!r} of {name} cannot be {one!r}")
-    if name in ("AttentionLayerHint", "ShardTensor") and not _NAMED[name] <= given.keys():
+        if not _CHECKS[key](entry):
+            raise ValueError(f"{key!r} of {name} cannot be {entry!r}")
+    if name in ("AttentionLayerHint", "ShardTensor") and not _NAMED[name] <= jsons.keys():
         raise ValueError(f"a {name} names no tensor")
-    return _CLASSES[name](**given)
+    return _CLASSES[name](**jsons)
 
 
 _NAMED = {"AttentionLayerHint": {"q"}, "ShardTensor": {"name"}}

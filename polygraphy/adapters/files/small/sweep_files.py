@@ -31,8 +31,8 @@ def matching_files(folder: str, pattern: str) -> list[str]:
         root = Path(pattern).anchor
         return sorted(str(p) for p in Path(root).glob(pattern[len(root) :]) if p.is_file())
     root_folder = Path(folder)
-    found = (path for path in root_folder.glob(pattern) if path.is_file())
-    return sorted(path.relative_to(root_folder).as_posix() for path in found)
+    paths = (path for path in root_folder.glob(pattern) if path.is_file())
+    return sorted(path.relative_to(root_folder).as_posix() for path in paths)
 
 
 def files_named_by(folder: str, word: str) -> list[str]:
@@ -47,7 +47,7 @@ def files_named_by(folder: str, word: str) -> list[str]:
         with suppress(OSError, ValueError):  # A text that cannot be a path.
             path = root / part
             if path.is_dir() and path.resolve() not in (root.resolve(), *root.resolve().parents):
-                files.update(each for each in path.rglob("*") if each.is_file())
+                files.update(path for path in path.rglob("*") if path.is_file())
             elif path.is_file():
                 files.add(path)
                 files.update(_local_imports(path))
@@ -62,7 +62,7 @@ def _ends_of(text: str) -> Iterator[int]:
 
 def _local_imports(script: Path) -> set[Path]:
     """Return the modules in the folder of a script that it imports, directly or through others."""
-    found: set[Path] = set()
+    local_imports: set[Path] = set()
     waiting = [script] if script.suffix == ".py" else []
     while waiting:
         try:
@@ -73,17 +73,17 @@ def _local_imports(script: Path) -> set[Path]:
             base = script.parent / name.partition(".")[0]
             package = base.rglob("*.py") if base.is_dir() else ()
             for path in (base.with_suffix(".py"), *package):
-                if path.is_file() and path not in found and path != script:
-                    found.add(path)
+                if path.is_file() and path not in local_imports and path != script:
+                    local_imports.add(path)
                     waiting.append(path)
-    return found
+    return local_imports
 
 
 def _imported_modules(tree: ast.AST) -> Iterator[str]:
     """Yield the names of the modules that source code imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
 
@@ -91,8 +91,8 @@ def _imported_modules(tree: ast.AST) -> Iterator[str]:
 def digest_of(path: str) -> str:
     """Return the checksum of a file, including the weights of an ONNX model."""
     digest = hashlib.sha256()
-    for each in _with_weights(path):
-        file = readable_file(each, "File", may_be_empty=True)
+    for weight in _with_weights(path):
+        file = readable_file(weight, "File", may_be_empty=True)
         with translate_os_errors(file, "read"), file.open("rb") as stream:
             while block := stream.read(_BLOCK):
                 digest.update(block)
@@ -109,14 +109,14 @@ def read_record(path: str) -> Mapping[str, Any] | None:
     except OSError as error:
         raise DamagedFileError(f"{path} cannot be read: {error.strerror}.") from error
     try:
-        found = json.loads(content)
+        loads = json.loads(content)
     except ValueError as error:
         raise DamagedFileError(f"{path} is damaged: {error}.", path=path) from error
     name = Path(path).name.removesuffix(".json")
-    is_whole = isinstance(found, dict) and all(field in found for field in _FIELDS)
-    if not is_whole or found["key"] != name:
+    is_whole = isinstance(loads, dict) and all(field in loads for field in _FIELDS)
+    if not is_whole or loads["key"] != name:
         raise DamagedFileError(f"{path} is damaged: it is not the record of {name}.", path=path)
-    return dict(found)
+    return dict(loads)
 
 
 def forget_record(path: str) -> None:
@@ -130,7 +130,7 @@ def holds_sweep(folder: str) -> bool:
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise FileError(f"{folder} is not a folder.", path=folder, hint="Choose a different path.")
-    names = {each.name for each in path.iterdir()} if path.exists() else set()
+    names = {path.name for path in path.iterdir()} if path.exists() else set()
     is_ours = (path / _MARK).exists()  # After the names: another shard may write it just now.
     if not is_ours and not all(name in _FIRST or _MARK in name for name in names):
         raise FileError(

@@ -49,8 +49,10 @@ def _numbers(content: bytes) -> list[int] | None:
     """Return the numbers in a text; None if one is too long."""
     if _SEPARATORS.fullmatch(_NUMBER.sub(b"", content)) is None:
         return None
-    found = _NUMBER.findall(content)
-    return None if any(len(each) > 19 for each in found) else [int(each) for each in found]
+    matches = _NUMBER.findall(content)
+    return (
+        None if any(len(number) > 19 for number in matches) else [int(value) for value in matches]
+    )
 
 
 def _array(path: str) -> list[int] | None:
@@ -61,4 +63,4 @@ def _array(path: str) -> list[int] | None:
         return None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         return None
-    return [int(each) for each in array.reshape(-1)]
+    return [int(number) for number in array.reshape(-1)]

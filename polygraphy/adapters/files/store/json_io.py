@@ -172,31 +172,35 @@ def _parts(file: _File, block_bytes: int) -> Iterator[bytes | DeferredText]:
     array_start: int | None = None  # and where the array starts that it is in the middle of.
     while block := file.read(position + len(buffer), position + len(buffer) + block_bytes):
         buffer += block
-        done = 0
+        parsed_end = 0
         while True:
             if array_start is None:
-                match = _ARRAY_START.search(buffer, done)
+                match = _ARRAY_START.search(buffer, parsed_end)
                 if match is None:
                     break
-                yield buffer[done : match.end()]
-                done = match.end()
-                array_start = position + done
-            end = buffer.find(b'"', done)
-            if buffer.find(b"\\", done, len(buffer) if end < 0 else end) >= 0:
+                yield buffer[parsed_end : match.end()]
+                parsed_end = match.end()
+                array_start = position + parsed_end
+            end = buffer.find(b'"', parsed_end)
+            if buffer.find(b"\\", parsed_end, len(buffer) if end < 0 else end) >= 0:
                 raise _HasEscapes
             if end < 0:
-                done = len(buffer)
+                parsed_end = len(buffer)
                 break
             is_at_hand = position <= array_start and position + end - array_start < _SHORT
-            yield buffer[done:end] if is_at_hand else _FileText(file, array_start, position + end)
-            done = end
+            yield (
+                buffer[parsed_end:end]
+                if is_at_hand
+                else _FileText(file, array_start, position + end)
+            )
+            parsed_end = end
             array_start = None
         if array_start is None:  # The start of an array may lie across the end of the block.
-            ready = max(done, len(buffer) - _LONGEST_START)
-            yield buffer[done:ready]
-            done = ready
-        position += done
-        buffer = buffer[done:]
+            ready = max(parsed_end, len(buffer) - _LONGEST_START)
+            yield buffer[parsed_end:ready]
+            parsed_end = ready
+        position += parsed_end
+        buffer = buffer[parsed_end:]
     yield buffer
 
 
@@ -228,11 +232,11 @@ def _damage_description(error: json.JSONDecodeError) -> str:
     """Return what is wrong with a JSON text: it is empty, cut off, or damaged in a line."""
     if not error.doc.strip():
         return "it is empty"
-    rest = error.doc[error.pos :].strip()
+    remaining_name = error.doc[error.pos :].strip()
     in_escape = error.msg.startswith("Invalid \\u")
     unfinished = _UNFINISHED_ESCAPE if in_escape else _UNFINISHED_TOKEN
     # Columns are not named: in the file, arrays stand where the parser saw short names.
-    if error.msg.startswith("Unterminated string") or unfinished.fullmatch(rest):
+    if error.msg.startswith("Unterminated string") or unfinished.fullmatch(remaining_name):
         last_line = error.doc.count("\n") + 1
         return f"it is truncated: it ends within a value, in line {last_line}"
     if error.pos == 0:
@@ -310,10 +314,10 @@ def expect(value: Any, kind: type[T], tree: Any) -> T:
 
 def kind_error(tree: Any, kind: type) -> ContentError:
     """Return the error that a tree contains another kind of data."""
-    found = _describe_tree(tree)
+    description = _describe_tree(tree)
     expected = _EXPECTED.get(kind, f"an object of type {kind.__name__!r}")
     return ContentError(
-        f"it contains {found}, not {expected}", hint=_HINTS.get((expected, found), "")
+        f"it contains {description}, not {expected}", hint=_HINTS.get((expected, description), "")
     )
 
 

@@ -100,17 +100,17 @@ class StoredData:
             split_feeds(tree)
         return dict
 
-    def _count_iterations(self, first: Any, others: Iterator[Any]) -> tuple[tuple[str, int], ...]:
+    def _count_iterations(self, first: Any, further: Iterator[Any]) -> tuple[tuple[str, int], ...]:
         """Return the number of iterations of each runner in all files; input data are named ""."""
         names, counts = self._runner_counts(self._files[0], first)
-        for file, tree in zip(self._files[1:], others):
-            more_names, more = self._runner_counts(file, tree)
+        for file, tree in zip(self._files[1:], further):
+            more_names, extra_names = self._runner_counts(file, tree)
             if names != more_names:
                 with content_errors_named(f"load {file}", file):
                     raise ContentError(
                         f"it contains {more_names}, but earlier files contain {names}"
                     )
-            counts = [sum(pair) for pair in zip(counts, more)]
+            counts = [sum(pair) for pair in zip(counts, extra_names)]
         return tuple(zip(names, counts))
 
     def _runner_counts(self, file: Path, tree: Any) -> tuple[list[str], list[int]]:
@@ -138,10 +138,12 @@ class StoredData:
             return
         runs = runs_in(tree)
         for step in zip_longest(*(iterations for _, iterations in runs)):
-            named = [(name, one) for (name, _), one in zip(runs, step)]
-            present = decode_results([(name, one) for name, one in named if one is not None])
-            left = iter(present)
-            yield RunResults(next(left) if one is not None else (name, []) for name, one in named)
+            named = [(name, value) for (name, _), value in zip(runs, step)]
+            present = decode_results([(name, value) for name, value in named if value is not None])
+            rest = iter(present)
+            yield RunResults(
+                next(rest) if value is not None else (name, []) for name, value in named
+            )
 
     def value(self) -> Any:
         """Return all stored data as one object."""
@@ -299,12 +301,12 @@ def _numbered_files(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     if not folder.is_dir():
         return []
     with translate_os_errors(folder, "read the folder"):
-        found = [
+        numbered = [
             (int(match[1]), entry)
             for entry in folder.iterdir()
             if (match := pattern.fullmatch(entry.name))
         ]
-    return [entry for _, entry in sorted(found)]
+    return [entry for _, entry in sorted(numbered)]
 
 
 T = TypeVar("T")
@@ -341,7 +343,7 @@ class FileResultStore:
         Raises:
             FileError: it is missing, damaged, or does not hold a `kind`.
         """
-        G_LOGGER.info(f"Loading {description_of(kind)} from {json_io.name_of(source)}")
+        G_LOGGER.progress(f"Loading {description_of(kind)} from {json_io.name_of(source)}")
         return json_io.load(source, kind)
 
     def dumps(self, value: Any) -> str:

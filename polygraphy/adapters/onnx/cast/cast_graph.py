@@ -226,11 +226,11 @@ class CastRules:
         """
         skipped = 1 if node.op_type == "Loop" else 0
         for graph, types in zip(graphs_of(node), inner):
-            made = [types[value.name] for value in graph.output][skipped:]
-            pairs = list(zip((self._types[name] for name in node.output), made))
+            kinds = [types[value.name] for value in graph.output][skipped:]
+            pairs = list(zip((self._types[name] for name in node.output), kinds))
             if node.op_type != "If":
-                taken = [types[value.name] for value in graph.input]
-                pairs += zip((self._types[name] for name in node.input), taken)
+                used_kinds = [types[value.name] for value in graph.input]
+                pairs += zip((self._types[name] for name in node.input), used_kinds)
             if any(
                 inside is None or (inside == WIDE) != (outside == WIDE)
                 for outside, inside in pairs
@@ -297,14 +297,14 @@ class Scope:
         types: GraphTypes,
         versions: dict[str, int],
         parent: Scope | None = None,
-        taken: set[str] | None = None,
+        used_names: set[str] | None = None,
     ) -> None:
         self._settings = settings
         self._types = types
         self._versions = versions
         self._rules = CastRules(settings, types, versions, self._present_form)
         self._parent = parent
-        self._taken: set[str] = parent._taken if parent else (taken or set())
+        self._taken: set[str] = parent._taken if parent else (used_names or set())
         self._forms: dict[str, dict[bool, str]] = {}
         self._weights: dict[str, _Weight] = {}
         self._made: list[NodeProto] = []
@@ -374,12 +374,12 @@ class Scope:
                 self._made.append(node)
                 continue
             inner = self._types.inner(index)
-            kept = is_kept or self._settings.selection.keeps(node)
-            is_chosen = not kept and self._settings.selection.chooses(node)
+            is_kept_wide = is_kept or self._settings.selection.keeps(node)
+            is_chosen = not is_kept_wide and self._settings.selection.chooses(node)
             forms = self._rules.choose_forms(node, inner) if is_chosen else None
             if forms is not None and node.output:
                 self._settings.forms[node.output[0]] = forms
-            self._rewrite_subgraphs(node, inner, is_cast=forms is not None, is_kept=kept)
+            self._rewrite_subgraphs(node, inner, is_cast=forms is not None, is_kept=is_kept_wide)
             takes, gives = forms or self._rules.wide(node)
             for position, narrow in enumerate(takes):
                 if narrow is not None:
@@ -394,13 +394,13 @@ class Scope:
 
     def _constants(self, nodes: Sequence[NodeProto]) -> dict[str, _Weight]:
         """Return the weights in Constant nodes that no option excludes, by name."""
-        found: dict[str, _Weight] = {}
+        constants: dict[str, _Weight] = {}
         for node in nodes:
             if is_constant(node) and len(node.output) == 1 and self._is_wide(node.output[0]):
                 tensor = constant_tensor(node)
                 if tensor is not None and not self._settings.selection.keeps(node):
-                    found[node.output[0]] = _Weight(tensor, node)
-        return found
+                    constants[node.output[0]] = _Weight(tensor, node)
+        return constants
 
     def form(self, name: str, narrow: bool) -> str:
         """Return the name of the narrow or wide form of a tensor; a Cast is added if it does not
@@ -417,10 +417,10 @@ class Scope:
             scope = scope._parent
         if narrow in forms or not forms:
             return forms.get(narrow, name)
-        made = unused_name(f"{name}_{self._settings.suffix if narrow else 'fp32'}", self._taken)
-        self._cast(forms[not narrow], made, narrow)
-        self._forms.setdefault(name, {})[narrow] = made
-        return made
+        new_name = unused_name(f"{name}_{self._settings.suffix if narrow else 'fp32'}", self._taken)
+        self._cast(forms[not narrow], new_name, narrow)
+        self._forms.setdefault(name, {})[narrow] = new_name
+        return new_name
 
     def _is_cast_here(self, name: str) -> bool:
         """Return whether a tensor of an outer graph was cast in this one."""
@@ -449,7 +449,9 @@ class Scope:
 
     def _forms_of_name(self, name: str) -> Collection[bool]:
         """Return the forms that exist under this name in this graph."""
-        return [narrow for narrow, made in self._forms.get(name, {}).items() if made == name]
+        return [
+            narrow for narrow, new_name in self._forms.get(name, {}).items() if new_name == name
+        ]
 
     def _set_operand(self, node: NodeProto, position: int, narrow: bool) -> None:
         """Set an operand of a node to the narrow or wide form of its tensor."""
@@ -476,10 +478,10 @@ class Scope:
         if not (narrow and name in wide_outputs):
             self._forms[name] = {narrow: name}
             return
-        made = unused_name(f"{name}_{self._settings.suffix}", self._taken)
-        node.output[position] = made
-        self._forms[name] = {True: made, False: name}
-        self._cast(made, name, False)
+        new_name = unused_name(f"{name}_{self._settings.suffix}", self._taken)
+        node.output[position] = new_name
+        self._forms[name] = {True: new_name, False: name}
+        self._cast(new_name, name, False)
 
     def _present_form(self, name: str) -> bool:
         """Return whether the narrow form of a tensor exists already."""
@@ -526,25 +528,27 @@ class Scope:
                 if name in declared:
                     declared[name].type.tensor_type.elem_type = self._settings.elem_type
                 continue
-            made = onnx.TensorProto(name=weight.inner_name or self._narrow_name(name))
-            self._settings.convert(weight.tensor, made, name, weight.readers)
+            converted = onnx.TensorProto(name=weight.inner_name or self._narrow_name(name))
+            self._settings.convert(weight.tensor, converted, name, weight.readers)
             for node, position in weight.narrow_uses:
-                node.input[position] = made.name
+                node.input[position] = converted.name
             if weight.node is not None:
-                twins[name] = onnx.helper.make_node("Constant", [], [made.name], value=made)
+                twins[name] = onnx.helper.make_node(
+                    "Constant", [], [converted.name], value=converted
+                )
             elif graph is not None:
-                graph.initializer.append(made)
+                graph.initializer.append(converted)
             if graph is not None and name in declared:
                 value = graph.input.add()
                 value.CopyFrom(declared[name])
-                value.name = made.name
+                value.name = converted.name
                 value.type.tensor_type.elem_type = self._settings.elem_type
         if twins:
             self._made = [
-                each
+                copy
                 for node in self._made
-                for each in (node, twins.get(node.output[0]) if is_constant(node) else None)
-                if each is not None
+                for copy in (node, twins.get(node.output[0]) if is_constant(node) else None)
+                if copy is not None
             ]
         restored.pop("", None)
         if graph is not None:

@@ -90,50 +90,54 @@ class NarrowedWeights:
         self._narrowed: list[_Narrowed] = []
 
     def convert(
-        self, tensor: TensorProto, made: TensorProto, name: str, readers: Sequence[str]
+        self, tensor: TensorProto, new_tensor: TensorProto, name: str, readers: Sequence[str]
     ) -> None:
-        """Write the converted elements of a weight to `made`, which may be the tensor itself.
+        """Write the converted elements of a weight to `new_tensor`, which may be the tensor itself.
 
         Args:
             tensor: the weight, or the placeholder of one.
-            made: where the elements go.
+            new_tensor: where the elements go.
             name: what messages call it.
             readers: the nodes that take it in the narrow type.
         """
         source = original(tensor, self._weights) if is_placeholder(tensor) else tensor
         in_file = is_stored(source)
         array, loss = narrow_array(elements(source), self._dtype)
-        if made is not tensor:
-            copy_fields(tensor, made, "name", *DATA_FIELDS)
-        made.name, made.data_type = made.name or tensor.name, self._dtype.onnx()
-        replace_elements(made, array, in_file=in_file)
+        if new_tensor is not tensor:
+            copy_fields(tensor, new_tensor, "name", *DATA_FIELDS)
+        new_tensor.name, new_tensor.data_type = new_tensor.name or tensor.name, self._dtype.onnx()
+        replace_elements(new_tensor, array, in_file=in_file)
         self._narrowed.append(_Narrowed(name, readers, loss))
 
     def report(self) -> None:
         """Log the total loss; warn of weights that overflow, then of those that become zero."""
         if not self._narrowed:
             return
-        worst = max(self._narrowed, key=lambda one: one.loss.error)
+        worst = max(self._narrowed, key=lambda narrowed: narrowed.loss.error)
         error = worst.loss.error
         cost = f"the largest error is {error:.5g}, in {worst.name!r}" if error else "all exact"
         G_LOGGER.info(f"Converted {len(self._narrowed)} weights to {self._dtype}; {cost}.")
-        clipped = [one for one in self._narrowed if one.loss.clamped]
-        flushed = [one for one in self._narrowed if one.loss.flushed and not one.loss.clamped]
+        clipped = [narrowed for narrowed in self._narrowed if narrowed.loss.clamped]
+        flushed = [
+            narrowed
+            for narrowed in self._narrowed
+            if narrowed.loss.flushed and not narrowed.loss.clamped
+        ]
         self._warn("does not fit", "do not fit", clipped)
         self._warn("has zeros in", "have zeros in", flushed)
-        for one in self._narrowed:
-            if one.loss.is_harmless:
-                G_LOGGER.verbose(f"Weight {one.name!r} in {self._dtype}: {one}.")
+        for narrowed in self._narrowed:
+            if narrowed.loss.is_harmless:
+                G_LOGGER.verbose(f"Weight {narrowed.name!r} in {self._dtype}: {narrowed}.")
 
-    def _warn(self, verb: str, plural: str, found: Sequence[_Narrowed]) -> None:
+    def _warn(self, verb: str, plural: str, narroweds: Sequence[_Narrowed]) -> None:
         """Warn of some weights: name the worst, and count the others."""
-        by_error = sorted(found, key=lambda one: one.loss.error, reverse=True)
-        for at, one in enumerate(by_error):
+        by_error = sorted(narroweds, key=lambda narrowed: narrowed.loss.error, reverse=True)
+        for at, narrowed in enumerate(by_error):
             tell = G_LOGGER.warning if at < _NAMED else G_LOGGER.verbose
-            tell(f"Weight {one.name!r} {verb} {self._dtype}: {one}.")
-        if len(found) > _NAMED:
-            more = count_text(len(found) - _NAMED, "more weight")
-            G_LOGGER.warning(f"{more} {plural} {self._dtype}; -v lists all.")
+            tell(f"Weight {narrowed.name!r} {verb} {self._dtype}: {narrowed}.")
+        if len(narroweds) > _NAMED:
+            text = count_text(len(narroweds) - _NAMED, "more weight")
+            G_LOGGER.warning(f"{text} {plural} {self._dtype}; -v lists all.")
 
 
 def _loss(loss: NarrowingLoss) -> str:
@@ -145,8 +149,8 @@ def _loss(loss: NarrowingLoss) -> str:
         (loss.flushed, "too small and set to zero"),
         (loss.subnormal, "subnormal"),
     ]
-    said = [f"{count} {what}" for count, what in parts if count]
-    return ", ".join([f"of {loss.elements} elements, largest error {loss.error:.5g}", *said])
+    texts = [f"{count} {name}" for count, name in parts if count]
+    return ", ".join([f"of {loss.elements} elements, largest error {loss.error:.5g}", *texts])
 
 
 if TYPE_CHECKING:
@@ -191,23 +195,23 @@ def _wide_normalizations(
     """Return the normalizations that divide by numbers outside the range of the data type, and so
     stay in float32.
     """
-    kept: set[str] = set()
+    wide_normalizations: set[str] = set()
     for graph in all_graphs(model.graph):
-        known = graph_weights(graph)
+        known_tensors = graph_weights(graph)
         for node in graph.node:
             if node.op_type != "BatchNormalization" or domain_of(node.domain):
                 continue
-            tensors = [known[name] for name in node.input[1:] if name in known]
+            tensors = [known_tensors[name] for name in node.input[1:] if name in known_tensors]
             tensors = [original(t, weights) if is_placeholder(t) else t for t in tensors]
             if any(narrow_array(elements(tensor), dtype)[1].clamped for tensor in tensors):
-                kept.update(names_of(node))
-    if kept:
+                wide_normalizations.update(names_of(node))
+    if wide_normalizations:
         G_LOGGER.info(
             f"These nodes stay in fp32, because their statistics do not fit {dtype}:"
-            f" {', '.join(sorted(map(repr, kept)))}.",
+            f" {', '.join(sorted(map(repr, wide_normalizations)))}.",
             mode=LogMode.ONCE,
         )
-    return kept
+    return wide_normalizations
 
 
 def cast_in_place(
@@ -257,20 +261,20 @@ def cast_in_place(
         convert=converted.convert,
         fixed_inputs=model.ir_version < 4,
     )
-    taken = taken_names(model.graph)
-    scope = Scope(settings, types, versions, taken=taken)
+    used_names = taken_names(model.graph)
+    scope = Scope(settings, types, versions, used_names=used_names)
     outputs = [value.name for value in model.graph.output]
     scope.rewrite_graph(model.graph, narrow_border=casts_io, is_kept=False)
-    _restore_outputs(model.graph, outputs, taken)
+    _restore_outputs(model.graph, outputs, used_names)
     for function in model.functions:
         key = _key(function)
         if key in functions:
-            [given] = inference.calls[key]
+            [given_names] = inference.calls[key]
             inner = Scope(
                 settings,
-                inference.infer_function(function, given),
+                inference.infer_function(function, given_names),
                 versions_of(function.opset_import),
-                taken={name for node in function.node for name in (*node.output, node.name)}
+                used_names={name for node in function.node for name in (*node.output, node.name)}
                 | set(function.input),
             )
             inner.rewrite_function(function)
@@ -281,12 +285,12 @@ def cast_in_place(
     return settings.forms
 
 
-def _restore_outputs(graph: GraphProto, names: Sequence[str], taken: set[str]) -> None:
+def _restore_outputs(graph: GraphProto, names: Sequence[str], used_names: set[str]) -> None:
     """Give the outputs of a graph their original names, after Casts were appended."""
     renamed: dict[str, str] = {}
     for value, name in zip(graph.output, names):
         if value.name != name and value.name not in renamed:
-            renamed.update({value.name: name, name: unused_name(f"{name}_fp32", taken)})
+            renamed.update({value.name: name, name: unused_name(f"{name}_fp32", used_names)})
             value.name = name
     if renamed:
         _rename_tensors(graph, renamed)
@@ -355,11 +359,11 @@ def _excluded_operators(
 ) -> Iterator[FunctionKey]:
     """Yield the operators that excluded nodes use, in subgraphs, too."""
     for node in nodes:
-        kept = is_kept or selection.keeps(node)
-        if kept or not selection.chooses(node):
+        is_excluded = is_kept or selection.keeps(node)
+        if is_excluded or not selection.chooses(node):
             yield domain_of(node.domain), node.op_type, node.overload
         for graph in graphs_of(node):
-            yield from _excluded_operators(graph.node, selection, is_kept=kept)
+            yield from _excluded_operators(graph.node, selection, is_kept=is_excluded)
 
 
 def _is_called_alike(
@@ -370,10 +374,12 @@ def _is_called_alike(
     """
     if len(calls) != 1:
         return False
-    [given] = calls
-    types = inference.infer_function(function, given)
-    known = None not in given and all(types[name] is not None for name in function.output)
-    return known and (WIDE in given or any(types[name] == WIDE for name in function.output))
+    [given_names] = calls
+    types = inference.infer_function(function, given_names)
+    is_known = None not in given_names and all(types[name] is not None for name in function.output)
+    return is_known and (
+        WIDE in given_names or any(types[name] == WIDE for name in function.output)
+    )
 
 
 convert_to_bf16: Callable[..., ModelProto]
@@ -464,9 +470,9 @@ class _Convert(BaseLoader):
     def _inline_functions(self, model: ModelProto) -> ModelProto:
         """Return a model with its functions inlined, if options name nodes inside a function."""
         bodies = (model.graph, *model.functions) if model.functions else ()
-        known = {name for one in bodies for node in all_nodes(one) for name in names_of(node)}
-        asked = self._selection.keep_nodes | self._selection.only_nodes
-        return inline_functions(model) if bodies and asked - known else model
+        names = {name for body in bodies for node in all_nodes(body) for name in names_of(node)}
+        requested_names = self._selection.keep_nodes | self._selection.only_nodes
+        return inline_functions(model) if bodies and requested_names - names else model
 
 
 @mod.export(funcify=True)
@@ -509,10 +515,12 @@ def cast_copy(
             weights.append(tensor)
             return str(len(weights) - 1), 0, 0
 
-        made = skeleton(model, place)
-        forms = cast_in_place(made, dtype, selection, weights, casts_io=casts_io, is_trial=is_trial)
-        for graph in all_graphs(made.graph):
+        new_model = skeleton(model, place)
+        forms = cast_in_place(
+            new_model, dtype, selection, weights, casts_io=casts_io, is_trial=is_trial
+        )
+        for graph in all_graphs(new_model.graph):
             for tensor in graph.initializer:
                 if is_external(tensor) and not is_stored(tensor):
                     tensor.CopyFrom(original(tensor, weights))
-        return made, forms
+        return new_model, forms

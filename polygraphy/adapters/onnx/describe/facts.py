@@ -144,16 +144,20 @@ class _Walk:
         for body in graphs_of(node):
             self.graph(body)
             passed += [self.coarsest[out.name] for out in body.output if out.name in self.coarsest]
-        made = self._output_type(node)
+        output_type = self._output_type(node)
         for name in node.output:
-            own = self.types.setdefault(name, made) if made else self.types.get(name, "")
+            kind = (
+                self.types.setdefault(name, output_type)
+                if output_type
+                else self.types.get(name, "")
+            )
             if node.op_type in ("QuantizeLinear", "DynamicQuantizeLinear"):
-                own = made or own
-            if (inside := self._compute_type(node, own)) is not None:
+                kind = output_type or kind
+            if (inside := self._compute_type(node, kind)) is not None:
                 passed = [*passed, inside]
-            found = coarsest([*passed, own] if _is_rounded(own, node) else passed)
-            if found is not None:
-                self.coarsest[name] = found.name
+            precision = coarsest([*passed, kind] if _is_rounded(kind, node) else passed)
+            if precision is not None:
+                self.coarsest[name] = precision.name
 
     def _compute_type(self, node: NodeProto, dtype: str) -> str | None:
         """Return the compute type of a node on float32 tensors, if it is not float32."""
@@ -162,9 +166,9 @@ class _Walk:
         if node.op_type == "MatMulNBits":
             level = attribute_named(node, "accuracy_level")
             return None if level is None else ACCURACY_LEVELS.get(level.i)
-        if (found := self._dtypes.get(node.op_type)) is not None:
+        if (found_dtype := self._dtypes.get(node.op_type)) is not None:
             self.lowered[node.op_type] = None
-        return found
+        return found_dtype
 
     def _output_type(self, node: NodeProto) -> str:
         """Return the data type of the result of a node, if the node alone determines it."""
@@ -180,8 +184,8 @@ class _Walk:
         if node.op_type in _TYPE_OF_INPUT:
             index = _TYPE_OF_INPUT[node.op_type]
             return self.types.get(node.input[index], "") if len(node.input) > index else ""
-        known = (self.types.get(name, "") for name in node.input)
-        return next((name for name in known if name.startswith(("float", "bfloat"))), "")
+        kinds = (self.types.get(name, "") for name in node.input)
+        return next((name for name in kinds if name.startswith(("float", "bfloat"))), "")
 
 
 def _is_rounded(dtype: str, node: NodeProto) -> bool:
@@ -197,8 +201,8 @@ def _is_rounded(dtype: str, node: NodeProto) -> bool:
 
 def _name_of(elem_type: int) -> str:
     """Return our name of an ONNX element type; empty if it is unknown."""
-    found = OnnxDataTypes().from_native(elem_type)
-    return "" if found is None else found.name
+    native = OnnxDataTypes().from_native(elem_type)
+    return "" if native is None else native.name
 
 
 onnx = mod.lazy_import("onnx")
@@ -237,19 +241,19 @@ def input_hints(graph: GraphProto) -> dict[str, InputHint]:
     """Return the values that inputs may take, if that is known, by name; masks may have any type,
     indices only integers.
     """
-    known = _Known(graph)
+    Known = _Known(graph)
     hints = {}
     for value in inputs_of(graph):
         is_integer = _is_integer(value)
-        found = list(known.uses(value.name)) if is_integer else []
-        compared = None if found or not is_integer else known.comparison_hint(value.name)
+        uses = list(Known.uses(value.name)) if is_integer else []
+        compared = None if uses or not is_integer else Known.comparison_hint(value.name)
         if compared is not None:
-            found.append(compared)
-        if known.is_inverted_mask(value.name):
-            found.append(_MASK)
-        if found:
+            uses.append(compared)
+        if Known.is_inverted_mask(value.name):
+            uses.append(_MASK)
+        if uses:
             # All of its values must be legal for every use.
-            hints[value.name] = min(found, key=lambda hint: hint.high)
+            hints[value.name] = min(uses, key=lambda hint: hint.high)
     return hints
 
 
@@ -336,14 +340,14 @@ class _Known:
 
     def _same(self, name: str) -> Iterator[str]:
         """Yield the tensors with all or some values of a tensor, itself first."""
-        seen, pending = {name}, [name]
+        visited, pending = {name}, [name]
         while pending:
             current = pending.pop()
             yield current
             for node in self._consumers[current]:
                 if _passes_on(node, list(node.input).index(current)):
-                    pending += [output for output in node.output if output not in seen]
-                    seen.update(node.output)
+                    pending += [output for output in node.output if output not in visited]
+                    visited.update(node.output)
 
     def _hint_from_use(self, node: NodeProto, at: int) -> InputHint | None:
         """Return the hint from one use of a tensor; None if there is none."""
@@ -360,7 +364,7 @@ class _Known:
         """Return the range of indices into the table that a node reads; None if it is unknown."""
         table = node.input[0]
         shape = self._shapes.get(table)
-        axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
         if shape is None or not -len(shape) <= axis < len(shape) or shape[axis] < 1:
             return None
         return InputHint(0, shape[axis] - 1, f"indices into {shape[axis]} entries of {table!r}")
@@ -373,8 +377,10 @@ class _Known:
     def _whole(self, name: str) -> list[int]:
         """Return the elements of an integer constant; empty for other tensors."""
         values = self._constant_elements(name, _MANY)
-        whole = [int(value) for value in values if isinstance(value, int) or value.is_integer()]
-        return whole if len(whole) == len(values) else []
+        whole_values = [
+            int(value) for value in values if isinstance(value, int) or value.is_integer()
+        ]
+        return whole_values if len(whole_values) == len(values) else []
 
     def _constant_elements(self, name: str, at_most: int) -> list[Any]:
         """Return the elements of a constant as numbers; empty if it is too large, or stored in a
@@ -397,7 +403,7 @@ def _is_condition(node: NodeProto, at: int) -> bool:
         return at == 0
     if node.op_type != "Cast":
         return False
-    to = next((each.i for each in node.attribute if each.name == "to"), 0)
+    to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
     return bool(to == onnx.TensorProto.BOOL)
 
 
@@ -427,21 +433,21 @@ def node_inputs(model: Any, op: str, name: str, shapes: Mapping[str, Sequence[in
         G_LOGGER.verbose(f"Shapes could not be inferred: {error}")
         return ""
     graphs = list(all_graphs(inferred.graph))
-    found = [
+    nodes = [
         node for graph in graphs for node in graph.node if node.op_type == op and node.name == name
     ]
-    if len(found) != 1:
+    if len(nodes) != 1:
         return ""
-    (node,) = found
-    known = {value.name: _describe_value(value) for graph in graphs for value in values_of(graph)}
+    (node,) = nodes
+    values = {value.name: _describe_value(value) for graph in graphs for value in values_of(graph)}
     for graph in graphs:
-        known.update(
+        values.update(
             (tensor.name, _describe_type(tensor.data_type, tensor.dims))
             for tensor in graph.initializer
         )
     opsets = {entry.domain: entry.version for entry in inferred.opset_import}
     inputs = [
-        f"{entry} {known[entry]}" if entry in known else entry for entry in node.input if entry
+        f"{entry} {values[entry]}" if entry in values else entry for entry in node.input if entry
     ]
     opset = opsets.get(node.domain, "?")
     return one_line(f"{op} of opset {opset} on {', '.join(inputs) or 'nothing'}")
@@ -473,8 +479,8 @@ def _fix_input_shapes(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) ->
 def _describe_value(value: ValueInfoProto) -> str:
     """Return data type and shape of a tensor as text."""
     shape = shape_of(value)
-    known = shape and ["?" if dim is None else dim for dim in shape]
-    return _describe_type(value.type.tensor_type.elem_type, known)
+    known_dims = shape and ["?" if dim is None else dim for dim in shape]
+    return _describe_type(value.type.tensor_type.elem_type, known_dims)
 
 
 def _describe_type(kind: int, shape: Sequence[Any] | None) -> str:
@@ -519,13 +525,13 @@ def _in_message(content: Content, start: int, end: int, kind: int, depth: int) -
         if wire != BYTES or part == TENSOR:
             continue
         if part == NODE:
-            found = _NAMED.search(content, inner, after) and _omission_in_node(
+            match = _NAMED.search(content, inner, after) and _omission_in_node(
                 content, inner, after, depth
             )
         else:
-            found = _in_message(content, inner, after, part, depth + 1)
-        if found:
-            return found
+            match = _in_message(content, inner, after, part, depth + 1)
+        if match:
+            return match
     return ""
 
 
@@ -594,8 +600,8 @@ class OutputKinds:
         """Return whether the results of a node are bounded."""
         if node.op_type == "If":
             # Which branch is taken, only the data say: what may be a probability is one.
-            made = [value.name for body in graphs_of(node) for value in body.output]
-            return not self._bounded.isdisjoint(made)
+            names = [value.name for body in graphs_of(node) for value in body.output]
+            return not self._bounded.isdisjoint(names)
         if node.op_type in _JOINS:
             return self._bounded.issuperset(filter(None, node.input))
         handed_on = node.op_type in _CHOOSES and node.input[0] in self._bounded
@@ -611,7 +617,7 @@ def facts_of(
 ) -> ModelFacts:
     """Return the facts about a model, and its source if that is not the model itself."""
     kinds = OutputKinds(model)
-    dtypes, found = compute_dtypes(model, lowered)
+    dtypes, compute_precision = compute_dtypes(model, lowered)
     return ModelFacts(
         dtypes,
         input_hints(model.graph),
@@ -620,7 +626,7 @@ def facts_of(
         ordered=kinds.ordered,
         source=model if source is None else source,
         layouts=DeferredLayouts(partial(layouts_of, model, kinds.all_bounded)),
-        lowered=found,
+        lowered=compute_precision,
     )
 
 
@@ -631,9 +637,9 @@ def _tensor_sources(graph: GraphProto) -> dict[str, str]:
     makers: dict[str, str] = {}
     for node in graph.node:
         for entry in node.metadata_props:
-            found = _FX_NODE.match(entry.value) if entry.key == _RECORD else None
-            if found is not None and len(node.output) == 1:
-                makers[found[1]] = node.output[0]
+            match = _FX_NODE.match(entry.value) if entry.key == _RECORD else None
+            if match is not None and len(node.output) == 1:
+                makers[match[1]] = node.output[0]
     return {tensor: source for source, tensor in makers.items()}
 
 

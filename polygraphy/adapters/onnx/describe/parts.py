@@ -69,15 +69,15 @@ class _Graph:
         if node is None or node.domain not in ("", "ai.onnx", "com.microsoft"):
             return None
         attributes = {
-            each.name: onnx.helper.get_attribute_value(each)
-            for each in node.attribute
-            if each.type in _PLAIN and not each.ref_attr_name
+            attribute.name: onnx.helper.get_attribute_value(attribute)
+            for attribute in node.attribute
+            if attribute.type in _PLAIN and not attribute.ref_attr_name
         }
-        made = {
+        values = {
             name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
             for name, value in attributes.items()
         }
-        return Maker(node.op_type, tuple(node.input), tuple(node.output), made)
+        return Maker(node.op_type, tuple(node.input), tuple(node.output), values)
 
     def shape(self, tensor: str) -> Sequence[Dim] | None:
         """Return the shape of a tensor; None if it is unknown."""
@@ -88,30 +88,34 @@ class _Graph:
     def _shape(self, tensor: str) -> list[Dim] | None:
         """Return the declared or inferred shape of a tensor; None if it is unknown."""
         if tensor in self._weights:
-            return [int(one) for one in self._weights[tensor].dims]
-        for known in (self._declared_types, self._inferred_types):
-            if tensor in known:
-                shape = shape_of(known[tensor])
+            return [int(dim) for dim in self._weights[tensor].dims]
+        for known_values in (self._declared_types, self._inferred_types):
+            if tensor in known_values:
+                shape = shape_of(known_values[tensor])
                 if shape is not None:
-                    is_known = all(isinstance(one, int) and one >= 0 for one in shape)
-                    if is_known or known is self._inferred_types:
-                        return [_dimension(one) for one in shape]
+                    is_known = all(isinstance(value, int) and value >= 0 for value in shape)
+                    if is_known or known_values is self._inferred_types:
+                        return [_dimension(value) for value in shape]
         return None
 
     def constant(self, tensor: str) -> Array | None:
         """Return the elements of a small constant; None for other tensors."""
-        found = self._weights.get(tensor)
-        if found is None:
+        weight = self._weights.get(tensor)
+        if weight is None:
             node = self._nodes.get(tensor)
             if node is None or node.op_type not in _CONSTANT_OF_CONSTANTS:
                 return None
             if node.op_type == "ConstantOfShape":
-                value = next((one.t for one in node.attribute if one.name == "value"), None)
+                value = next(
+                    (attribute.t for attribute in node.attribute if attribute.name == "value"), None
+                )
                 return None if value is None else elements(value)
             return self.constant(node.input[0]) if node.input else None
-        if prod(found.dims) > _SMALL or (found.HasField("data_location") and found.data_location):
+        if prod(weight.dims) > _SMALL or (
+            weight.HasField("data_location") and weight.data_location
+        ):
             return None
-        return elements(found)
+        return elements(weight)
 
     def is_constant(self, tensor: str) -> bool:
         """Return whether a tensor is a weight, or is filled with or derived from constants."""

@@ -147,7 +147,7 @@ def _scope(record: str) -> str:
         return ""
     if not isinstance(scopes, list):
         return ""
-    return next((each for each in reversed(scopes[:-1]) if isinstance(each, str) and each), "")
+    return next((scope for scope in reversed(scopes[:-1]) if isinstance(scope, str) and scope), "")
 
 
 def _scope_in(name: str) -> str:
@@ -290,10 +290,10 @@ class _Describing:
         weights = tuple(self.weight(tensor) for tensor in graph.initializer)
         weights += tuple(self.sparse(sparse) for sparse in graph.sparse_initializer)
         listed = {weight.name for weight in weights}
-        known: Mapping[str, Tensor] = _EMPTY
+        empty: Mapping[str, Tensor] = _EMPTY
         if self._detail.layers:
             stated = _tensors(graph.value_info)
-            known = {tensor.name: tensor for tensor in (*stated, *outputs, *inputs)}
+            empty = {tensor.name: tensor for tensor in (*stated, *outputs, *inputs)}
         return Graph(
             name=name,
             doc=doc,
@@ -303,15 +303,15 @@ class _Describing:
             weights=weights,
             node_count=len(graph.node),
             nodes=self.nodes(graph.node),
-            tensors=known,
+            tensors=empty,
             quantization={
-                decode_text(each.tensor_name): tuple(
+                decode_text(annotation.tensor_name): tuple(
                     sorted(
                         f"{decode_text(entry.key)}={decode_text(entry.value)}"
-                        for entry in each.quant_parameter_tensor_names
+                        for entry in annotation.quant_parameter_tensor_names
                     )
                 )
-                for each in graph.quantization_annotation
+                for annotation in graph.quantization_annotation
             },
         )
 
@@ -320,16 +320,16 @@ class _Describing:
         if not self._detail.layers:
             return ()
         with_attributes = self._detail.attrs
-        made = []
+        result = []
         for node in nodes:
             # Copies of whole lists are several times quicker than going through them.
             inputs, outputs = node.input[:], node.output[:]
-            own = node.name, node.op_type, node.domain
-            check_texts((*own, *inputs, *outputs))
+            array = node.name, node.op_type, node.domain
+            check_texts((*array, *inputs, *outputs))
             attributes = self._attributes(node) if with_attributes else ()
             origin = origin_of(node) if self._detail.origins else None
-            made.append(Node(*own, tuple(inputs), tuple(outputs), attributes, origin))
-        return tuple(made)
+            result.append(Node(*array, tuple(inputs), tuple(outputs), attributes, origin))
+        return tuple(result)
 
     def _attributes(self, node: NodeProto) -> tuple[Attribute, ...]:
         """Return descriptions of the attributes of a node."""

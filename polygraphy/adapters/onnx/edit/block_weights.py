@@ -72,8 +72,8 @@ def _gathered_integers(
     """
     codes = constant(gather.input[0])
     scale = constant(dequantize.input[1])
-    given = dequantize.input[2] if len(dequantize.input) > 2 else ""
-    zero = constant(given) if given else numpy.zeros(())
+    zero_point = dequantize.input[2] if len(dequantize.input) > 2 else ""
+    zero = constant(zero_point) if zero_point else numpy.zeros(())
     if codes is None or scale is None or scale.size != 1 or zero is None:
         return None
     zero = zero.astype(numpy.float64).reshape(scale.shape)
@@ -86,11 +86,13 @@ def _gathered_blocks(
     node: NodeProto, constant: Callable[[str], Array | None], exact: Array | None
 ) -> tuple[Scheme, Array, Array | None, Packing] | None:
     """Return scheme, codes, exact weight and packing of GatherBlockQuantized; None if unknown."""
-    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    options = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
     stored, scale = constant(node.input[0]), constant(node.input[2])
-    given = node.input[3] if len(node.input) > 3 else ""
-    zeros = constant(given) if given else None
-    if stored is None or scale is None or (given and zeros is None):
+    zero_point = node.input[3] if len(node.input) > 3 else ""
+    zeros = constant(zero_point) if zero_point else None
+    if stored is None or scale is None or (zero_point and zeros is None):
         return None
     bits, dtype = 4, stored.dtype.name
     is_in_bytes = dtype == "uint8"
@@ -111,7 +113,7 @@ def _gathered_blocks(
     if exact is not None and exact.shape != codes.shape:
         codes = codes[..., : exact.shape[-1]]
     exact = exact if exact is not None and exact.shape == codes.shape else None
-    packing = Packing(bits, bool(given), is_transposed=False, is_in_bytes=is_in_bytes)
+    packing = Packing(bits, bool(zero_point), is_transposed=False, is_in_bytes=is_in_bytes)
     return scheme, codes, exact, packing
 
 
@@ -145,13 +147,15 @@ def _block_weight(
     """Return scheme, codes, exact weight and packing of an operator that reads blocks; None if
     unknown.
     """
-    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    options = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
     bits, block = options.get("bits", 4), options["block_size"]
     rows, columns = options["N"], options["K"]
     packed, scale = constant(node.input[1]), constant(node.input[2])
-    given = node.input[3] if len(node.input) > 3 else ""
-    stored = constant(given) if given else None
-    if packed is None or scale is None or (given and stored is None):
+    zero_point = node.input[3] if len(node.input) > 3 else ""
+    stored = constant(zero_point) if zero_point else None
+    if packed is None or scale is None or (zero_point and stored is None):
         return None
     count = -(-columns // block)
     codes = _unpack_codes(packed.reshape(rows, -1), bits)[:, : count * block][:, :columns]
@@ -182,17 +186,17 @@ def _pack_codes(codes: Array, bits: int) -> Array:
     short = -codes.shape[1] % per_byte
     padded = numpy.pad(codes.astype(numpy.uint8), ((0, 0), (0, short)))
     parts = padded.reshape(len(codes), -1, per_byte)
-    made: Array = numpy.zeros(parts.shape[:2], numpy.uint8)
+    array: Array = numpy.zeros(parts.shape[:2], numpy.uint8)
     for at in range(per_byte):
-        made |= parts[:, :, at] << numpy.uint8(at * bits)
-    return made
+        array |= parts[:, :, at] << numpy.uint8(at * bits)
+    return array
 
 
 def store_integers(
     model: ModelProto, region: Sequence[NodeProto], site: Site, scheme: Scheme
 ) -> None:
     """Replace the weight of an operator that reads integers by one in another scheme."""
-    held = {weight.name: weight for weight in model.graph.initializer}
+    weights = {weight.name: weight for weight in model.graph.initializer}
     for node in region:
         if site.exact is None:
             continue
@@ -203,7 +207,7 @@ def store_integers(
             names = [node.input[0], *region[-1].input[1:]]
         else:
             continue
-        codes, scale = (held.get(name) for name in names[:2])
+        codes, scale = (weights.get(name) for name in names[:2])
         if codes is None or scale is None:
             continue
         kind = onnx.numpy_helper.to_array(codes).dtype
@@ -211,11 +215,11 @@ def store_integers(
             codes.name: scheme.codes(site.exact).astype(kind),
             scale.name: scheme.scale.astype(numpy.float32).reshape(tuple(scale.dims)),
         }
-        zero = held.get(names[2]) if len(names) > 2 else None
+        zero = weights.get(names[2]) if len(names) > 2 else None
         if zero is not None:
             arrays[zero.name] = scheme.zero_point.astype(kind).reshape(tuple(zero.dims))
         for name, array in arrays.items():
-            held[name].CopyFrom(onnx.numpy_helper.from_array(array, name))
+            weights[name].CopyFrom(onnx.numpy_helper.from_array(array, name))
 
 
 def repack_blocks(
@@ -224,7 +228,7 @@ def repack_blocks(
     """Replace a weight in blocks by one in another scheme."""
     packing: Packing = site.packing
     operators = ("MatMulNBits", "GatherBlockQuantized")
-    node = next((one for one in region if one.op_type in operators), None)
+    node = next((node for node in region if node.op_type in operators), None)
     if packing is None or site.exact is None or node is None:
         return
     codes = scheme.codes(site.exact)
@@ -234,9 +238,9 @@ def repack_blocks(
     rows, columns = codes.shape
     count = -(-columns // scheme.block)
     padded = numpy.pad(codes, ((0, 0), (0, count * scheme.block - columns)))
-    held = {weight.name: weight for weight in model.graph.initializer}
-    kind = onnx.numpy_helper.to_array(held[node.input[2]]).dtype
-    shape = tuple(held[node.input[2]].dims)
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    kind = onnx.numpy_helper.to_array(weights[node.input[2]]).dtype
+    shape = tuple(weights[node.input[2]].dims)
     prefix = f"{site.name}//repaired"
     arrays = {
         f"{prefix}_codes": _pack_codes(padded, packing.bits).reshape(rows, count, -1),
@@ -247,10 +251,10 @@ def repack_blocks(
         arrays[f"{prefix}_zero"] = _pack_codes(scheme.zero_point, packing.bits).reshape(-1)
     for name, array in arrays.items():
         add_weight(model, onnx.numpy_helper.from_array(array), name)
-    rest = [*node.input][4:]
-    if rest and len(arrays) == 2:
-        rest = ["", *rest]
-    node.input[:] = [node.input[0], *arrays, *rest]
+    attributes = [*node.input][4:]
+    if attributes and len(arrays) == 2:
+        attributes = ["", *attributes]
+    node.input[:] = [node.input[0], *arrays, *attributes]
 
 
 def _repack_gathered(
@@ -258,8 +262,8 @@ def _repack_gathered(
 ) -> None:
     """Replace the weight of GatherBlockQuantized by one in another scheme."""
     packing: Packing = site.packing
-    held = {weight.name: weight for weight in model.graph.initializer}
-    kind = onnx.numpy_helper.to_array(held[node.input[2]]).dtype
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    kind = onnx.numpy_helper.to_array(weights[node.input[2]]).dtype
 
     def pack(array: Array) -> Array:
         """Return codes of a weight, packed into bytes if the operator packs them."""

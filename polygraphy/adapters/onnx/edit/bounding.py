@@ -57,7 +57,7 @@ class OverrideInputShapes(BaseLoader):
         """Set the shapes of inputs, and return the model."""
         inputs = {value.name: value for value in inputs_of(model.graph)}
         for word, shape in self._shapes.items():
-            for name in matching([word], inputs, what="Input"):
+            for name in matching([word], inputs, text="Input"):
                 if inputs[name].type.WhichOneof("value") != "tensor_type":
                     raise UsageError(f"Input {name!r} is not a tensor, so it has no shape.")
                 rank = _rank(inputs[name])
@@ -176,9 +176,9 @@ def _driving_operand(node: NodeProto) -> str:
 
 def _unbounded_outputs(model: ModelProto) -> list[str]:
     """Return the tensors whose size no input shape bounds."""
-    seen: ModelProto = copy_of(model)
-    add_shapes(seen, allow_onnxruntime=False)
-    return unbounded_tensors(describe_model(seen, "", Detail(layers=True)).graph)
+    unbounded_outputs: ModelProto = copy_of(model)
+    add_shapes(unbounded_outputs, allow_onnxruntime=False)
+    return unbounded_tensors(describe_model(unbounded_outputs, "", Detail(layers=True)).graph)
 
 
 def _limit(model: ModelProto, operand: str, bound: int) -> None:
@@ -188,12 +188,14 @@ def _limit(model: ModelProto, operand: str, bound: int) -> None:
     dtype = numpy.int32 if kind == "tensor(int32)" else numpy.int64
     if kind in ("tensor(float)", "tensor(double)"):  # `Range` may also count in fractions.
         dtype = numpy.float32 if kind == "tensor(float)" else numpy.float64
-    taken = taken_names(graph)
-    limit, limited = (unused_name(f"{operand}_{end}", taken) for end in ("upper_bound", "bounded"))
+    used_names = taken_names(graph)
+    limit, limited = (
+        unused_name(f"{operand}_{end}", used_names) for end in ("upper_bound", "bounded")
+    )
     add_weight(model, numpy_helper.from_array(numpy.array(bound, dtype)), limit)
     rename_uses(graph, {operand: limited})
     node = onnx.helper.make_node(
-        "Min", [operand, limit], [limited], name=unused_name(limited, taken)
+        "Min", [operand, limit], [limited], name=unused_name(limited, used_names)
     )
-    position = next((i + 1 for i, each in enumerate(graph.node) if operand in each.output), 0)
+    position = next((i + 1 for i, node in enumerate(graph.node) if operand in node.output), 0)
     graph.node.insert(position, node)

@@ -47,7 +47,7 @@ class CodeTensors:
         self._model = model
         self._types: dict[str, int] = {}
         self.tensors: list[CodeTensor] = []
-        weights = {one.name: one for one in model.graph.initializer}
+        weights = {initializer.name: initializer for initializer in model.graph.initializer}
         makers = {name: node for node in model.graph.node for name in node.output}
         for node in model.graph.node:
             at = _ZERO_POINT.get(node.op_type)
@@ -66,11 +66,11 @@ class CodeTensors:
     def marked(self) -> ModelProto:
         """Return the model with all tensors of integer codes as outputs."""
         copy: ModelProto = copy_of(self._model)
-        there = {value.name for value in copy.graph.output}
+        names = {value.name for value in copy.graph.output}
         copy.graph.output.extend(
             onnx.helper.make_tensor_value_info(name, kind, None)
             for name, kind in self._types.items()
-            if name not in there
+            if name not in names
         )
         return copy
 

@@ -62,25 +62,25 @@ def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending)
     graph = copy.graph
     twins = {_first_output(node): node for node in reference.graph.node}
     places = {_first_output(node): node for node in graph.node}
-    for one in plan.nodes:
-        place = places[one.replaces] if one.replaces else graph.node.add()
-        if one.attributes is not None:
-            _take_attributes(place, twins[one.twin], one.attributes)
-            place.input[:] = one.inputs
+    for node_copy in plan.nodes:
+        place = places[node_copy.replaces] if node_copy.replaces else graph.node.add()
+        if node_copy.attributes is not None:
+            _take_attributes(place, twins[node_copy.twin], node_copy.attributes)
+            place.input[:] = node_copy.inputs
             continue
         name = place.name
-        place.CopyFrom(twins[one.twin])
-        place.name = name if one.replaces else ""
-        place.input[:] = one.inputs
-        place.output[:] = one.outputs
+        place.CopyFrom(twins[node_copy.twin])
+        place.name = name if node_copy.replaces else ""
+        place.input[:] = node_copy.inputs
+        place.output[:] = node_copy.outputs
         holder = onnx.GraphProto(node=[place])
-        rename_uses(holder, one.captured)
+        rename_uses(holder, node_copy.captured)
         place.CopyFrom(holder.node[0])
-        place.input[:] = one.inputs
-    for theirs, mine in plan.weights.items():
-        add_weight(copy, _weight(reference.graph, theirs), mine)
-    known = {opset.domain for opset in copy.opset_import}
-    copy.opset_import.extend(o for o in reference.opset_import if o.domain not in known)
+        place.input[:] = node_copy.inputs
+    for reference_name, weight in plan.weights.items():
+        add_weight(copy, _weight(reference.graph, reference_name), weight)
+    domains = {opset.domain for opset in copy.opset_import}
+    copy.opset_import.extend(o for o in reference.opset_import if o.domain not in domains)
     del graph.value_info[:]
     sort(graph)
     return copy
@@ -88,9 +88,13 @@ def restore_differences(model: ModelProto, reference: ModelProto, plan: Mending)
 
 def _take_attributes(node: NodeProto, twin: NodeProto, names: Collection[str]) -> None:
     """Copy attributes from a node's counterpart; one that the counterpart lacks is removed."""
-    kept = [copy_of(one) for one in node.attribute if one.name not in names]
+    kept_attributes = [
+        copy_of(attribute) for attribute in node.attribute if attribute.name not in names
+    ]
     del node.attribute[:]
-    node.attribute.extend([*kept, *(one for one in twin.attribute if one.name in names)])
+    node.attribute.extend(
+        [*kept_attributes, *(attribute for attribute in twin.attribute if attribute.name in names)]
+    )
 
 
 def _first_output(node: NodeProto) -> str:
@@ -104,8 +108,8 @@ def _weight(graph: GraphProto, name: str) -> TensorProto:
     """
     for weight in graph.initializer:
         if weight.name == name:
-            found: TensorProto = weight
-            return found
+            source: TensorProto = weight
+            return source
     for node in graph.node:
         if name in node.output and is_constant(node):
             tensor = constant_tensor(node)
@@ -130,29 +134,32 @@ def alter_node(
     is_rewired = is_rewired and list(node.output) != list(variant.node.outputs)
     if is_rewired:
         node.output[:] = variant.node.outputs
-    known = {weight.name for weight in graph.initializer}
+    known_names = {weight.name for weight in graph.initializer}
     for name, values in variant.weights.items():
         weight = onnx.numpy_helper.from_array(values, names[name])
         if asks:
             kind, shape = weight.data_type, weight.dims
             graph.input.append(onnx.helper.make_tensor_value_info(weight.name, kind, shape))
-        elif weight.name not in known:  # Several nodes may read it.
+        elif weight.name not in known_names:  # Several nodes may read it.
             add_weight(copy, weight, weight.name)
     node.op_type = variant.node.op
-    given = {one.name for one in variant.node.attributes}
-    kept = [one for one in node.attribute if one.name in given]
-    held = {one.name: onnx.helper.get_attribute_value(one) for one in kept}
-    made = [
-        onnx.helper.make_attribute(one.name, one.value)
-        for one in variant.node.attributes
-        if one.kind in _PLAIN and not _is_same_value(held.get(one.name), one.value)
+    given_names = {attribute.name for attribute in variant.node.attributes}
+    attribute = [attribute for attribute in node.attribute if attribute.name in given_names]
+    attribute_values = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in attribute
+    }
+    items = [
+        onnx.helper.make_attribute(attribute.name, attribute.value)
+        for attribute in variant.node.attributes
+        if attribute.kind in _PLAIN
+        and not _is_same_value(attribute_values.get(attribute.name), attribute.value)
     ]
-    changed = {one.name for one in made}
-    kept = [one for one in kept if one.name not in changed]
-    attributes = [onnx.AttributeProto.FromString(one.SerializeToString()) for one in kept]
+    changed = {attribute.name for attribute in items}
+    attribute = [value for value in attribute if value.name not in changed]
+    attributes = [onnx.AttributeProto.FromString(value.SerializeToString()) for value in attribute]
     del node.attribute[:]
-    node.attribute.extend([*attributes, *made])
-    if before != list(node.input) or made or node.op_type != op or is_rewired:
+    node.attribute.extend([*attributes, *items])
+    if before != list(node.input) or items or node.op_type != op or is_rewired:
         del graph.value_info[:]
     return copy
 
@@ -165,13 +172,13 @@ the graph of an open model is kept as long as the model.
 _PLAIN = frozenset({"float", "int", "ints", "floats", "string", "strings"})
 
 
-def _is_same_value(held: Any, value: Any) -> bool:
+def _is_same_value(held_value: Any, value: Any) -> bool:
     """Return whether an attribute has a value."""
-    held = held.decode() if isinstance(held, bytes) else held
-    if isinstance(held, list):
-        held = [one.decode() if isinstance(one, bytes) else one for one in held]
-    return held is not None and (
-        list(held) == list(value) if isinstance(value, tuple) else held == value
+    held_value = held_value.decode() if isinstance(held_value, bytes) else held_value
+    if isinstance(held_value, list):
+        held_value = [item.decode() if isinstance(item, bytes) else item for item in held_value]
+    return held_value is not None and (
+        list(held_value) == list(value) if isinstance(value, tuple) else held_value == value
     )
 
 
@@ -240,47 +247,53 @@ class CopyNodes(BaseLoader):
 
     def _edit(self, model: ModelProto) -> ModelProto:
         """Return the model with nodes of the reference in place of its own."""
-        given = self._reference
-        reference = OnnxFromPath(given)() if isinstance(given, str) else evaluate(given)
+        given_reference = self._reference
+        reference = (
+            OnnxFromPath(given_reference)()
+            if isinstance(given_reference, str)
+            else evaluate(given_reference)
+        )
         names = {identity_of(node) for node in model.graph.node}
         if (model.functions or reference.functions) and not names.issuperset(self._nodes or [""]):
             model, reference = inline_functions(model), inline_functions(reference)
         pairing = pair_graphs(graph_with_weights(model), graph_with_weights(reference))
         chosen = self._selected_differences(pairing, model.graph)
         plan = plan_copies(pairing, chosen)
-        made = restore_differences(model, reference, plan)
-        copied = {one.twin for one in plan.nodes}
+        differences = restore_differences(model, reference, plan)
+        copied = {node.twin for node in plan.nodes}
         nodes = [node for node in reference.graph.node if copied.intersection(node.output)]
-        _drop_replaced(made.graph, required_tensors(model.graph) - required_tensors(made.graph))
-        for one in chosen[:_SHOWN]:
-            G_LOGGER.info(f"Undone: {one.change}.")
+        _drop_replaced(
+            differences.graph, required_tensors(model.graph) - required_tensors(differences.graph)
+        )
+        for suspect in chosen[:_SHOWN]:
+            G_LOGGER.info(f"Undone: {suspect.change}.")
         G_LOGGER.info(f"Copied {count_text(len(chosen), 'difference')}.")
         _warn_of_domains(model, nodes)
         _warn_of_versions(model, reference, nodes)
-        return made
+        return differences
 
     def _selected_differences(self, pairing: Pairing, graph: Any) -> list[Suspect]:
         """Return the differences that copying the selected nodes removes."""
         side = pairing.model
-        found = [(one, suspect_names(side, one)) for one in suspects(pairing)]
-        differing = {name for _, names in found for name in names}
+        found_suspects = [(suspect, suspect_names(side, suspect)) for suspect in suspects(pairing)]
+        differing = {name for _, names in found_suspects for name in names}
         if self._nodes is None:
-            if not found:
+            if not found_suspects:
                 raise UsageError("The models do not differ, so there is nothing to copy.")
-            if said := describe_stranger(pairing):
+            if stranger := describe_stranger(pairing):
                 raise UsageError(
-                    f"The reference is a different model: {said}.",
+                    f"The reference is a different model: {stranger}.",
                     hint="If you want to copy from it anyway, list the nodes with --nodes.",
                 )
-            return [one for one, _ in found]
-        known = {side.identity(index) for index in range(len(side.nodes))}
+            return [suspect for suspect, _ in found_suspects]
+        identities = {side.identity(index) for index in range(len(side.nodes))}
         for name in self._nodes:
-            if name not in known | differing:
+            if name not in identities | differing:
                 refuse_inner_name(graph, name)
-                raise UnknownNameError("Node", name, sorted(known))
+                raise UnknownNameError("Node", name, sorted(identities))
             if name not in differing:
                 raise UsageError(f"Node {name!r} is the same in both models.")
-        return [one for one, names in found if set(names) & set(self._nodes)]
+        return [suspect for suspect, names in found_suspects if set(names) & set(self._nodes)]
 
 
 def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
@@ -297,15 +310,19 @@ def _warn_of_domains(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
 
 def _warn_of_versions(model: ModelProto, reference: ModelProto, nodes: Iterable[NodeProto]) -> None:
     """Warn of copied operators that the model's opset declares differently."""
-    here, there = (versions_of(each.opset_import) for each in (model, reference))
-    other = {
-        n.op_type for n in nodes if _declared_arguments(n, here) != _declared_arguments(n, there)
+    own_versions, reference_versions = (
+        versions_of(model.opset_import) for model in (model, reference)
+    )
+    op_types = {
+        n.op_type
+        for n in nodes
+        if _declared_arguments(n, own_versions) != _declared_arguments(n, reference_versions)
     }
-    if other:
+    if op_types:
         G_LOGGER.warning(
-            f"Copied operators that differ between opset {here.get('')} of the model and opset"
-            f" {there.get('')} of the reference: {', '.join(sorted(other))}. Convert one of the"
-            " models first (polygraphy convert --opset)."
+            f"Copied operators that differ between opset {own_versions.get('')} of the model and"
+            f" opset {reference_versions.get('')} of the reference: {', '.join(sorted(op_types))}."
+            " Convert one of the models first (polygraphy convert --opset)."
         )
 
 
@@ -316,12 +333,16 @@ def _declared_arguments(node: NodeProto, versions: Mapping[str, int]) -> Any:
         schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
     except (KeyError, onnx.defs.SchemaError):
         return None
-    attributes = {name: str(one.default_value) for name, one in schema.attributes.items()}
-    return [one.name for one in schema.inputs], attributes
+    attributes = {
+        name: str(attribute.default_value) for name, attribute in schema.attributes.items()
+    }
+    return [input_name.name for input_name in schema.inputs], attributes
 
 
-def _drop_replaced(graph: GraphProto, gone: set[str]) -> None:
+def _drop_replaced(graph: GraphProto, removed_names: set[str]) -> None:
     """Remove nodes and weights that only the replaced nodes needed."""
-    delete_where(graph.node, lambda node: bool(node.output) and gone.issuperset(node.output))
-    held = weight_names(graph).union(*(tensors_read(node) for node in graph.node))
-    drop_unused(graph, (held | {value.name for value in graph.output}) - gone)
+    delete_where(
+        graph.node, lambda node: bool(node.output) and removed_names.issuperset(node.output)
+    )
+    union = weight_names(graph).union(*(tensors_read(node) for node in graph.node))
+    drop_unused(graph, (union | {value.name for value in graph.output}) - removed_names)

@@ -81,20 +81,20 @@ class ExtractSubgraph(BaseLoader):
             UsageError: an output depends on an input of the model that is not among the inputs, or
                 something is not known about an input or an output.
         """
-        given = evaluate(self._model)
-        model = as_onnx(given)
-        if model is given and not makes_new_model(self._model):
-            model = own_model(given)
+        impl = evaluate(self._model)
+        model = as_onnx(impl)
+        if model is impl and not makes_new_model(self._model):
+            model = own_model(impl)
         with model_faults(model):
-            known = complete_metadata(model, self._inputs, self._outputs)
-            if self._check and (missing := incomplete_tensors(*known)):
+            metadata = complete_metadata(model, self._inputs, self._outputs)
+            if self._check and (missing := incomplete_tensors(*metadata)):
                 raise UsageError(
                     f"Missing shapes or data types of {', '.join(map(repr, missing))}: an input"
                     " needs both, an output a data type.",
                     hint="Set them, as in name:[1,3]:float32.",
                 )
-            cut_in_place(model, *known)
-        return like(given, model)
+            cut_in_place(model, *metadata)
+        return like(impl, model)
 
 
 def cut_in_place(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetadata) -> None:
@@ -102,8 +102,13 @@ def cut_in_place(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetad
     graph = model.graph
     needed, used = _nodes_between(graph, inputs, outputs)
     opened = OpenModel(model)
-    others = [name for each in (inputs, outputs) for name in each if _is_not_a_tensor(each[name])]
-    is_stated = opened.stated.keys() >= set(others)
+    names = [
+        name
+        for metadata in (inputs, outputs)
+        for name in metadata
+        if _is_not_a_tensor(metadata[name])
+    ]
+    is_stated = opened.stated.keys() >= set(names)
     types = opened.stated if is_stated else opened.types
     positions = iter(range(len(graph.node)))
     delete_where(graph.node, lambda _: next(positions) not in needed)
@@ -112,11 +117,11 @@ def cut_in_place(model: ModelProto, inputs: TensorMetadata, outputs: TensorMetad
         value for value in graph.input if model.ir_version < 4 and value.name in used
     ]  # Weights, which are listed among the inputs in old versions of the format.
     for values, wanted in ((graph.input, inputs), (graph.output, outputs)):
-        made = [_describe_tensor(name, meta, types.get(name)) for name, meta in wanted.items()]
+        tensors = [_describe_tensor(name, meta, types.get(name)) for name, meta in wanted.items()]
         if values is graph.input:
-            made += [copy_of(value) for value in fixed if value.name not in wanted]
+            tensors += [copy_of(value) for value in fixed if value.name not in wanted]
         del values[:]
-        values.extend(made)
+        values.extend(tensors)
     _hide_outputs(graph, inputs)
     drop_unused(graph, used)
     border = {*inputs, *outputs}
@@ -153,16 +158,16 @@ def _merge_metadata(
     """Return requested tensors with missing data types and shapes taken from the model."""
     merged = TensorMetadata()
     for name, meta in wanted.items():
-        found = describe_value(types.get(name))
-        if None not in (meta.dtype, found.dtype) and meta.dtype != found.dtype:
+        value = describe_value(types.get(name))
+        if None not in (meta.dtype, value.dtype) and meta.dtype != value.dtype:
             raise UsageError(
-                f"Tensor {name!r} is of data type {found.dtype}, not {meta.dtype}.",
+                f"Tensor {name!r} is of data type {value.dtype}, not {meta.dtype}.",
                 hint="Omit the data type: the model states it.",
             )
         shape = meta.shape
-        if shape is None and found.shape is not None:
-            shape = [None if is_made_up(dim) else dim for dim in found.shape]
-        merged[name] = MetadataTuple(found.dtype if meta.dtype is None else meta.dtype, shape)
+        if shape is None and value.shape is not None:
+            shape = [None if is_made_up(dim) else dim for dim in value.shape]
+        merged[name] = MetadataTuple(value.dtype if meta.dtype is None else meta.dtype, shape)
         if name in types and types[name].type.WhichOneof("value") != "tensor_type":
             merged[name].docstring = _NO_TENSOR
     return merged
@@ -203,21 +208,21 @@ def _match_known_names(
 ) -> list[dict[str, MetadataTuple]]:
     """Return requested tensors under the names that the graph has for them; see `match_name`."""
     graph = model.graph
-    known = {value.name for value in graph.input} | {value.name for value in graph.output}
-    known.update(name for node in graph.node for name in node.output if name)
-    known.update(tensor.name for tensor in graph.initializer)
-    found: list[dict[str, MetadataTuple]] = []
+    known_names = {value.name for value in graph.input} | {value.name for value in graph.output}
+    known_names.update(name for node in graph.node for name in node.output if name)
+    known_names.update(tensor.name for tensor in graph.initializer)
+    metadatas: list[dict[str, MetadataTuple]] = []
     for names in wanted:
-        found.append({})
+        metadatas.append({})
         for name, meta in names.items():
-            known_name = match_name(name, known)
+            known_name = match_name(name, known_names)
             if known_name is None:
                 refuse_inner_name(graph, name, model.functions)
-                raise UnknownNameError("Tensor", name, sorted(known))
-            found[-1][known_name] = meta
+                raise UnknownNameError("Tensor", name, sorted(known_names))
+            metadatas[-1][known_name] = meta
     if not wanted[1]:
         raise UsageError("A model without outputs computes nothing.", hint="Add an output.")
-    return found
+    return metadatas
 
 
 def _nodes_between(
@@ -227,9 +232,9 @@ def _nodes_between(
     they use.
     """
     needed, used = behind(graph, outputs, ends=inputs)
-    given = {value.name for value in graph.input} - weight_names(graph) - inputs.keys()
+    given_names = {value.name for value in graph.input} - weight_names(graph) - inputs.keys()
     for name in (value.name for value in graph.input):
-        if name in used & given:
+        if name in used & given_names:
             raise UsageError(
                 f"The outputs depend on the model's input {name!r}, which is not among the"
                 f" inputs {list(inputs)}.",
@@ -240,12 +245,12 @@ def _nodes_between(
 
 def _hide_outputs(graph: GraphProto, inputs: Mapping[str, Any]) -> None:
     """Rename outputs of kept nodes that are new inputs."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for node in graph.node:
         for position, name in enumerate(node.output):
             if name in inputs:
-                taken = taken or taken_names(graph) | set(inputs)
-                node.output[position] = unused_name(f"{name}_before", taken)
+                used_names = used_names or taken_names(graph) | set(inputs)
+                node.output[position] = unused_name(f"{name}_before", used_names)
 
 
 def _describe_tensor(
@@ -256,9 +261,9 @@ def _describe_tensor(
         return copy_of(before)  # A sequence, say.
     if before is None:
         return value_info(name, meta)
-    made = copy_of(before)
-    set_known(made, meta)
-    return made
+    tensor = copy_of(before)
+    set_known(tensor, meta)
+    return tensor
 
 
 extract: Callable[..., ModelProto]
@@ -306,8 +311,10 @@ class Extract(BaseLoader):
         inputs, outputs = complete_metadata(model, self._inputs, self._outputs)
         missing = incomplete_tensors(inputs, outputs, with_rank=True)
         if missing:
-            found = self._observe_metadata(model, missing, incomplete_tensors(inputs, outputs))
-            inputs, outputs = (_fill_metadata(each, found) for each in (inputs, outputs))
+            metadata = self._observe_metadata(model, missing, incomplete_tensors(inputs, outputs))
+            inputs, outputs = (
+                _fill_metadata(single_metadata, metadata) for single_metadata in (inputs, outputs)
+            )
         cut_in_place(model, inputs, outputs)
         return model
 
@@ -326,7 +333,7 @@ class Extract(BaseLoader):
             + ("dimensions stay dynamic." if is_open else "shapes are taken from the data.")
         )
         try:
-            found = observe_metadata(model, missing, self._data_loader)
+            metadata = observe_metadata(model, missing, self._data_loader)
         except (BackendError, InputError) as error:
             if needed:
                 error.hint = (
@@ -338,21 +345,21 @@ class Extract(BaseLoader):
             G_LOGGER.warning(f"{error} The outputs {list(missing)} are saved without a shape.")
             return TensorMetadata()
         if is_open:
-            for name, (dtype, shape) in list(found.items()):
-                found.add(name, dtype, shape and [None] * len(shape))
-        return found
+            for name, (dtype, shape) in list(metadata.items()):
+                metadata.add(name, dtype, shape and [None] * len(shape))
+        return metadata
 
 
-def _fill_metadata(wanted: TensorMetadata, found: TensorMetadata) -> TensorMetadata:
+def _fill_metadata(wanted: TensorMetadata, metadata: TensorMetadata) -> TensorMetadata:
     """Return requested tensors with missing data types and shapes filled in."""
     filled = TensorMetadata()
     for name, meta in wanted.items():
         filled[name] = meta
-        if name in found:
-            more = found[name]
+        if name in metadata:
+            facts = metadata[name]
             filled.add(
                 name,
-                more.dtype if meta.dtype is None else meta.dtype,
-                more.shape if meta.shape is None else meta.shape,
+                facts.dtype if meta.dtype is None else meta.dtype,
+                facts.shape if meta.shape is None else meta.shape,
             )
     return filled

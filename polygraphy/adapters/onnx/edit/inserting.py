@@ -87,20 +87,20 @@ class InsertNode(BaseLoader):
         """Insert the node, and return the model."""
         graph = model.graph
         self._check_names(model)
-        taken = taken_names(graph)
+        used_names = taken_names(graph)
         made_outputs = {value.name for value in graph.output}
         inputs, outputs = list(self._inputs), []
         for name in self._outputs:
             if name not in self._inputs:
-                _free_name(graph, name, taken)
+                _free_name(graph, name, used_names)
                 outputs.append(name)
             elif name in made_outputs:
-                before = unused_name(f"{name}_before", taken)
+                before = unused_name(f"{name}_before", used_names)
                 self._rename_producer(graph, name, before)
-                inputs = [before if each == name else each for each in inputs]
+                inputs = [before if input_name == name else input_name for input_name in inputs]
                 outputs.append(name)
             else:
-                outputs.append(unused_name(f"{name}{_SUFFIX}", taken))
+                outputs.append(unused_name(f"{name}{_SUFFIX}", used_names))
                 rename_uses(graph, {name: outputs[-1]})
         node = onnx.helper.make_node(
             self._op, inputs, outputs, name=self._name, domain=self._domain
@@ -121,11 +121,11 @@ class InsertNode(BaseLoader):
         graph = model.graph
         inputs = {value.name for value in graph.input}
         weights = weight_names(graph)
-        known = inputs | weights | set(producers(graph))
+        known_names = inputs | weights | set(producers(graph))
         for name in (*self._inputs, *self._outputs):
-            if name and name not in known:
+            if name and name not in known_names:
                 refuse_inner_name(graph, name, model.functions)
-                raise UnknownNameError("Tensor", name, sorted(known))
+                raise UnknownNameError("Tensor", name, sorted(known_names))
         for name in self._outputs:
             if name not in self._inputs and name in inputs | weights:
                 raise UsageError(
@@ -146,12 +146,12 @@ class InsertNode(BaseLoader):
         )
 
 
-def _free_name(graph: GraphProto, name: str, taken: set[str]) -> None:
+def _free_name(graph: GraphProto, name: str, used_names: set[str]) -> None:
     """Rename a tensor at the node that computes it, so that its name can be used again."""
     for node in graph.node:
-        for position, made in enumerate(node.output):
-            if made == name:
-                node.output[position] = unused_name(f"{name}_replaced", taken)
+        for position, output in enumerate(node.output):
+            if output == name:
+                node.output[position] = unused_name(f"{name}_replaced", used_names)
 
 
 remove_nodes: Callable[..., ModelProto]
@@ -210,11 +210,11 @@ def _remove(graph: GraphProto, types: Collection[str]) -> int:
             count += _remove(inner, types)
     _redirect(graph, instead)
     for node in staying:  # An output keeps its name; what makes it only passes something on.
-        source, made = instead[node.output[0]], node.output[0]
+        source, replacement = instead[node.output[0]], node.output[0]
         node.Clear()
-        node.op_type, node.name = "Identity", f"{made}_passed_on"
+        node.op_type, node.name = "Identity", f"{replacement}_passed_on"
         node.input.append(source)
-        node.output.append(made)
+        node.output.append(replacement)
     delete_where(graph.node, lambda node: node.op_type in types)
     return count
 
@@ -228,14 +228,14 @@ def _used_tensors(graph: GraphProto) -> set[str]:
 
 def _check_removable(node: NodeProto, used: Collection[str]) -> None:
     """Raise if a node has further outputs that are used."""
-    what = f"The {node.op_type} node {node.name or node.output[0]!r}"
+    text = f"The {node.op_type} node {node.name or node.output[0]!r}"
     if not node.input or not node.input[0]:
         raise UsageError(
-            f"{what} cannot be removed: it has no input that could replace its output."
+            f"{text} cannot be removed: it has no input that could replace its output."
         )
     if further := sorted({name for name in node.output[1:] if name in used}):
         raise UsageError(
-            f"{what} cannot be removed: its other outputs are used: {', '.join(further)}."
+            f"{text} cannot be removed: its other outputs are used: {', '.join(further)}."
         )
 
 

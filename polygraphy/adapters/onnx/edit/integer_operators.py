@@ -113,22 +113,24 @@ class _Rewriter:
 
     def _rewrite_operator(self, node: NodeProto, operator: _Operator) -> Iterator[NodeProto]:
         """Yield the Q/DQ pairs and the floating-point operator that replace an integer operator."""
-        given = [*node.input, *("",) * 10]
-        reads = [given[at] for at in operator.plain]
+        inputs = [*node.input, *("",) * 10]
+        reads = [inputs[at] for at in operator.plain]
         for at in operator.inputs:
-            made = f"{node.output[0]}//{at}"
+            text = f"{node.output[0]}//{at}"
             axis = self._axis(operator.op, at)
-            yield _make_node(_DEQUANTISE, given[at : at + 3], made, axis)
-            reads.append(made)
-        if operator.bias is not None and given[operator.bias]:
-            yield self._rewrite_bias(node, given, operator, reads)
+            yield _make_node(_DEQUANTISE, inputs[at : at + 3], text, axis)
+            reads.append(text)
+        if operator.bias is not None and inputs[operator.bias]:
+            yield self._rewrite_bias(node, inputs, operator, reads)
         result = self._float_name(node.output[0])
         made_by = onnx.NodeProto()
         made_by.op_type, made_by.name = operator.op, _original_name(node.name)
         made_by.input[:], made_by.output[:] = reads, [result]
-        made_by.attribute.extend(one for one in node.attribute if one.name not in operator.dropped)
+        made_by.attribute.extend(
+            attribute for attribute in node.attribute if attribute.name not in operator.dropped
+        )
         yield made_by
-        scale, zero = given[operator.output : operator.output + 2]
+        scale, zero = inputs[operator.output : operator.output + 2]
         if not zero and not scale:
             return
         self._parameters[node.output[0]] = scale, zero
@@ -139,9 +141,9 @@ class _Rewriter:
         scale, zero = self._parameters[node.input[0]]
         for at in (0, 2) if node.op_type == "Pad" else (0,):  # The number that pads is a code, too.
             if at < len(node.input) and node.input[at]:
-                made = f"{node.output[0]}//{at}"
-                yield _make_node(_DEQUANTISE, [node.input[at], scale, zero], made)
-                node.input[at] = made
+                text = f"{node.output[0]}//{at}"
+                yield _make_node(_DEQUANTISE, [node.input[at], scale, zero], text)
+                node.input[at] = text
         codes = [*node.output]
         node.output[:] = [self._float_name(name) if name else "" for name in codes]
         yield node
@@ -151,17 +153,17 @@ class _Rewriter:
                 yield _make_node(_QUANTISE, [result, scale, zero], name)
 
     def _rewrite_bias(
-        self, node: NodeProto, given: list[str], operator: _Operator, reads: list[str]
+        self, node: NodeProto, given_names: list[str], operator: _Operator, reads: list[str]
     ) -> NodeProto:
         """Return the DequantizeLinear of a bias, whose scale is the product of both scales."""
         assert operator.bias is not None
         name = f"{node.output[0]}//bias"
-        scales = [self._array(given[at + 1]) for at in operator.inputs]
+        scales = [self._array(given_names[at + 1]) for at in operator.inputs]
         scale = (scales[0].reshape(-1) * scales[1].reshape(-1)).astype(numpy.float32)
         scale = scale.reshape(()) if scale.size == 1 else scale
         self._graph.initializer.append(onnx.numpy_helper.from_array(scale, f"{name}_scale"))
         reads.append(name)
-        return _make_node(_DEQUANTISE, [given[operator.bias], f"{name}_scale"], name, 0)
+        return _make_node(_DEQUANTISE, [given_names[operator.bias], f"{name}_scale"], name, 0)
 
     def _axis(self, op: str, at: int) -> int | None:
         """Return the channel axis of an operand at a position; None if it is not a weight."""

@@ -43,19 +43,19 @@ def compute_lazily(graph: GraphProto, flags: Sequence[str]) -> None:
     makers = {name: node for node in graph.node for name in node.output if name}
     reads = Counter(name for node in graph.node for name in _reads(node))
     reads.update(value.name for value in graph.output)
-    for flag, found in choices.items():
-        if not found:
+    for flag, choice in choices.items():
+        if not choice:
             continue
-        branches = [_branch([node.input[at] for node in found], makers, reads) for at in (1, 2)]
-        chosen = _if_node(_Choice(flag, found), branches)
-        for old in (*found, *branches[0], *branches[1]):
+        branches = [_branch([node.input[at] for node in choice], makers, reads) for at in (1, 2)]
+        chosen = _if_node(_Choice(flag, choice), branches)
+        for old in (*choice, *branches[0], *branches[1]):
             del nodes[id(old)]
         nodes[id(chosen)] = chosen
         makers |= dict.fromkeys(chosen.output, chosen)
-        reads[flag] += 1 - len(found)
-    made = [*nodes.values()]
+        reads[flag] += 1 - len(choice)
+    result = [*nodes.values()]
     del graph.node[:]
-    graph.node.extend(made)
+    graph.node.extend(result)
 
 
 def _branch(
@@ -84,11 +84,11 @@ def _if_node(choice: _Choice, branches: Sequence[Sequence[NodeProto]]) -> NodePr
     outputs = [node.output[0] for node in choice.nodes]
     graphs = {}
     for at, (key, nodes) in enumerate(zip(("then_branch", "else_branch"), branches), 1):
-        made = {name for node in nodes for name in node.output}
+        names = {name for node in nodes for name in node.output}
         results, copies = [], []
         for number, node in enumerate(choice.nodes):
             name = node.input[at]
-            if name not in made or name in results:
+            if name not in names or name in results:
                 copied = f"{outputs[number]}//{key}"
                 copies.append(onnx.helper.make_node("Identity", [name], [copied]))
                 name = copied

@@ -34,8 +34,8 @@ def move_weights(model: ModelProto, epsilon: float, seed: int) -> ModelProto:
             continue
         moves = draw.uniform(-0.5, 0.5, array.shape) * epsilon
         moved = array.astype(numpy.float64) * (1 + moves)
-        other = onnx.numpy_helper.from_array(moved.astype(array.dtype), tensor.name)
-        tensor.CopyFrom(other)
+        moved_array = onnx.numpy_helper.from_array(moved.astype(array.dtype), tensor.name)
+        tensor.CopyFrom(moved_array)
     return copy
 
 
@@ -45,22 +45,23 @@ def stored_precision(model: ModelProto) -> str | None:
     """
     import ml_dtypes
 
-    kinds = {"float16": numpy.float16, "bfloat16": ml_dtypes.bfloat16}
+    # Most weights with the digits of bfloat16 are float16 numbers, too.
+    kinds = {"bfloat16": ml_dtypes.bfloat16, "float16": numpy.float16}
     able = dict.fromkeys(kinds)
-    seen = False
+    is_stored = False
     for tensor in _weights(model):
         load_stored(tensor)
         array = elements(tensor)
         if array.dtype != numpy.float32 or array.size < _SMALLEST:
             continue
-        seen = True
+        is_stored = True
         with numpy.errstate(over="ignore"):
             for name in list(able):
                 if not (array.astype(kinds[name]).astype(numpy.float32) == array).all():
                     del able[name]
         if not able:
             return None
-    return next(iter(able), None) if seen else None
+    return next(iter(able), None) if is_stored else None
 
 
 def _weights(model: ModelProto) -> Iterator[TensorProto]:
@@ -69,4 +70,4 @@ def _weights(model: ModelProto) -> Iterator[TensorProto]:
         yield from graph.initializer
         for node in graph.node:
             if node.op_type == "Constant":
-                yield from (each.t for each in node.attribute if each.HasField("t"))
+                yield from (attribute.t for attribute in node.attribute if attribute.HasField("t"))

@@ -101,15 +101,15 @@ def _convert(model: ModelProto, opset: int) -> None:
     bare = skeleton(model, place)
     failed = f"The onnx package cannot convert the model to opset {opset}"
     with onnx_errors(failed, BackendError):
-        made = version_converter.convert_version(hide_crashing_nodes(bare), opset)
-    restore_nodes(made)
-    for graph in all_graphs(made.graph):
+        version = version_converter.convert_version(hide_crashing_nodes(bare), opset)
+    restore_nodes(version)
+    for graph in all_graphs(version.graph):
         for tensor in graph.initializer:
             # Below onnx 1.19, the converter also forgets where elements are.
             if tensor.name in weights and tensor.ByteSize() <= _LARGE:
                 tensor.CopyFrom(weights[tensor.name])
-    model.graph.CopyFrom(made.graph)
+    model.graph.CopyFrom(version.graph)
     for entry in model.opset_import:
         if entry.domain in _STANDARD:
             entry.version = opset
-    model.ir_version = max(model.ir_version, made.ir_version)
+    model.ir_version = max(model.ir_version, version.ir_version)

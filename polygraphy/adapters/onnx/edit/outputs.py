@@ -154,7 +154,7 @@ class GraphTensors:
                 " cannot be an output."
             )
         for node in self._graph.node:
-            for graph in (each for outer in graphs_of(node) for each in all_graphs(outer)):
+            for graph in (graph for outer in graphs_of(node) for graph in all_graphs(outer)):
                 if any(name in part.output for part in graph.node):
                     raise UsageError(
                         f"Tensor {name!r} is in a subgraph of the {node.op_type} node"
@@ -168,13 +168,13 @@ class GraphTensors:
         makers: dict[str, list[str]] = {}
         for node in self._graph.node:
             makers.setdefault(node.op_type.lower(), []).extend(filter(None, node.output))
-        found: set[str] = set()
+        by_type: set[str] = set()
         for wanted in [types] if isinstance(types, str) else types:
             if wanted.lower() not in makers:
-                known = sorted({node.op_type for node in self._graph.node})
-                raise UnknownNameError("Operator type", wanted, known)
-            found.update(makers[wanted.lower()])
-        return found
+                op_types = sorted({node.op_type for node in self._graph.node})
+                raise UnknownNameError("Operator type", wanted, op_types)
+            by_type.update(makers[wanted.lower()])
+        return by_type
 
 
 def set_outputs(model: ModelProto, names: Sequence[str]) -> None:
@@ -202,15 +202,17 @@ def _set_outputs(graph: GraphProto, names: Sequence[str], types: dict[str, Value
     """Set the outputs of a graph, and keep the declarations of former ones."""
     described = {value.name for value in (*graph.value_info, *graph.input)}
     former = [copy_of(value) for value in graph.output]
-    made = [copy_of(types[name]) if name in types else untyped_value(name) for name in names]
+    untyped_values = [
+        copy_of(types[name]) if name in types else untyped_value(name) for name in names
+    ]
     del graph.output[:]
-    graph.output.extend(made)
+    graph.output.extend(untyped_values)
     chosen = set(names)
-    known = chosen | described
-    kept = [copy_of(value) for value in graph.value_info if value.name not in chosen]
-    kept += [value for value in former if value.name not in known]
+    known_names = chosen | described
+    values = [copy_of(value) for value in graph.value_info if value.name not in chosen]
+    values += [value for value in former if value.name not in known_names]
     del graph.value_info[:]
-    graph.value_info.extend(kept)
+    graph.value_info.extend(values)
 
 
 observe_shapes: Callable[..., ModelProto]
@@ -229,15 +231,15 @@ def observe_tensors(
     model: ModelProto, feed_dict: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return the values of some tensors, which may be inputs, from one run."""
-    known = {name for node in model.graph.node for name in node.output if name}
-    known |= {tensor.name for tensor in model.graph.initializer} | set(feed_dict)
+    known_names = {name for node in model.graph.node for name in node.output if name}
+    known_names |= {tensor.name for tensor in model.graph.initializer} | set(feed_dict)
     for name in names:
-        if name not in known:
-            raise UnknownNameError("Tensor", name, sorted(known))
-    given = {name: numpy.asarray(feed_dict[name]) for name in names if name in feed_dict}
-    wanted = [name for name in names if name not in given]
+        if name not in known_names:
+            raise UnknownNameError("Tensor", name, sorted(known_names))
+    arrays = {name: numpy.asarray(feed_dict[name]) for name in names if name in feed_dict}
+    wanted = [name for name in names if name not in arrays]
     if not wanted:
-        return given
+        return arrays
     fixed: ModelProto = copy_of(model)
     graph = fixed.graph
     fixed.ir_version = max(fixed.ir_version, 4)  # Before, weights have to be inputs, too.
@@ -258,7 +260,7 @@ def observe_tensors(
         for tensor in inner.initializer:
             load_stored(tensor)
     values = _evaluate_tensors(fixed, wanted)
-    return {name: given[name] if name in given else values[name] for name in names}
+    return {name: arrays[name] if name in arrays else values[name] for name in names}
 
 
 def _evaluate_tensors(model: ModelProto, names: Sequence[str]) -> Mapping[str, Any]:
@@ -313,22 +315,22 @@ def feeds_of(model: ModelProto, data_loader: Any = None) -> Iterator[dict[str, A
 def _prepare_feeds(model: ModelProto, data_loader: Any) -> tuple[Any, Iterator[dict[str, Any]]]:
     """Return the data loader and its iterations; raise if there are none."""
     loader = DataLoader() if data_loader is None else evaluate(data_loader)
-    asked = input_metadata(model)
-    describe_model(loader, asked, partial(find_facts, model))
-    return loader, _check_feeds(loader, asked)
+    metadata = input_metadata(model)
+    describe_model(loader, metadata, partial(find_facts, model))
+    return loader, _check_feeds(loader, metadata)
 
 
-def _check_feeds(loader: Any, asked: TensorMetadata) -> Iterator[dict[str, Any]]:
+def _check_feeds(loader: Any, metadata: TensorMetadata) -> Iterator[dict[str, Any]]:
     """Yield the iterations of a data loader, restricted to the inputs; InputError if one lacks
     an input.
     """
     is_empty = True
     for feed_dict in loader:
         is_empty = False
-        missing = [name for name in asked if name not in feed_dict]
+        missing = [name for name in metadata if name not in feed_dict]
         if missing:
             raise InputError(f"The input data lack {', '.join(map(repr, missing))}.")
-        yield {name: feed_dict[name] for name in asked}
+        yield {name: feed_dict[name] for name in metadata}
     if is_empty:
         raise InputError("There are no input data to run the model.")
 
@@ -372,8 +374,8 @@ class ObserveShapes(BaseLoader):
         graph = model.graph
         feed_dict = one_feed(model, self._data_loader)
         types = TypeInference(model).infer_graph(graph)
-        made = [name for node in graph.node for name in node.output if name]
-        tensors = [name for name in made if str(types[name]).startswith("tensor(")]
+        names = [name for node in graph.node for name in node.output if name]
+        tensors = [name for name in names if str(types[name]).startswith("tensor(")]
         values = observe_tensors(model, feed_dict, tensors)
         metadata = TensorMetadata.from_feed_dict({**feed_dict, **values})
         described = {value.name for value in graph.output}

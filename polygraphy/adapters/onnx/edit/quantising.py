@@ -71,7 +71,7 @@ def copy_quantization(
     copy: ModelProto = copy_of(reference)
     sites = _Sites(model.graph)
     nodes = {identity_of(node): node for node in copy.graph.node}
-    made: dict[tuple[str, str], str] = {}
+    copied_names: dict[tuple[str, str], str] = {}
     before: list[NodeProto] = []
     for twin, position, name in places:
         if position == OUTPUT:
@@ -79,10 +79,10 @@ def copy_quantization(
             continue
         node = nodes[twin]
         key = name, node.input[position]
-        if key not in made:
-            made[key] = f"{name}//{len(made)}"
-            before += _quantizing_nodes(copy, sites, name, node.input[position], made[key])
-        node.input[position] = made[key]
+        if key not in copied_names:
+            copied_names[key] = f"{name}//{len(copied_names)}"
+            before += _quantizing_nodes(copy, sites, name, node.input[position], copied_names[key])
+        node.input[position] = copied_names[key]
     copy.graph.node.extend(before)
     _raise_opset(copy, model)
     del copy.graph.value_info[:]
@@ -106,29 +106,29 @@ def _quantize_output(copy: ModelProto, sites: _Sites, name: str, output: str) ->
     exact = f"{output}//exact"
     for node in copy.graph.node:
         for names in (node.input, node.output):
-            names[:] = [exact if each == output else each for each in names]
+            names[:] = [exact if name == output else name for name in names]
     copy.graph.node.extend(_quantizing_nodes(copy, sites, name, exact, output))
 
 
 def _quantizing_nodes(
-    copy: ModelProto, sites: _Sites, name: str, source: str, made: str
+    copy: ModelProto, sites: _Sites, name: str, source: str, new_name: str
 ) -> Iterator[NodeProto]:
     """Yield the nodes that quantize a tensor as another model does; its weights are added."""
     if name not in sites.before:
-        add_weight(copy, onnx.numpy_helper.from_array(sites.weight(name)), made)
+        add_weight(copy, onnx.numpy_helper.from_array(sites.weight(name)), new_name)
         return
     pair = sites.maker(name), sites.pairs[name]
     for number, (node, reads, makes) in enumerate(
-        zip(pair, (source, f"{made}/stored"), (f"{made}/stored", made))
+        zip(pair, (source, f"{new_name}/stored"), (f"{new_name}/stored", new_name))
     ):
-        one = onnx.NodeProto()
-        one.CopyFrom(node)
-        one.name, one.output[:] = f"{makes}/node", [makes]
-        one.input[:] = [reads, *(f"{made}/{number}{at}" for at in range(1, len(node.input)))]
-        for at, held in enumerate(node.input[1:], 1):
-            array = sites.constant(held)
-            add_weight(copy, onnx.numpy_helper.from_array(array), f"{made}/{number}{at}")
-        yield one
+        value = onnx.NodeProto()
+        value.CopyFrom(node)
+        value.name, value.output[:] = f"{makes}/node", [makes]
+        value.input[:] = [reads, *(f"{new_name}/{number}{at}" for at in range(1, len(node.input)))]
+        for at, input_name in enumerate(node.input[1:], 1):
+            array = sites.constant(input_name)
+            add_weight(copy, onnx.numpy_helper.from_array(array), f"{new_name}/{number}{at}")
+        yield value
 
 
 def _operands_of(node: NodeProto) -> list[str]:
@@ -176,11 +176,11 @@ class _Sites:
     def weight(self, name: str) -> Array | None:
         """Return a weight as nodes read it, after quantization; None if that is not known."""
         node = self.pairs[name]
-        stored, known = self.constant(node.input[0]), self._parameters(node)
-        if stored is None or known is None:
+        stored, parameters = self.constant(node.input[0]), self._parameters(node)
+        if stored is None or parameters is None:
             return None
-        made: Array = dequantize(stored, *known, **self._options(node))
-        return made
+        array: Array = dequantize(stored, *parameters, **self._options(node))
+        return array
 
     def step(self, name: str) -> Callable[[Any], Any] | None:
         """Return a function that quantizes an array as a tensor is quantized; None if that is
@@ -198,19 +198,24 @@ class _Sites:
         """Return scale and zero point of a node if they are constant and without blocks; else
         None.
         """
-        known = [array for one in node.input[1:] if (array := self.constant(one)) is not None]
-        is_plain = all(array.dtype.itemsize == 1 or array.dtype.kind in "iu" for array in known[1:])
-        is_whole = len(known) == len(node.input) - 1 and not self._options(node).get("block_size")
-        return known if is_whole and is_plain else None
+        arrays = [array for name in node.input[1:] if (array := self.constant(name)) is not None]
+        is_plain = all(
+            array.dtype.itemsize == 1 or array.dtype.kind in "iu" for array in arrays[1:]
+        )
+        is_whole = len(arrays) == len(node.input) - 1 and not self._options(node).get("block_size")
+        return arrays if is_whole and is_plain else None
 
     def _options(self, node: NodeProto) -> dict[str, Any]:
         """Return the attributes of a node by name."""
-        return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        return {
+            attribute.name: onnx.helper.get_attribute_value(attribute)
+            for attribute in node.attribute
+        }
 
     def maker(self, name: str) -> NodeProto:
         """Return the node that quantizes the source of an operand."""
-        made: NodeProto = self._makers[self.pairs[name].input[0]]
-        return made
+        node: NodeProto = self._makers[self.pairs[name].input[0]]
+        return node
 
     def constant(self, name: str) -> Array | None:
         """Return the elements of a constant; None if the tensor is not constant."""

@@ -69,7 +69,7 @@ _ALIKE = 0.5
 
 def open_quantized(model: ModelProto, references: Sequence[ModelProto]) -> QuantizedModel:
     """Return a model with its quantization sites; see the port."""
-    return QuantizedModel(model, [FloatGraph(each.graph) for each in references])
+    return QuantizedModel(model, [FloatGraph(reference.graph) for reference in references])
 
 
 class QuantizedModel:
@@ -102,7 +102,7 @@ class QuantizedModel:
     @cached_property
     def nodes(self) -> list[FloatNode]:
         """The nodes that compute, with the tensors that they read before quantization."""
-        found = []
+        found_nodes = []
         operators = {pair.output: pair for pair in self._pairs if pair.twin is not None}
         hidden = {id(node) for pair in operators.values() for node in pair.region}
         for node in self._graph.node:
@@ -111,17 +111,19 @@ class QuantizedModel:
                 if pair is not None and pair.twin is not None:
                     makes = (self.sites[pair.number].name,)
                     reads = tuple(name for name in pair.twin.input if name)
-                    found.append(FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes))
+                    found_nodes.append(
+                        FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes)
+                    )
             elif node.op_type not in (QUANTISE, DEQUANTISE, "Constant"):
                 reads = tuple(self._dequantized.get(name, name) for name in node.input if name)
                 makes = tuple(
-                    one
+                    alias
                     for name in node.output
                     if name
-                    for one in (name, *self._aliases.get(name, ()))
+                    for alias in (name, *self._aliases.get(name, ()))
                 )
-                found.append(FloatNode(identity_of(node), node.op_type, reads, makes))
-        return found
+                found_nodes.append(FloatNode(identity_of(node), node.op_type, reads, makes))
+        return found_nodes
 
     # Other forms of the model.
 
@@ -165,8 +167,8 @@ class QuantizedModel:
         like = Scheme("int8", numpy.float64(1), numpy.float64(0))
         scheme = scheme_of_range(like, array.min(), array.max(), symmetric=False)
         again = f"{self.sites[number].name}{_AGAIN}"
-        held = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
-        add_weight(copy, onnx.numpy_helper.from_array(held), again)
+        held_array = scheme.values(scheme.codes(array)).astype(self._pairs[number].kind)
+        add_weight(copy, onnx.numpy_helper.from_array(held_array), again)
         at = f"{again}/on"
         nodes = copy.graph.node
         nodes.append(onnx.helper.make_node("Identity", [f"{SWITCHES}/{behind[0]}/on"], [f"{at}0"]))
@@ -198,13 +200,13 @@ class QuantizedModel:
     def marked(self) -> ModelProto:
         """Return the model in floating point, with the activations of its sites as outputs."""
         copy = self.float_at_sites(range(len(self.sites)))
-        made = {name for node in copy.graph.node for name in node.output}
-        there = {value.name for value in copy.graph.output}
+        names = {name for node in copy.graph.node for name in node.output}
+        remote_names = {value.name for value in copy.graph.output}
         copy.graph.output.extend(
             onnx.ValueInfoProto(name=name)
             for site in dict.fromkeys(self.source(site) for site in self.sites)
             for name in (site, f"{site}{RAW}")
-            if name in made - there
+            if name in names - remote_names
         )
         return copy
 
@@ -218,7 +220,7 @@ class QuantizedModel:
         changed = QuantizedModel(copy, self._references)
         # Corrected biases were added to the model, and sorting may have changed the order of sites.
         numbers = {site.name: number for number, site in enumerate(changed.sites)}
-        schemes = {numbers[self.sites[number].name]: one for number, one in schemes.items()}
+        schemes = {numbers[self.sites[number].name]: scheme for number, scheme in schemes.items()}
         for number, scheme in schemes.items():
             changed._set_scheme(number, scheme)
         changed._update_biases(set(schemes))
@@ -254,9 +256,9 @@ class QuantizedModel:
         by_name = {site.name: number for number, site in enumerate(fresh.sites)}
         for node in fresh.nodes:
             numbers = [by_name.get(name) for name in node.reads]
-            if len(numbers) < 3 or any(one is None for one in numbers[:3]):
+            if len(numbers) < 3 or any(number is None for number in numbers[:3]):
                 continue
-            x, w, b = (int(one) for one in numbers[:3] if one is not None)
+            x, w, b = (int(number) for number in numbers[:3] if number is not None)
             bias, first, second = fresh.sites[b], fresh.sites[x].scheme, fresh.sites[w].scheme
             if bias.kind != "bias" or not {x, w, b} & changed or first is None or second is None:
                 continue
@@ -266,13 +268,13 @@ class QuantizedModel:
             exact = bias.exact if bias.exact is not None else bias.values
             assert exact is not None
             scale = self._scale_that_fits(fresh.sites[w], w, scale, exact, first)
-            made = Scheme(
+            scheme = Scheme(
                 bias.scheme.dtype,
                 scale if scale.size > 1 else scale.reshape(()),
                 numpy.zeros(scale.shape if scale.size > 1 else ()),
                 0,
             )
-            self._set_bias(b, made, exact)
+            self._set_bias(b, scheme, exact)
 
     def _scale_that_fits(
         self, weight: Site, number: int, scale: Array, exact: Array, reads: Scheme
@@ -300,9 +302,11 @@ class QuantizedModel:
 
     def _add_constant(self, name: str, array: Array) -> None:
         """Add a weight to the model, in place of one of the same name."""
-        kept = [one for one in self._graph.initializer if one.name != name]
+        initializer = [
+            initializer for initializer in self._graph.initializer if initializer.name != name
+        ]
         del self._graph.initializer[:]
-        self._graph.initializer.extend(kept)
+        self._graph.initializer.extend(initializer)
         add_weight(self._model, onnx.numpy_helper.from_array(array), name)
 
     # How it is put together.
@@ -425,8 +429,10 @@ class QuantizedModel:
         if reader is not None and reader.op_type == DEQUANTISE:  # It reads the codes by this name.
             if any(value.name == result for value in self._graph.output):
                 return
-            for one in self._graph.node:
-                one.input[:] = [f"{result}//read" if name == result else name for name in one.input]
+            for quantized_model in self._graph.node:
+                quantized_model.input[:] = [
+                    f"{result}//read" if name == result else name for name in quantized_model.input
+                ]
             reader.output[0] = f"{result}//read"
         for node in self._graph.node:
             # What is stored is what the integers make of the input of the Relu.
@@ -438,9 +444,9 @@ class QuantizedModel:
         node.input[0] = raw
         for at in range(1, len(node.input)):
             if (array := reference.constant(node.input[at])) is not None:
-                held = f"{result}//{at}"
-                add_weight(self._model, onnx.numpy_helper.from_array(array), held)
-                node.input[at] = held
+                text = f"{result}//{at}"
+                add_weight(self._model, onnx.numpy_helper.from_array(array), text)
+                node.input[at] = text
         self._graph.node.append(node)
 
     def _find_pairs(self) -> None:
@@ -484,7 +490,7 @@ class QuantizedModel:
                 format_of(scheme),
             )
         )
-        outputs = [one.output[0] for one in readers]
+        outputs = [reader.output[0] for reader in readers]
         kind = numpy.float32 if exact is None else exact.dtype
         self._pairs.append(SitePair(number, outputs, node, readers, kind))
         self._dequantized |= dict.fromkeys(outputs, name)
@@ -551,24 +557,24 @@ class QuantizedModel:
                 exact = self._references[0].operand(node, at)
                 if exact is None or not is_float(exact) or exact.shape != tuple(tensor.dims):
                     continue
-                own = onnx.numpy_helper.to_array(tensor)
-                if own.dtype == exact.dtype and is_corrected(own, exact, self.producer):
+                array = onnx.numpy_helper.to_array(tensor)
+                if array.dtype == exact.dtype and is_corrected(array, exact, self.producer):
                     chosen[name] = exact
         for name, exact in chosen.items():
             self._add_correction(name, onnx.numpy_helper.to_array(weights[name]), exact)
         if chosen:
             sort(self._graph)
 
-    def _add_correction(self, name: str, own: Array, exact: Array) -> None:
+    def _add_correction(self, name: str, correction: Array, exact: Array) -> None:
         """Add the site of a corrected bias or weight, which differs from the original."""
         output, number = f"{name}{CORRECTED}", len(self.sites)
         for node in self._graph.node:
             node.input[:] = [output if one == name else one for one in node.input]
         self._graph.node.append(onnx.helper.make_node("Identity", [name], [output]))
-        values = own.astype(numpy.float64)
+        values = correction.astype(numpy.float64)
         site = Site(output, "bias", None, None, values, exact, None, "float, corrected")
         self.sites.append(site)
-        self._pairs.append(SitePair(number, [output], None, [], own.dtype))
+        self._pairs.append(SitePair(number, [output], None, [], correction.dtype))
         self._dequantized[output] = output
 
     def _find_operators(self) -> None:
@@ -581,7 +587,7 @@ class QuantizedModel:
         makers = self._makers
         constant = self._constant_reader()
         order = {id(node): at for at, node in enumerate(self._graph.node)}
-        known = {value.name for value in self._graph.input} | makers.keys()
+        known_names = {value.name for value in self._graph.input} | makers.keys()
         for name, twin in reference.makers.items():
             node = makers.get(name)
             if node is None or node.op_type == QUANTISE:
@@ -591,8 +597,8 @@ class QuantizedModel:
             region = _region(name, makers, reference, order)
             if not any(is_coarse(one.op_type) for one in region):
                 continue
-            weights = {one: reference.constant(one) for one in twin.input if one}
-            if any(array is None and one not in known for one, array in weights.items()):
+            weights = {name: reference.constant(name) for name in twin.input if name}
+            if any(array is None and one not in known_names for one, array in weights.items()):
                 continue
             if list(twin.output).index(name) or len(twin.output) > 1:
                 continue
@@ -608,8 +614,8 @@ class QuantizedModel:
     ) -> None:
         """Add the site of an operator that computes with quantized values."""
         number = len(self.sites)
-        given = {one: array for one, array in weights.items() if array is not None}
-        array = next((given[one] for one in twin.input[:2] if one in given), None)
+        arrays = {one: array for one, array in weights.items() if array is not None}
+        array = next((arrays[name] for name in twin.input[:2] if name in arrays), None)
         block = block_weight(region, constant, array)
         if block is None:
             site = Site(name, "operator", None, format="int8, range chosen at run time")
@@ -628,7 +634,7 @@ class QuantizedModel:
             )
         self.sites.append(site)
         kind = numpy.float32 if array is None else array.dtype
-        pair = SitePair(number, [name], None, [], kind, twin, region, given)
+        pair = SitePair(number, [name], None, [], kind, twin, region, arrays)
         self._pairs.append(pair)
 
 
@@ -653,14 +659,14 @@ def _region(
     order: Mapping[int, int],
 ) -> list[NodeProto]:
     """Return the nodes that compute a tensor from others that the reference has, too."""
-    found: dict[int, NodeProto] = {}
+    region: dict[int, NodeProto] = {}
     pending = [name]
-    while pending and len(found) < 32:
+    while pending and len(region) < 32:
         current = pending.pop()
         node = makers.get(current)
         is_other_site = node is not None and node.op_type == DEQUANTISE and current != name
-        if node is None or id(node) in found or is_other_site:
+        if node is None or id(node) in region or is_other_site:
             continue
-        found[id(node)] = node
-        pending += [one for one in node.input if one and one not in reference.makers]
-    return sorted(found.values(), key=lambda node: order.get(id(node), 0))
+        region[id(node)] = node
+        pending += [name for name in node.input if name and name not in reference.makers]
+    return sorted(region.values(), key=lambda node: order.get(id(node), 0))

@@ -73,18 +73,22 @@ def scheme_of_node(node: NodeProto, constant: Any, codes: Array | None = None) -
     scale = constant(node.input[1])
     if scale is None:
         return None
-    given = constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    if given is None and len(node.input) > 2 and node.input[2]:
+    given_constant = constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if given_constant is None and len(node.input) > 2 and node.input[2]:
         return None
-    options = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    dtype = given.dtype.name if given is not None else "uint8"
-    if given is None and codes is not None:
+    options = {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
+    dtype = given_constant.dtype.name if given_constant is not None else "uint8"
+    if given_constant is None and codes is not None:
         dtype = codes.dtype.name
-    elif given is None and options.get("output_dtype"):
+    elif given_constant is None and options.get("output_dtype"):
         dtype = onnx.helper.tensor_dtype_to_np_dtype(options["output_dtype"]).name
     if dtype not in STORED:
         return None
-    zero = numpy.zeros(scale.shape) if given is None else given.astype(numpy.float64)
+    zero = (
+        numpy.zeros(scale.shape) if given_constant is None else given_constant.astype(numpy.float64)
+    )
     return Scheme(
         dtype,
         scale.astype(numpy.float64),
@@ -102,7 +106,7 @@ def producer_of(model: ModelProto) -> str:
         if name in maker:
             return name
     nodes = model.graph.node
-    made = {name for node in nodes for name in node.output}
+    names = {name for node in nodes for name in node.output}
     reads = [node for node in nodes if node.op_type == DEQUANTISE]
     if any(node.output[0].startswith("dq_output_") for node in reads):
         return "nncf"
@@ -119,7 +123,9 @@ def producer_of(model: ModelProto) -> str:
     weights = {weight.name for weight in model.graph.initializer}
     pairs = [node for node in nodes if node.op_type == QUANTISE and node.input[0] in weights]
     # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs.
-    return "modelopt" if pairs and not any(one.input[0] not in made for one in reads) else "static"
+    return (
+        "modelopt" if pairs and not any(name.input[0] not in names for name in reads) else "static"
+    )
 
 
 def makers_of(graph: GraphProto) -> dict[str, NodeProto]:
@@ -135,20 +141,20 @@ def is_bias_shape(dims: Sequence[int], producer: str) -> bool:
     return count == 1 or (producer == "nncf" and count == 0 and len(dims) > 0)
 
 
-def is_corrected(own: Array, exact: Array, producer: str) -> bool:
+def is_corrected(correction: Array, exact: Array, producer: str) -> bool:
     """Return whether a quantizer changed a bias to compensate for an error."""
-    error = float(numpy.sqrt(numpy.mean(numpy.square(own - exact, dtype=numpy.float64))))
-    size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (own, exact))
+    error = float(numpy.sqrt(numpy.mean(numpy.square(correction - exact, dtype=numpy.float64))))
+    size = max(float(numpy.sqrt(numpy.mean(numpy.square(one)))) for one in (correction, exact))
     limit = _LARGE_CORRECTION if producer == "nncf" else _CORRECTION
     return 1e-6 * size < error < limit * size
 
 
-def is_same_scheme(scheme: Scheme, other: Scheme) -> bool:
+def is_same_scheme(scheme: Scheme, other_scheme: Scheme) -> bool:
     """Return whether two schemes store numbers alike."""
     return bool(
-        scheme.scale.shape == other.scale.shape
-        and numpy.allclose(scheme.scale, other.scale, rtol=1e-5)
-        and numpy.array_equal(scheme.zero_point, other.zero_point)
+        scheme.scale.shape == other_scheme.scale.shape
+        and numpy.allclose(scheme.scale, other_scheme.scale, rtol=1e-5)
+        and numpy.array_equal(scheme.zero_point, other_scheme.zero_point)
     )
 
 
@@ -171,9 +177,11 @@ def typed_codes(codes: Array, dtype: str) -> Array:
 
 def set_axis(node: NodeProto, scheme: Scheme) -> None:
     """Give a node the axis and the block size of a scheme."""
-    kept = [one for one in node.attribute if one.name not in ("axis", "block_size")]
+    attribute = [
+        attribute for attribute in node.attribute if attribute.name not in ("axis", "block_size")
+    ]
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(attribute)
     if not scheme.is_per_tensor:
         node.attribute.append(onnx.helper.make_attribute("axis", scheme.axis))
         if scheme.block:
@@ -188,24 +196,24 @@ def weights_between(
     Where a weight is in floating point, and its node reads a DequantizeLinear and leads to a
     QuantizeLinear, ONNX Runtime stores it in int8 again, by tensor (WeightBiasQuantization).
     """
-    made = {name: pair for pair in pairs for name in pair.outputs}
+    weights_by_name = {name: pair for pair in pairs for name in pair.outputs}
     readers: dict[str, list[NodeProto]] = {}
     for node in graph.node:
-        for one in node.input:
-            readers.setdefault(one, []).append(node)
-    found: dict[int, tuple[int, list[int]]] = {}
+        for value in node.input:
+            readers.setdefault(value, []).append(node)
+    between: dict[int, tuple[int, list[int]]] = {}
     for node in graph.node:
         if node.op_type not in ("Conv", "ConvTranspose", "Gemm"):
             continue
-        before, weight = (made.get(name) for name in [*node.input][:2])
+        before, weight = (weights_by_name.get(name) for name in [*node.input][:2])
         if before is None or weight is None or weight.quantize is not None:
             continue
         site, reads = sites[weight.number], sites[before.number].scheme
         is_known = site.kind == "weight" and site.exact is not None
         behind = _sites_behind(graph, pairs, readers, node.output[0]) if is_known else []
         if behind and reads is not None and reads.is_per_tensor:
-            found[weight.number] = before.number, behind
-    return found
+            between[weight.number] = before.number, behind
+    return between
 
 
 def _sites_behind(
@@ -217,24 +225,24 @@ def _sites_behind(
     """Return the sites that a tensor leads to, on a path without branches."""
     stored = {id(pair.quantize): pair for pair in pairs if pair.quantize is not None}
     outputs = {value.name for value in graph.output}
-    found: list[int] = []
+    sites_behind: list[int] = []
     names = [name]
     while True:
-        nodes = [node for one in names for node in readers.get(one, ())]
+        nodes = [node for name in names for node in readers.get(name, ())]
         stores = [node for node in nodes if id(node) in stored]
-        others = [node for node in nodes if id(node) not in stored]
+        other_nodes = [node for node in nodes if id(node) not in stored]
         if stores and names[0].endswith(RAW):
-            others = []  # The Relu or Clip of that name is in the model while the site is off.
-        if not outputs.isdisjoint(names) or len(stores) > 1 or (stores and others):
-            return found
+            other_nodes = []  # The Relu or Clip of that name is in the model while the site is off.
+        if not outputs.isdisjoint(names) or len(stores) > 1 or (stores and other_nodes):
+            return sites_behind
         if stores:
             pair = stored[id(stores[0])]
-            found.append(pair.number)
+            sites_behind.append(pair.number)
             names = pair.outputs
-        elif len(others) == 1 and others[0].op_type in _PRESERVING:
-            names = [others[0].output[0]]
+        elif len(other_nodes) == 1 and other_nodes[0].op_type in _PRESERVING:
+            names = [other_nodes[0].output[0]]
         else:
-            return found
+            return sites_behind
 
 
 def remove_identities(graph: GraphProto) -> None:
@@ -249,13 +257,13 @@ def remove_identities(graph: GraphProto) -> None:
     }
     for node in graph.node:
         node.input[:] = [_last_name(name, names) for name in node.input]
-    kept = [
+    nodes = [
         node
         for node in graph.node
         if not (node.op_type == "Identity" and not node.name and node.output[0] in names)
     ]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(nodes)
     makers = {name: node for node in graph.node for name in node.output}
     for node in [*graph.node]:  # An output keeps its name.
         if node.op_type == "Identity" and not node.name and node.output[0] in outputs:

@@ -68,7 +68,10 @@ _UINT8 = 2
 def prunable_axes(model: ModelProto) -> dict[str, int]:
     """Return the weights that may be 2:4 sparse, and along which axis."""
     graph = describe_model(model, "", Detail(layers=True, attrs=True)).graph
-    return {found.weight.name: found.axis for found in prunable_weights(graph)}
+    return {
+        prunable_weight.weight.name: prunable_weight.axis
+        for prunable_weight in prunable_weights(graph)
+    }
 
 
 def strippable(model: ModelProto) -> set[str]:
@@ -131,8 +134,8 @@ def random_weight(shape: tuple[int, ...], dtype: DataTypeEntry, seed: int) -> np
     random = np.random.default_rng(seed)
     if dtype.is_floating:
         scale = np.float32(1 / max(1.0, prod(shape[1:])) ** 0.5)
-        made: np.ndarray[Any, Any] = random.standard_normal(shape, np.float32) * scale
-        return made.astype(dtype.numpy())
+        array: np.ndarray[Any, Any] = random.standard_normal(shape, np.float32) * scale
+        return array.astype(dtype.numpy())
     low = -_INTEGERS if not dtype.name.startswith(("u", "bool")) else 0
     high = 2 if dtype.name == "bool" else _INTEGERS
     return random.integers(low, high, shape).astype(dtype.numpy())
@@ -250,13 +253,13 @@ class RestoreWeights(BaseLoader):
         original = evaluate(self._original)
         pairs = zip(all_graphs(restored.graph), all_graphs(original.graph), strict=True)
         for graph, before in pairs:
-            known = graph_weights(before)
+            tensors = graph_weights(before)
             for tensor in graph.initializer:
                 if is_stripped(tensor):
                     name = tensor.name
-                    if name not in known:
-                        raise UnknownNameError("Weight", name, sorted(known))
-                    tensor.CopyFrom(known[name])
+                    if name not in tensors:
+                        raise UnknownNameError("Weight", name, sorted(tensors))
+                    tensor.CopyFrom(tensors[name])
                     tensor.name = name
         _remove_mark(restored)
         return restored
@@ -320,22 +323,22 @@ def _fill_tensor(tensor: TensorProto, axis: int | None, *, in_file: bool) -> Non
         raise ModelError(f"Weight {tensor.name!r} has the unknown type {tensor.data_type}.")
     shape = tuple(tensor.dims)
     try:
-        made: Any = random_weight(shape, dtype, seed=crc32(tensor.name.encode()))
+        weight: Any = random_weight(shape, dtype, seed=crc32(tensor.name.encode()))
     except (MemoryError, ValueError) as error:
         raise ModelError(
             f"Weight {tensor.name!r} of shape {shape} cannot be created: {error}."
         ) from error
     if tensor.doc_string.endswith(_SPARSE) and axis is not None:
-        made = prune_array(made, axis)
+        weight = prune_array(weight, axis)
     tensor.ClearField("doc_string")
     for entry in tensor.metadata_props:
         if entry.key == _DOCUMENTATION:
             tensor.doc_string = entry.value
     delete_where(tensor.metadata_props, lambda entry: entry.key == _DOCUMENTATION)
     if in_file and byte_size(tensor) > SMALL and plain_dtype(tensor) is not None:
-        replace_elements(tensor, made, in_file=True)
+        replace_elements(tensor, weight, in_file=True)
     else:
-        tensor.raw_data = numpy_helper.from_array(made, tensor.name).raw_data
+        tensor.raw_data = numpy_helper.from_array(weight, tensor.name).raw_data
 
 
 prune_weights: Callable[..., ModelProto]
@@ -361,8 +364,8 @@ class PruneWeights(BaseLoader):
         threads = cores()
         for graph in all_graphs(model.graph):
             for name, tensor in graph_weights(graph, axes).items():
-                made = prune_array(elements(tensor), axes[name], threads=threads)
-                replace_elements(tensor, made, in_file=is_stored(tensor))
+                array = prune_array(elements(tensor), axes[name], threads=threads)
+                replace_elements(tensor, array, in_file=is_stored(tensor))
         if axes:
             G_LOGGER.info(f"Pruned {len(axes)} weights: {', '.join(axes)}")
         else:

@@ -53,12 +53,12 @@ class ConstantNodes:
         self._outer = outer
         self._nodes: list[NodeProto] = []
         self._places: list[int] = []
-        own = {tensor.name: tensor for tensor in graph.initializer}
+        tensors = {tensor.name: tensor for tensor in graph.initializer}
         for value in graph.input:
             if model.ir_version >= 4:
-                own.pop(value.name, None)
+                tensors.pop(value.name, None)
         around = () if outer is None else outer.tensors.maps
-        self.tensors: ChainMap[str, TensorProto] = ChainMap(own, *around)
+        self.tensors: ChainMap[str, TensorProto] = ChainMap(tensors, *around)
         self.values: dict[str, Any] = {}
         self._made_by: dict[str, int] = {}
         self._foldable: set[int] = set()
@@ -134,17 +134,17 @@ class ConstantNodes:
         too large results are kept.
         """
         used = {value.name for value in self.graph.output}
-        found: list[str] = []
+        found_names: list[str] = []
         for index in range(len(self._nodes) - 1, -1, -1):
             node = self._nodes[index]
             if index in self._foldable and index not in self._kept:
                 names = [name for name in node.output[:] if name in used]
                 if not any(map(is_too_large, names)):
-                    found += reversed(names)
+                    found_names += reversed(names)
                     continue
                 self._kept.add(index)
             used.update(tensors_read(node))
-        return found[::-1]
+        return found_names[::-1]
 
     def nbytes(self, name: str, shape: Sequence[int] | None, kind: str | None) -> float | None:
         """Return the number of bytes that the value of a tensor would add to the model; None if
@@ -197,22 +197,22 @@ class ConstantNodes:
             opset_import=self._model.opset_import,
             graph=onnx.GraphProto(name="constants"),
         )
-        made = assemble(
+        model = assemble(
             frame,
             [nodes._nodes[index] for nodes, index in needed],
             outputs=map(untyped_value, names),
             weights=weights.values(),
         )
-        for weight in made.graph.initializer:
+        for weight in model.graph.initializer:
             load_stored(weight)
-        return made
+        return model
 
     def _tensor(self, name: str) -> TensorProto:
         """Return a constant as an initializer with its name."""
         tensor = self.tensors.get(name)
         if tensor is None:
-            made: TensorProto = numpy_helper.from_array(self.values[name], name)
-            return made
+            array: TensorProto = numpy_helper.from_array(self.values[name], name)
+            return array
         if tensor.name == name:
             return tensor
         renamed: TensorProto = copy_of(tensor)

@@ -72,8 +72,8 @@ def fold_functions(model: ModelProto, fold: Callable[[ModelProto], None]) -> Non
         nodes = [*constants, *body.graph.node]
         del function.node[:]
         function.node.extend(nodes)
-        made = {name for node in nodes for name in node.output}.union(function.input)
-        values = [value for value in getattr(function, "value_info", ()) if value.name in made]
+        union = {name for node in nodes for name in node.output}.union(function.input)
+        values = [value for value in getattr(function, "value_info", ()) if value.name in union]
         if values:
             del function.value_info[:]
             function.value_info.extend(values)
@@ -90,8 +90,8 @@ def _as_model(function: FunctionProto, ir_version: int) -> ModelProto:
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
     sort(graph)
     domains = set()
-    for each in all_graphs(graph):
-        for node in each.node:
+    for subgraph in all_graphs(graph):
+        for node in subgraph.node:
             if any(attribute.ref_attr_name for attribute in node.attribute):
                 node.domain = f"{_GIVEN}{node.domain}"
                 domains.add(node.domain)
@@ -103,8 +103,8 @@ def _as_model(function: FunctionProto, ir_version: int) -> ModelProto:
 
 def _restore(model: ModelProto) -> None:
     """Remove the mark from the domains of all nodes."""
-    for each in all_graphs(model.graph):
-        for node in each.node:
+    for graph in all_graphs(model.graph):
+        for node in graph.node:
             node.domain = node.domain.removeprefix(_GIVEN)
 
 
@@ -183,7 +183,7 @@ class FoldConstants(BaseLoadOnnxCopy):
     def _edit(self, model: ModelProto) -> ModelProto:
         """Fold constants in a model, and return it."""
         before = _count(model)
-        G_LOGGER.info(f"Folding Constants | Original Nodes: {before}")
+        G_LOGGER.progress(f"Folding Constants | Original Nodes: {before}")
         sort(model.graph)
         if self._infers:
             correct_declared_types(model)
@@ -362,8 +362,8 @@ class _Simplification:
     def run(self, counts: Counter[str]) -> None:
         """Remove all redundant nodes, and count them by operator."""
         outputs = {value.name for value in self._graph.output}
-        noted = {each.tensor_name for each in self._graph.quantization_annotation}
-        made = {name for node in self._graph.node for name in node.output[:] if name}
+        noted = {annotation.tensor_name for annotation in self._graph.quantization_annotation}
+        computed = {name for node in self._graph.node for name in node.output[:] if name}
         final: dict[str, str] = {}  # New names of tensors that are outputs now.
         unwanted: set[int] = set()
         for index, node in enumerate(self._graph.node):
@@ -373,8 +373,8 @@ class _Simplification:
             results = [name for name, _ in pairs if name in outputs]
             if results:
                 # An output keeps its name, which its operand takes over if it is free to.
-                [(name, source), *more] = pairs
-                if more or source not in made or source in outputs or source in final:
+                [(name, source), *others] = pairs
+                if others or source not in computed or source in outputs or source in final:
                     continue
                 if source in noted:
                     continue
@@ -429,7 +429,8 @@ class _Simplification:
         if signature is None or not signature.is_deterministic or node.op_type == "Dropout":
             return None
         attributes = sorted(
-            (each.name, each.SerializeToString(deterministic=True)) for each in node.attribute
+            (attribute.name, attribute.SerializeToString(deterministic=True))
+            for attribute in node.attribute
         )
         # Of several results, those that are left out are computed by no other node either.
         wanted = tuple(map(bool, node.output))
@@ -460,7 +461,7 @@ def _is_idle_reshape(node: NodeProto, walk: GraphWalk) -> bool:
     shape, target = walk.shape(node.input[0]), walk.known(node.input[1])
     if shape is None or target is None or len(shape) != len(target.values):
         return False
-    copies = not any(each.name == "allowzero" and each.i for each in node.attribute)
+    copies = not any(attribute.name == "allowzero" and attribute.i for attribute in node.attribute)
     open_dims = 0
     for dim, wanted in zip(shape, target.values):
         if wanted == -1:
@@ -524,9 +525,9 @@ def _operands(node: NodeProto, walk: GraphWalk) -> Iterator[Any]:
     count = 0
     for position, name in enumerate(node.input[1:]):
         if name:
-            known = walk.known(name)
-            yield None if known is None else known.values
-            count = 0 if known is None else len(known.values)
+            elements = walk.known(name)
+            yield None if elements is None else elements.values
+            count = 0 if elements is None else len(elements.values)
         else:  # Axes that are left out, and steps.
             yield range(count) if position == 2 else [1] * count
 

@@ -94,10 +94,10 @@ class NodeInference:
         except ModelError as error:
             G_LOGGER.ultra_verbose(str(error))
             return {}
-        found: dict[str, Shape] = {}
+        found_infer: dict[str, Shape] = {}
         for value in inferred.graph.output:
             if value.type.tensor_type.HasField("shape"):
-                found[value.name] = [
+                found_infer[value.name] = [
                     (
                         dim.dim_value
                         if dim.HasField("dim_value")
@@ -105,7 +105,7 @@ class NodeInference:
                     )
                     for dim in value.type.tensor_type.shape.dim
                 ]
-        return found
+        return found_infer
 
     def _called_functions(self, node: NodeProto) -> list[FunctionProto]:
         """Return the functions that a node calls, directly or indirectly."""
@@ -113,30 +113,30 @@ class NodeInference:
         if key not in self._functions:
             return []
         if key not in self._needed:
-            found: dict[int, FunctionProto] = {}
+            function_protos: dict[int, FunctionProto] = {}
             pending = [self._functions[key]]
             while pending:
                 function = pending.pop()
-                if id(function) not in found:
-                    found[id(function)] = function
+                if id(function) not in function_protos:
+                    function_protos[id(function)] = function
                     pending += _calls(function.node, self._functions)
-            self._needed[key] = list(found.values())
+            self._needed[key] = list(function_protos.values())
         return self._needed[key]
 
 
 def _add_operand(graph: GraphProto, name: str, operands: Operands, names: set[Element]) -> None:
     """Add an operand to the graph of a node, and the dimension names in it to `names`."""
-    known = operands.known(name)
-    if known is not None and known.is_known:
-        values = [int(value) for value in known.values if value is not None]
-        weight = graph.initializer.add(name=name, data_type=known.elem_type, dims=known.shape)
-        (weight.int64_data if known.elem_type == INT64 else weight.int32_data).extend(values)
+    elements = operands.known(name)
+    if elements is not None and elements.is_known:
+        values = [int(value) for value in elements.values if value is not None]
+        weight = graph.initializer.add(name=name, data_type=elements.elem_type, dims=elements.shape)
+        (weight.int64_data if elements.elem_type == INT64 else weight.int32_data).extend(values)
         return
-    if known is not None and not known.is_scalar and known.elem_type == INT64:
+    if elements is not None and not elements.is_scalar and elements.elem_type == INT64:
         # Numbers below 0 among them are handed on as they are.
-        _describe(graph.input.add(name=f"{name}/of"), FLOAT, known.values)
+        _describe(graph.input.add(name=f"{name}/of"), FLOAT, elements.values)
         graph.node.add(op_type="Shape", input=[f"{name}/of"], output=[name])
-        names.update(known.values)
+        names.update(elements.values)
         return
     tensor = operands.tensor(name)
     if tensor is not None and not tensor.data_location and prod(tensor.dims) <= LONGEST:
@@ -155,14 +155,14 @@ def _calls(
     nodes: Iterable[NodeProto], functions: Mapping[_Key, FunctionProto]
 ) -> list[FunctionProto]:
     """Return the functions that nodes call, including those in subgraphs."""
-    found: list[FunctionProto] = []
+    calls: list[FunctionProto] = []
     for node in nodes:
         key = (domain_of(node.domain), node.op_type, node.overload)
         if key in functions:
-            found.append(functions[key])
+            calls.append(functions[key])
         for graph in graphs_of(node):
-            found += _calls(graph.node, functions)
-    return found
+            calls += _calls(graph.node, functions)
+    return calls
 
 
 def _describe(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> None:
@@ -173,11 +173,11 @@ def _describe(value: ValueInfoProto, elem_type: int, shape: Shape | None) -> Non
         return
     tensor.shape.SetInParent()
     for dim in shape:
-        made = tensor.shape.dim.add()
+        dimension = tensor.shape.dim.add()
         if isinstance(dim, int):
-            made.dim_value = dim
+            dimension.dim_value = dim
         elif dim is not None:
-            made.dim_param = dim
+            dimension.dim_param = dim
 
 
 @cache

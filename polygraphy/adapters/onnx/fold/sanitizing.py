@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def sanitize_model(model: ModelProto, *, fold_constants: bool = False) -> ModelProto:
     """Return a copy of a model with inferred types, and with folded constants; see the port."""
-    made: ModelProto = copy_of(model)
+    impl: ModelProto = copy_of(model)
     with G_LOGGER.verbosity(G_LOGGER.CRITICAL):  # It is only tried.
         if fold_constants:
-            made = FoldConstants(made, copy=False).call_impl()
-        return InferShapes(made, allow_onnxruntime=False).call_impl()
+            impl = FoldConstants(impl, copy=False).call_impl()
+        return InferShapes(impl, allow_onnxruntime=False).call_impl()

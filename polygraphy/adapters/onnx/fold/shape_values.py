@@ -157,16 +157,16 @@ def output_elements(
     rule = _RULES.get(node.op_type)
     if rule is None or domain_of(node.domain) or len(node.output) != 1:
         return None
-    made = rule(_Call(node, shape, look_up))
-    if made is None or len(made.values) > LONGEST or not _is_in_range(made):
+    new_elements = rule(_Call(node, shape, look_up))
+    if new_elements is None or len(new_elements.values) > LONGEST or not _is_in_range(new_elements):
         return None
-    return made
+    return new_elements
 
 
-def _is_in_range(made: Elements) -> bool:
+def _is_in_range(new_elements: Elements) -> bool:
     """Return whether all known elements fit their integer type."""
-    limit = _BOUNDS[made.elem_type]
-    return all(-limit <= value < limit for value in made.values if isinstance(value, int))
+    limit = _BOUNDS[new_elements.elem_type]
+    return all(-limit <= value < limit for value in new_elements.values if isinstance(value, int))
 
 
 class _Call:
@@ -193,11 +193,11 @@ class _Call:
 
     def known_elements(self, index: int) -> tuple[int, ...] | None:
         """Return the elements of an operand if all are known; else None."""
-        made = self.operand(index)
-        if made is None:
+        new_elements = self.operand(index)
+        if new_elements is None:
             return None
-        values = [value for value in made.values if isinstance(value, int)]
-        return tuple(values) if len(values) == len(made.values) else None
+        values = [value for value in new_elements.values if isinstance(value, int)]
+        return tuple(values) if len(values) == len(new_elements.values) else None
 
     def shape(self, index: int) -> Shape | None:
         """Return the shape of an operand; None if even its rank is unknown."""
@@ -240,31 +240,31 @@ def _fold_identity(call: _Call) -> Elements | None:
 
 def _fold_cast(call: _Call) -> Elements | None:
     """Return the elements of the output of Cast; None if they are unknown."""
-    made, target = call.operand(0), call.attribute("to")
-    if made is None or target not in _BOUNDS:
+    operand, target = call.operand(0), call.attribute("to")
+    if operand is None or target not in _BOUNDS:
         return None
-    values = made.values
+    values = operand.values
     if target == BOOL:
         values = tuple(int(value != 0) if isinstance(value, int) else None for value in values)
-    return Elements(values, made.is_scalar, target)
+    return Elements(values, operand.is_scalar, target)
 
 
 def _fold_gather(call: _Call) -> Elements | None:
     """Return the elements of the output of Gather; None if they are unknown."""
-    made, chosen = call.operand(0), call.operand(1)
+    operand, chosen = call.operand(0), call.operand(1)
     indices = call.known_elements(1)
-    if made is None or made.is_scalar or chosen is None or indices is None:
+    if operand is None or operand.is_scalar or chosen is None or indices is None:
         return None
-    if any(not -len(made.values) <= index < len(made.values) for index in indices):
+    if any(not -len(operand.values) <= index < len(operand.values) for index in indices):
         return None
-    values = tuple(made.values[index] for index in indices)
-    return Elements(values, chosen.is_scalar, made.elem_type)
+    values = tuple(operand.values[index] for index in indices)
+    return Elements(values, chosen.is_scalar, operand.elem_type)
 
 
 def _fold_slice(call: _Call) -> Elements | None:
     """Return the elements of the output of Slice; None if they are unknown."""
-    made = call.operand(0)
-    if made is None or made.is_scalar:
+    operand = call.operand(0)
+    if operand is None or operand.is_scalar:
         return None
     if len(call.inputs) == 1:  # Up to opset 9 the limits are attributes.
         starts, ends = call.attribute("starts"), call.attribute("ends")
@@ -277,9 +277,9 @@ def _fold_slice(call: _Call) -> Elements | None:
     if not starts or not ends or not steps or len(starts) != 1 or steps[0] == 0:
         return None
     start, end, step = starts[0], ends[0], steps[0]
-    if step < 0 and end < -len(made.values):
-        return Elements(made.values[start::step], False, made.elem_type)
-    return Elements(made.values[start:end:step], False, made.elem_type)
+    if step < 0 and end < -len(operand.values):
+        return Elements(operand.values[start::step], False, operand.elem_type)
+    return Elements(operand.values[start:end:step], False, operand.elem_type)
 
 
 def _fold_concat(call: _Call) -> Elements | None:
@@ -287,11 +287,13 @@ def _fold_concat(call: _Call) -> Elements | None:
     values: list[Element] = []
     types = set()
     for index in range(len(call.inputs)):
-        made, shape = call.operand(index), call.shape(index)
-        if made is not None and not made.is_scalar:
-            values += made.values
-            types.add(made.elem_type)
-        elif made is None and shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+        operand, shape = call.operand(index), call.shape(index)
+        if operand is not None and not operand.is_scalar:
+            values += operand.values
+            types.add(operand.elem_type)
+        elif (
+            operand is None and shape is not None and len(shape) == 1 and isinstance(shape[0], int)
+        ):
             values += [None] * min(shape[0], LONGEST + 1)
         else:
             return None
@@ -304,31 +306,33 @@ def _fold_unsqueeze(call: _Call) -> Elements | None:
     """Return the elements of the output of Unsqueeze; None if it does not turn a scalar into a
     vector.
     """
-    made = call.operand(0)
+    operand = call.operand(0)
     axes = call.attribute("axes") if len(call.inputs) == 1 else call.known_elements(1)
-    if made is None or not made.is_scalar or axes is None or list(axes) not in ([0], [-1]):
+    if operand is None or not operand.is_scalar or axes is None or list(axes) not in ([0], [-1]):
         return None
-    return Elements(made.values, False, made.elem_type)
+    return Elements(operand.values, False, operand.elem_type)
 
 
 def _fold_squeeze(call: _Call) -> Elements | None:
     """Return the element of the output of Squeeze; None if there are several."""
-    made = call.operand(0)
-    if made is None or made.is_scalar or len(made.values) != 1:
+    operand = call.operand(0)
+    if operand is None or operand.is_scalar or len(operand.values) != 1:
         return None
-    return Elements(made.values, True, made.elem_type)
+    return Elements(operand.values, True, operand.elem_type)
 
 
 def _fold_reshape(call: _Call) -> Elements | None:
     """Return the elements of the output of Reshape; None if they are unknown or have more than
     one axis.
     """
-    made, target = call.operand(0), call.known_elements(1)
-    if made is None or target is None or len(target) > 1:
+    operand, target = call.operand(0), call.known_elements(1)
+    if operand is None or target is None or len(target) > 1:
         return None
     if not target:
-        return Elements(made.values, True, made.elem_type) if len(made.values) == 1 else None
-    return Elements(made.values, False, made.elem_type)
+        return (
+            Elements(operand.values, True, operand.elem_type) if len(operand.values) == 1 else None
+        )
+    return Elements(operand.values, False, operand.elem_type)
 
 
 def _elementwise(
@@ -352,13 +356,13 @@ def _broadcast(
     compute: Callable[..., Element], operands: Sequence[Elements], elem_type: int
 ) -> Elements | None:
     """Return the elements computed from operands that are broadcast to the longest one."""
-    lengths = {len(each.values) for each in operands}
+    lengths = {len(operand.values) for operand in operands}
     length = max(lengths)
     if 0 in lengths or not lengths <= {1, length}:
         return None
-    columns = [each.values * (length // len(each.values)) for each in operands]
+    columns = [operand.values * (length // len(operand.values)) for operand in operands]
     values = tuple(map(compute, *columns))
-    return Elements(values, all(each.is_scalar for each in operands), elem_type)
+    return Elements(values, all(operand.is_scalar for operand in operands), elem_type)
 
 
 def _fold_where(call: _Call) -> Elements | None:
@@ -371,11 +375,11 @@ def _fold_where(call: _Call) -> Elements | None:
 
 def _fold_not(call: _Call) -> Elements | None:
     """Return the elements of the output of Not; None if the input is unknown."""
-    made = call.operand(0)
-    if made is None:
+    operand = call.operand(0)
+    if operand is None:
         return None
-    values = tuple(1 - value if isinstance(value, int) else None for value in made.values)
-    return Elements(values, made.is_scalar, BOOL)
+    values = tuple(1 - value if isinstance(value, int) else None for value in operand.values)
+    return Elements(values, operand.is_scalar, BOOL)
 
 
 def _fold_constant_of_shape(call: _Call) -> Elements | None:
@@ -385,7 +389,9 @@ def _fold_constant_of_shape(call: _Call) -> Elements | None:
     lengths = call.known_elements(0)
     if lengths is None or len(lengths) > 1 or (lengths and not 0 <= lengths[0] <= LONGEST):
         return None
-    value = next((each.t for each in call.node.attribute if each.name == "value"), None)
+    value = next(
+        (attribute.t for attribute in call.node.attribute if attribute.name == "value"), None
+    )
     if value is None or value.data_type not in _BOUNDS or list(value.dims) != [1]:
         return None
     filler = int(elements(value)[0])
@@ -408,17 +414,17 @@ def _fold_product(call: _Call) -> Elements | None:
     """Return the product that ReduceProd computes; None if the input is unknown or has several
     axes.
     """
-    made = call.operand(0)
-    if made is None or made.is_scalar:
+    operand = call.operand(0)
+    if operand is None or operand.is_scalar:
         return None
     axes = call.known_elements(1) if call.has(1) else tuple(call.attribute("axes") or ())
     if axes not in ((), (0,), (-1,)) or (axes == () and call.attribute("noop_with_empty_axes")):
         return None
     product: Element = 1
-    for value in made.values:
+    for value in operand.values:
         product = times(product, value)
     keeps = call.attribute("keepdims")
-    return Elements((product,), keeps == 0, made.elem_type)
+    return Elements((product,), keeps == 0, operand.elem_type)
 
 
 _RULES: dict[str, Callable[[_Call], Elements | None]] = {
@@ -465,11 +471,11 @@ _NOT_LARGER = frozenset(
 class Room:
     """How many bytes the constants of a whole model may still come to take."""
 
-    def __init__(self, limit: float, said: set[str]) -> None:
+    def __init__(self, limit: float, names: set[str]) -> None:
         """Set how many bytes there are, and which nodes were already logged."""
         self._limit = limit
         self._taken = 0.0
-        self._said = said
+        self._said = names
 
     def take(self, node: NodeProto, nbytes: float) -> bool:
         """Reserve memory for the result of a node; return whether there is enough, and log
@@ -548,10 +554,10 @@ class Sizes:
 
     def _value(self, name: str) -> Any:
         """Return the value of a tensor, computed if it is small; None if it is unknown."""
-        found = self._small(name)
-        if found is None and self._made.get(name, inf) <= _OPERAND:
-            found = self._compute(name)
-        return found
+        small = self._small(name)
+        if small is None and self._made.get(name, inf) <= _OPERAND:
+            small = self._compute(name)
+        return small
 
 
 def static(shape: Shape | None) -> list[int] | None:

@@ -48,7 +48,7 @@ def open_branch(
     graph: GraphProto,
     branch: GraphProto,
     outputs: Sequence[str],
-    taken: set[str],
+    used_names: set[str],
     called: set[str],
 ) -> dict[str, str]:
     """Move the nodes and weights of a branch into the graph of its If node under unused names;
@@ -58,7 +58,7 @@ def open_branch(
         graph: the graph around.
         branch: the branch, which is changed.
         outputs: the tensors that the If node makes.
-        taken: the names that are taken in the graph; those of the branch are added.
+        used_names: the names that are taken in the graph; those of the branch are added.
         called: the names of its nodes; those of the branch are added.
 
     Returns:
@@ -72,10 +72,10 @@ def open_branch(
             final[result] = output
     names: dict[str, str] = {}
     for name in makers:
-        names[name] = final.get(name) or unused_name(f"{name}_inlined", taken)
+        names[name] = final.get(name) or unused_name(f"{name}_inlined", used_names)
     weights = [*branch.initializer, *(sparse.values for sparse in branch.sparse_initializer)]
     for tensor in weights:
-        names[tensor.name] = unused_name(f"{tensor.name}_inlined", taken)
+        names[tensor.name] = unused_name(f"{tensor.name}_inlined", used_names)
     rename_uses(branch, names)
     for node in branch.node:
         if node.name:  # Exporters number the nodes of each graph.
@@ -111,13 +111,13 @@ def stated_shapes(graph: GraphProto) -> dict[str, Shape | None]:
     """Return the declared shapes of a subgraph, without dimension names: in the body of a loop,
     they may differ in each iteration.
     """
-    found: dict[str, Shape | None] = {}
+    shapes: dict[str, Shape | None] = {}
     for values in (graph.input, graph.output, graph.value_info):
         for value in values:
             shape = shape_of(value)
             if shape is not None:
-                found[value.name] = [dim if isinstance(dim, int) else None for dim in shape]
-    return found
+                shapes[value.name] = [dim if isinstance(dim, int) else None for dim in shape]
+    return shapes
 
 
 def common_shape(left: Shape | None, right: Shape | None) -> Shape | None:
@@ -126,23 +126,23 @@ def common_shape(left: Shape | None, right: Shape | None) -> Shape | None:
     """
     if left is None or right is None or len(left) != len(right):
         return None
-    return [one if one == other else None for one, other in zip(left, right)]
+    return [first if first == second else None for first, second in zip(left, right)]
 
 
-def merge_shapes(stated: Shape | None, found: Shape | None) -> Shape | None:
+def merge_shapes(stated: Shape | None, found_indices: Shape | None) -> Shape | None:
     """Return a declared and an inferred shape merged into one; None if they contradict each
     other.
     """
-    if stated is None or found is None:
-        return found if stated is None else stated
-    if len(stated) != len(found):
+    if stated is None or found_indices is None:
+        return found_indices if stated is None else stated
+    if len(stated) != len(found_indices):
         return None
-    made: list[Element] = []
-    for one, other in zip(stated, found):
-        if isinstance(one, int) and isinstance(other, int) and one != other:
+    shapes: list[Element] = []
+    for first, second in zip(stated, found_indices):
+        if isinstance(first, int) and isinstance(second, int) and first != second:
             return None
-        made.append(one if isinstance(one, int) or other is None else other)
-    return made
+        shapes.append(first if isinstance(first, int) or second is None else second)
+    return shapes
 
 
 def is_short(shape: Shape | None) -> bool:
@@ -163,19 +163,27 @@ def shapes_from_bodies(
         shape: returns the shape of an operand.
         results: the shapes of what each of the graphs returns.
     """
-    made: list[Shape | None] = []
+    common_shapes: list[Shape | None] = []
     if node.op_type == "If" and len(results) == 2:
-        made = [common_shape(*pair) for pair in zip(*results)]
+        common_shapes = [common_shape(*pair) for pair in zip(*results)]
     elif node.op_type == "Loop":
         carried = node.input[_INNER_LOOP_ARGUMENTS:]
         inside = results[0][1:]  # Behind the condition.
         # There may be no iteration at all.
-        made = [common_shape(shape(name), one) for name, one in zip(carried, inside)]
-        made += [
-            None if one is None else [None, *(dim if isinstance(dim, int) else None for dim in one)]
-            for one in inside[len(carried) :]
+        common_shapes = [
+            common_shape(shape(name), indices) for name, indices in zip(carried, inside)
         ]
-    return {name: shape for name, shape in zip(node.output, made) if name and shape is not None}
+        common_shapes += [
+            (
+                None
+                if indices is None
+                else [None, *(dim if isinstance(dim, int) else None for dim in indices)]
+            )
+            for indices in inside[len(carried) :]
+        ]
+    return {
+        name: shape for name, shape in zip(node.output, common_shapes) if name and shape is not None
+    }
 
 
 QUANTISATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
@@ -295,9 +303,9 @@ class GraphWalk:
 
     def shape(self, name: str) -> Shape | None:
         """Return the shape of a tensor of this graph, or of an outer one; None if it is unknown."""
-        known = self.nodes.shape(name)
-        if known is not None:
-            return known
+        known_shape = self.nodes.shape(name)
+        if known_shape is not None:
+            return known_shape
         if name in self._shapes or self._outer is None:
             return self._shapes.get(name)
         return self._outer.shape(name)
@@ -334,23 +342,23 @@ class GraphWalk:
         outputs = [name for name in node.output[:] if name]
         if is_constant(node) or not outputs:
             return
-        made = None
+        elements = None
         if self._walk.folds_shapes or node.op_type not in _SHAPES:
-            made = output_elements(node, self.shape, self.known)
-        if made is not None:
-            self._elements[outputs[0]] = made
-            self._shapes[outputs[0]] = made.shape
-            if made.is_known:
-                self.nodes.values[outputs[0]] = made.array()
+            elements = output_elements(node, self.shape, self.known)
+        if elements is not None:
+            self._elements[outputs[0]] = elements
+            self._shapes[outputs[0]] = elements.shape
+            if elements.is_known:
+                self.nodes.values[outputs[0]] = elements.array()
                 self.nodes.fold(index)
                 return
         bodies = [
-            GraphWalk(self._walk, one, scope, stated_shapes(one), self)
-            for one, scope in zip(graphs_of(node) if scopes else (), scopes)
+            GraphWalk(self._walk, graph, scope, stated_shapes(graph), self)
+            for graph, scope in zip(graphs_of(node) if scopes else (), scopes)
         ]
         for body in bodies:
             body.run()
-        if made is None:
+        if elements is None:
             self._infer(node, outputs, bodies)
         if self._can_fold(node, outputs):
             self._fold_if_it_fits(index, node)
@@ -384,24 +392,24 @@ class GraphWalk:
         inference = self._walk.inference
         if all(static(self._shapes.get(name)) is not None for name in outputs):
             return
-        found: dict[str, Shape] = {}
+        shapes: dict[str, Shape] = {}
         if bodies:
             results = [body.results() for body in bodies]
-            found = shapes_from_bodies(node, self.shape, results)
+            shapes = shapes_from_bodies(node, self.shape, results)
         elif inference is not None and not graphs_of(node):
-            found = inference.infer(node, self)
-            if node.op_type in SHAPED_BY_VALUES and self._has_computed(node, found, outputs):
-                found = inference.infer(node, self)
+            shapes = inference.infer(node, self)
+            if node.op_type in SHAPED_BY_VALUES and self._has_computed(node, shapes, outputs):
+                shapes = inference.infer(node, self)
         for name in outputs:
-            self._note_shape(name, found.get(name))
+            self._note_shape(name, shapes.get(name))
 
     def _has_computed(
-        self, node: NodeProto, found: Mapping[str, Shape], outputs: Sequence[str]
+        self, node: NodeProto, found_values: Mapping[str, Shape], outputs: Sequence[str]
     ) -> bool:
         """Compute small constant operands of a node whose result shapes are not all known; return
         whether that succeeded.
         """
-        if all(static(found.get(name)) is not None for name in outputs):
+        if all(static(found_values.get(name)) is not None for name in outputs):
             return False
         names = [
             name
@@ -412,11 +420,11 @@ class GraphWalk:
         ]
         return bool(names) and self._compute(names)
 
-    def _note_shape(self, name: str, found: Shape | None) -> None:
+    def _note_shape(self, name: str, found_indices: Shape | None) -> None:
         """Record the shape of a tensor, merged with the known one; unknown dimensions get a
         name.
         """
-        shape = merge_shapes(self._shapes.get(name), found)
+        shape = merge_shapes(self._shapes.get(name), found_indices)
         if shape is not None:
             shape = [self._walk.new_name() if dim is None else dim for dim in shape]
         self._shapes[name] = shape
@@ -434,10 +442,12 @@ class GraphWalk:
         """
         if not self._failed.isdisjoint(names):
             return False
-        found = dict.fromkeys(names)
-        found.update((name, None) for name in self.nodes.cone(names) if is_short(self.shape(name)))
+        found_values = dict.fromkeys(names)
+        found_values.update(
+            (name, None) for name in self.nodes.cone(names) if is_short(self.shape(name))
+        )
         try:
-            values = evaluate_constants(self.nodes.model_of(found), list(found))
+            values = evaluate_constants(self.nodes.model_of(found_values), list(found_values))
         except PolygraphyException as error:
             G_LOGGER.verbose(f"{', '.join(names)} cannot be computed: {error}")
             self._failed.update(names)
@@ -471,8 +481,8 @@ class GraphWalk:
         """
         graph = self._graph
         self._taken = self._taken or taken_names(graph)
-        self._called = self._called or {each.name for each in graph.node}
-        names = [each.name for each in node.attribute if each.HasField("g")]
+        self._called = self._called or {node.name for node in graph.node}
+        names = [attribute.name for attribute in node.attribute if attribute.HasField("g")]
         scope = scopes[names.index(chosen)]
         branch = graphs_of(node)[names.index(chosen)]
         first, weights = len(graph.node), len(graph.initializer)
@@ -484,7 +494,7 @@ class GraphWalk:
         stated = stated_shapes(branch)
         self._shapes.update((name, stated[name]) for name in renamed.values() if name in stated)
         added = enumerate(graph.node[first:])
-        return [(first + index, one, scope.inner(index)) for index, one in added]
+        return [(first + index, item, scope.inner(index)) for index, item in added]
 
     # Putting values in place of nodes.
 
@@ -521,8 +531,8 @@ class GraphWalk:
             if failed:
                 nodes.keep(failed)
                 if partitioning == "basic":
-                    kept = set(nodes.tensors_to_replace(is_too_large))
-                    names = [name for name in names if name in kept and nodes.is_at_hand(name)]
+                    tensors = set(nodes.tensors_to_replace(is_too_large))
+                    names = [name for name in names if name in tensors and nodes.is_at_hand(name)]
                     break
         return nodes.replace(names)
 

@@ -38,12 +38,12 @@ def correct_declared_types(model: ModelProto) -> list[str]:
     except Exception:  # Too large, or its own errors and those of protobuf: nothing is known.
         return []
     corrected = []
-    for declared, known in zip(_graphs(model.graph), _graphs(inferred.graph)):
-        types = {value.name: value.type for value in (*known.value_info, *known.output)}
+    for declared, known_graph in zip(_graphs(model.graph), _graphs(inferred.graph)):
+        types = {value.name: value.type for value in (*known_graph.value_info, *known_graph.output)}
         for value in (*declared.value_info, *declared.output):
-            found = types.get(value.name)
-            if found is not None and _contradicts(value.type, found):
-                value.type.CopyFrom(found)
+            kind = types.get(value.name)
+            if kind is not None and _contradicts(value.type, kind):
+                value.type.CopyFrom(kind)
                 corrected.append(value.name)
     if corrected:
         names = some_of(list(dict.fromkeys(corrected)))
@@ -66,10 +66,10 @@ def _contradicts(declared: TypeProto, inferred: TypeProto) -> bool:
     types = declared.tensor_type.elem_type, inferred.tensor_type.elem_type
     if all(types) and types[0] != types[1]:
         return True
-    shapes: list[Any] = [shape_of(one.tensor_type) for one in (declared, inferred)]
+    shapes: list[Any] = [shape_of(type_proto.tensor_type) for type_proto in (declared, inferred)]
     if None in shapes:
         return False
     return len(shapes[0]) != len(shapes[1]) or any(
-        isinstance(own, int) and isinstance(known, int) and own != known
-        for own, known in zip(*shapes)
+        isinstance(own_dim, int) and isinstance(known_dim, int) and own_dim != known_dim
+        for own_dim, known_dim in zip(*shapes)
     )

@@ -98,22 +98,22 @@ def _check_order(graph: GraphProto, outer: ChainMap[str, None]) -> None:
     Raises:
         ModelError: one does.
     """
-    known = outer.new_child(dict.fromkeys(value.name for value in graph.input))
-    known.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
-    known.update(dict.fromkeys(sparse.values.name for sparse in graph.sparse_initializer))
-    own = known.maps[0]  # Nearly all names are here, where looking is quicker.
+    child = outer.new_child(dict.fromkeys(value.name for value in graph.input))
+    child.update(dict.fromkeys(tensor.name for tensor in graph.initializer))
+    child.update(dict.fromkeys(sparse.values.name for sparse in graph.sparse_initializer))
+    version = child.maps[0]  # Nearly all names are here, where looking is quicker.
     for node in graph.node:
         for name in node.input[:]:
-            if name and name not in own and name not in known:
+            if name and name not in version and name not in child:
                 raise ModelError(
                     f"The model violates the ONNX specification: the {node.op_type} node"
                     f" {node.name!r} reads {name!r}, which no earlier node computes."
                 )
         for inner in graphs_of(node):
-            _check_order(inner, known)
-        own.update(dict.fromkeys(node.output[:]))
+            _check_order(inner, child)
+        version.update(dict.fromkeys(node.output[:]))
     for value in graph.output:
-        if value.name not in known:
+        if value.name not in child:
             raise ModelError(
                 f"The model violates the ONNX specification: no node of graph {graph.name!r}"
                 f" computes its output {value.name!r}."
@@ -140,9 +140,9 @@ def _without_discouraged(model: ModelProto) -> ModelProto:
     for node in (node for owner in (model.graph, *model.functions) for node in all_nodes(owner)):
         if node.op_type in _DISCOURAGED and not node.domain:
             node.op_type = _DISCOURAGED[node.op_type]
-            kept = [each for each in node.attribute if each.name == "epsilon"]
+            attribute = [attribute for attribute in node.attribute if attribute.name == "epsilon"]
             del node.attribute[:]
-            node.attribute.extend(kept)
+            node.attribute.extend(attribute)
     return model
 
 
@@ -203,9 +203,9 @@ def edit_model(model: Deferred[ModelProto], edit: Callable[[ModelProto], ModelPr
     Raises:
         ModelError: the model is against the standard, so that it cannot be edited.
     """
-    made = evaluate(model)
-    with model_faults(made):
-        return edit(made)
+    edited = evaluate(model)
+    with model_faults(edited):
+        return edit(edited)
 
 
 @contextmanager

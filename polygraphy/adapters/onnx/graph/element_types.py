@@ -98,7 +98,10 @@ def signature_of(op_type: str, domain: str, version: int) -> Signature | None:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except (onnx.defs.SchemaError, TypeError):  # A name that is no UTF-8 comes as bytes.
         return None
-    variables = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    variables = {
+        type_constraint.type_param_str: type_constraint.allowed_type_strs
+        for type_constraint in schema.type_constraints
+    }
     return Signature(
         tuple(_parameter(declared, variables) for declared in schema.inputs),
         tuple(_parameter(declared, variables) for declared in schema.outputs),
@@ -238,22 +241,22 @@ class TypeInference:
     ) -> None:
         """Record the types of the results of nodes."""
         for index, node in enumerate(nodes):
-            given = [types[name] for name in node.input[:]]
+            kinds = [types[name] for name in node.input[:]]
             inner = [
-                self._infer_types(graph, types, versions, _body_inputs(node, given))
+                self._infer_types(graph, types, versions, _body_inputs(node, kinds))
                 for graph in graphs_of(node)
             ]
             if inner:
                 types._inner[index] = inner
-            made = self._outputs(node, types, given, inner, versions)
-            for name, kind in zip(node.output[:], made):
+            outputs = self._outputs(node, types, kinds, inner, versions)
+            for name, kind in zip(node.output[:], outputs):
                 types.set(name, kind)
 
     def _outputs(
         self,
         node: NodeProto,
         types: GraphTypes,
-        given: Sequence[str | None],
+        given_names: Sequence[str | None],
         inner: Sequence[GraphTypes],
         versions: dict[str, int],
     ) -> Sequence[str | None]:
@@ -261,38 +264,38 @@ class TypeInference:
         domain = domain_of(node.domain)
         function = self._functions.get((domain, node.op_type, node.overload))
         if function is not None:
-            return self._call_types(function, given)
+            return self._call_types(function, given_names)
         signature = signature_of(node.op_type, domain, versions.get(domain, 1))
         if signature is None:
             return [None] * len(node.output)
-        if not domain and (special := _special(node, given, inner)) is not None:
+        if not domain and (special := _special(node, given_names, inner)) is not None:
             return special
         parameters = _parameters_of(signature, len(node.input), len(node.output))
         return _unify_types(node, types, parameters) if parameters else [None] * len(node.output)
 
     def _call_types(
-        self, function: FunctionProto, given: Sequence[str | None]
+        self, function: FunctionProto, given_names: Sequence[str | None]
     ) -> Sequence[str | None]:
         """Return the types of the outputs of a function call."""
         key = (domain_of(function.domain), function.name, function.overload)
-        self.calls.setdefault(key, set()).add(tuple(given))
-        slot = (key, tuple(given))
+        self.calls.setdefault(key, set()).add(tuple(given_names))
+        slot = (key, tuple(given_names))
         if slot not in self._results:
             self._results[slot] = [None] * len(function.output)  # Functions cannot be recursive.
-            types = self.infer_function(function, given)
+            types = self.infer_function(function, given_names)
             self._results[slot] = [types[name] for name in function.output]
         return self._results[slot]
 
 
-def _body_inputs(node: NodeProto, given: Sequence[str | None]) -> Sequence[str | None]:
+def _body_inputs(node: NodeProto, given_names: Sequence[str | None]) -> Sequence[str | None]:
     """Return the types of the inputs of a loop body; empty for other nodes."""
     if node.op_type == "Loop":
-        return ["tensor(int64)", "tensor(bool)", *given[_INNER_LOOP_ARGUMENTS:]]
-    return given if node.op_type == "Scan" else ()
+        return ["tensor(int64)", "tensor(bool)", *given_names[_INNER_LOOP_ARGUMENTS:]]
+    return given_names if node.op_type == "Scan" else ()
 
 
 def _special(
-    node: NodeProto, given: Sequence[str | None], inner: Sequence[GraphTypes]
+    node: NodeProto, given_names: Sequence[str | None], inner: Sequence[GraphTypes]
 ) -> Sequence[str | None] | None:
     """Return the output types that no type variable determines; None if one does."""
     op = node.op_type
@@ -300,20 +303,26 @@ def _special(
         graph = next(iter(graphs_of(node)))
         names = [value.name for value in graph.output][1 if op == "Loop" else 0 :]
         return [inner[0][name] for name in names]
-    if op in ("SequenceAt", "ConcatFromSequence", "OptionalGetElement") and given and given[0]:
-        return [given[0].partition("(")[2][:-1] if "(tensor" in given[0] else given[0]]
-    if op in ("SequenceConstruct", "SplitToSequence") and given and given[0]:
-        return [f"seq({given[0]})"]
+    if (
+        op in ("SequenceAt", "ConcatFromSequence", "OptionalGetElement")
+        and given_names
+        and given_names[0]
+    ):
+        return [
+            given_names[0].partition("(")[2][:-1] if "(tensor" in given_names[0] else given_names[0]
+        ]
+    if op in ("SequenceConstruct", "SplitToSequence") and given_names and given_names[0]:
+        return [f"seq({given_names[0]})"]
     if op == "Constant":
         return [_constant_type(node.attribute)]
     if op == "ConstantOfShape":
         value = attribute_named(node, "value")
         return [element_type(value.t.data_type) if value else element_type(FLOAT)]
-    return _declared_output_types(node, given) if op in TYPE_ATTRIBUTES else None
+    return _declared_output_types(node, given_names) if op in TYPE_ATTRIBUTES else None
 
 
 def _declared_output_types(
-    node: NodeProto, given: Sequence[str | None]
+    node: NodeProto, given_names: Sequence[str | None]
 ) -> Sequence[str | None] | None:
     """Return the output types of a node with an attribute that sets them."""
     name, default = TYPE_ATTRIBUTES[node.op_type]
@@ -325,8 +334,10 @@ def _declared_output_types(
     if default is not None:
         return [element_type(default)]
     if node.op_type == "DequantizeLinear":
-        return [given[1]]
-    return [given[0]] if node.op_type.endswith("Like") or node.op_type == "Bernoulli" else None
+        return [given_names[1]]
+    return (
+        [given_names[0]] if node.op_type.endswith("Like") or node.op_type == "Bernoulli" else None
+    )
 
 
 def _constant_type(attributes: Iterable[AttributeProto]) -> str | None:
@@ -352,12 +363,12 @@ def _unify_types(
     """
     inputs, outputs = parameters
     bound: dict[str, str | None] = {}
-    taken = node.input[:]
-    for name, parameter in [*zip(taken, inputs), *zip(node.output[:], outputs)]:
+    used_input = node.input[:]
+    for name, parameter in [*zip(used_input, inputs), *zip(node.output[:], outputs)]:
         free = parameter.variable not in bound and not parameter.variable.endswith("/any")
         if name and free and (kind := types[name]):
             bound[parameter.variable] = kind
-    for name, parameter in zip(taken, inputs):
+    for name, parameter in zip(used_input, inputs):
         types.set(name, bound.get(parameter.variable))
     return [
         bound.get(parameter.variable)
@@ -418,7 +429,7 @@ def _convert_value(
     if not node.attribute:  # ConstantOfShape without a value makes zeros.
         value.float_data.append(0.0)
         value.dims.append(1)
-    made = onnx.TensorProto(name=value.name)
-    convert(value, made, node.output[0], ())
+    tensor = onnx.TensorProto(name=value.name)
+    convert(value, tensor, node.output[0], ())
     del node.attribute[:]
-    node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(made)
+    node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(tensor)

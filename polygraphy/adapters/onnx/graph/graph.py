@@ -54,11 +54,11 @@ def _refuse_duplicates(graph: GraphProto) -> None:
     for node in graph.node:
         for name in filter(None, node.output):
             if name in makers:
-                both = " and ".join(
+                both_text = " and ".join(
                     f"the {each.op_type} node {each.name!r}" for each in (makers[name], node)
                 )
                 raise ModelError(
-                    f"Tensor {name!r} of graph {graph.name!r} is computed twice: by {both}."
+                    f"Tensor {name!r} of graph {graph.name!r} is computed twice: by {both_text}."
                 )
             makers[name] = node
 
@@ -94,22 +94,22 @@ def _training_tensors(model: ModelProto) -> set[str]:
     return names
 
 
-def clean(graph: GraphProto, others: Collection[str] = ()) -> int:
+def clean(graph: GraphProto, other_names: Collection[str] = ()) -> int:
     """Remove everything that no output depends on: nodes, weights, and declarations of removed
     tensors, also in subgraphs. Inputs are kept.
 
     Args:
         graph: the graph.
-        others: tensors that stay as if they were outputs.
+        other_names: tensors that stay as if they were outputs.
 
     Returns:
         How many nodes were removed, those inside removed ones not counted.
     """
     nodes = list(graph.node)
-    needed, used = behind(graph, {value.name for value in graph.output}.union(others))
+    needed, used = behind(graph, {value.name for value in graph.output}.union(other_names))
     removed = sum(clean(inner) for index in needed for inner in graphs_of(nodes[index]))
     if removed:  # What graphs inside took from here may not be used any more.
-        needed, used = behind(graph, {value.name for value in graph.output}.union(others))
+        needed, used = behind(graph, {value.name for value in graph.output}.union(other_names))
     if len(needed) < len(nodes):
         positions = iter(range(len(nodes)))
         removed += delete_where(graph.node, lambda _: next(positions) not in needed)
@@ -133,17 +133,17 @@ def behind(
         ends: tensors behind which nothing is looked for.
     """
     made_by, nodes = producers(graph), list(graph.node)
-    found: set[int] = set()
+    found_indices: set[int] = set()
     used = set(names)
     pending = [name for name in used if name not in ends]
     while pending:
         index = made_by.get(pending.pop())
-        if index is not None and index not in found:
-            found.add(index)
-            taken = set(tensors_read(nodes[index])) - used
-            used |= taken
-            pending += [name for name in taken if name not in ends]
-    return found, used
+        if index is not None and index not in found_indices:
+            found_indices.add(index)
+            used_names = set(tensors_read(nodes[index])) - used
+            used |= used_names
+            pending += [name for name in used_names if name not in ends]
+    return found_indices, used
 
 
 def drop_unused(graph: GraphProto, used: set[str]) -> None:
@@ -153,21 +153,21 @@ def drop_unused(graph: GraphProto, used: set[str]) -> None:
     A weight that is listed among the inputs, too, as old versions of the format ask for, goes with
     its input, which otherwise would have to be fed.
     """
-    made = {name for node in graph.node for name in node.output[:]}
-    made.update(value.name for value in graph.input)
+    names = {name for node in graph.node for name in node.output[:]}
+    names.update(value.name for value in graph.input)
     used = used | {
         entry.value
         for annotation in graph.quantization_annotation
-        if annotation.tensor_name in made or annotation.tensor_name in used
+        if annotation.tensor_name in names or annotation.tensor_name in used
         for entry in annotation.quant_parameter_tensor_names
     }
     unused = {tensor.name for tensor in graph.initializer if tensor.name not in used}
     delete_where(graph.initializer, lambda tensor: tensor.name in unused)
     delete_where(graph.input, lambda value: value.name in unused)
     delete_where(graph.sparse_initializer, lambda sparse: sparse.values.name not in used)
-    known = made - unused | weight_names(graph)
-    delete_where(graph.value_info, lambda value: value.name not in known)
-    delete_where(graph.quantization_annotation, lambda each: each.tensor_name not in known)
+    needed_names = names - unused | weight_names(graph)
+    delete_where(graph.value_info, lambda value: value.name not in needed_names)
+    delete_where(graph.quantization_annotation, lambda value: value.tensor_name not in needed_names)
 
 
 def sort(graph: GraphProto) -> bool:
@@ -216,16 +216,16 @@ def is_in_order(graph: GraphProto) -> bool:
     """Return whether no node of a graph or its subgraphs reads a tensor that a later node
     computes.
     """
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for node in graph.node:
-        if not taken.isdisjoint(node.output[:]):
+        if not used_names.isdisjoint(node.output[:]):
             return False
-        taken.update(node.input[:])
+        used_names.update(node.input[:])
         for inner in graphs_of(node):
             if not is_in_order(inner):
                 return False
-            taken.update(captured_names(inner))
-        taken.discard("")
+            used_names.update(captured_names(inner))
+        used_names.discard("")
     return True
 
 
@@ -235,9 +235,9 @@ def sorted_model(model: ModelProto) -> ModelProto:
     """
     if is_in_order(model.graph):
         return model
-    made = copy_of(model)
-    sort(made.graph)
-    return made
+    new_model = copy_of(model)
+    sort(new_model.graph)
+    return new_model
 
 
 def taken_names(graph: GraphProto) -> set[str]:
@@ -250,13 +250,13 @@ def taken_names(graph: GraphProto) -> set[str]:
     return names
 
 
-def unused_name(wanted: str, taken: set[str]) -> str:
-    """Return an unused name that starts like `wanted`, and add it to `taken`."""
-    made, count = wanted, 1
-    while made in taken:
-        made, count = f"{wanted}_{count}", count + 1
-    taken.add(made)
-    return made
+def unused_name(wanted: str, used_names: set[str]) -> str:
+    """Return an unused name that starts like `wanted`, and add it to `used_names`."""
+    text, count = wanted, 1
+    while text in used_names:
+        text, count = f"{wanted}_{count}", count + 1
+    used_names.add(text)
+    return text
 
 
 def rename_uses(graph: GraphProto, names: Mapping[str, str]) -> None:
@@ -266,11 +266,11 @@ def rename_uses(graph: GraphProto, names: Mapping[str, str]) -> None:
             if name in names:
                 node.input[position] = names[name]
         for inner in graphs_of(node):
-            own = tensor_names(inner)
-            seen = {name: after for name, after in names.items() if name not in own}
-            rename_uses(inner, seen)
+            own_names = tensor_names(inner)
+            afters = {name: after for name, after in names.items() if name not in own_names}
+            rename_uses(inner, afters)
             for value in inner.output:
-                value.name = seen.get(value.name, value.name)
+                value.name = afters.get(value.name, value.name)
 
 
 onnx = mod.lazy_import("onnx")
@@ -305,14 +305,16 @@ def constant_tensor(node: NodeProto, *, in_place: bool = False) -> TensorProto |
         if attribute.name == "value":
             tensor: TensorProto = attribute.t
             return tensor
-        made = _from_numbers(attribute)
-        if made is not None:
+        numbers = _from_numbers(attribute)
+        if numbers is not None:
             if not in_place:
-                return made
+                return numbers
             del node.attribute[:]
-            held: TensorProto = node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t
-            held.CopyFrom(made)
-            return held
+            held_t: TensorProto = node.attribute.add(
+                name="value", type=onnx.AttributeProto.TENSOR
+            ).t
+            held_t.CopyFrom(numbers)
+            return held_t
     return None
 
 
@@ -324,10 +326,10 @@ def _from_numbers(attribute: AttributeProto) -> TensorProto | None:
     is_list = field.endswith("s") and len(field) > 1
     elements = list(getattr(attribute, field)) if is_list else [getattr(attribute, field)]
     dims = [len(elements)] if is_list else []
-    made: TensorProto = onnx.helper.make_tensor(
+    tensor: TensorProto = onnx.helper.make_tensor(
         "", onnx.TensorProto.DataType.Value(number), dims, elements
     )
-    return made
+    return tensor
 
 
 def constants_of(
@@ -339,13 +341,13 @@ def constants_of(
         nodes: the nodes.
         changed: those whose tensors are going to be changed; see `constant_tensor`.
     """
-    found: dict[str, TensorProto] = {}
+    tensors: dict[str, TensorProto] = {}
     for node in nodes:
         if is_constant(node) and len(node.output) == 1:
             tensor = constant_tensor(node, in_place=node.output[0] in changed)
             if tensor is not None:
-                found[node.output[0]] = tensor
-    return found
+                tensors[node.output[0]] = tensor
+    return tensors
 
 
 def graph_weights(
@@ -359,11 +361,11 @@ def graph_weights(
         changed: which weights are returned, so that their tensors can be changed; all, to be looked
             at only, by default.
     """
-    found = constants_of(graph.node, changed or ())
-    found.update((tensor.name, tensor) for tensor in graph.initializer)
+    constants = constants_of(graph.node, changed or ())
+    constants.update((tensor.name, tensor) for tensor in graph.initializer)
     if changed is None:
-        return found
-    return {name: tensor for name, tensor in found.items() if name in changed}
+        return constants
+    return {name: tensor for name, tensor in constants.items() if name in changed}
 
 
 def add_weight(
@@ -387,8 +389,8 @@ def declare_weights(model: ModelProto, graph: GraphProto | None = None) -> bool:
     graph = model.graph if graph is None else graph
     if model.ir_version >= IR_WITHOUT_WEIGHTS_AS_INPUTS:
         return False
-    known = {value.name for value in graph.input}
-    missing = [tensor for tensor in graph.initializer if tensor.name not in known]
+    names = {value.name for value in graph.input}
+    missing = [tensor for tensor in graph.initializer if tensor.name not in names]
     graph.input.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
         for tensor in missing
@@ -405,7 +407,7 @@ def to_initializers(model: ModelProto, graph: GraphProto, names: Collection[str]
     is_old = model.ir_version < IR_WITHOUT_WEIGHTS_AS_INPUTS
     if is_old and graph is not model.graph:
         return
-    held = {name: tensor for name, tensor in constants_of(graph.node).items() if name in names}
-    for name, tensor in held.items():
+    tensors = {name: tensor for name, tensor in constants_of(graph.node).items() if name in names}
+    for name, tensor in tensors.items():
         add_weight(model, tensor, name, graph)
-    delete_where(graph.node, lambda node: is_constant(node) and node.output[0] in held)
+    delete_where(graph.node, lambda node: is_constant(node) and node.output[0] in tensors)

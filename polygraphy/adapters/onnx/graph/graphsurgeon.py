@@ -74,10 +74,10 @@ def _stored_values() -> Any:
         @property
         def tensor(self) -> TensorProto:
             """Return the weight with its elements, for exporting."""
-            made: TensorProto = type(self._stored)()
-            made.CopyFrom(self._stored)
-            load_stored(made)
-            return made
+            new_tensor: TensorProto = type(self._stored)()
+            new_tensor.CopyFrom(self._stored)
+            load_stored(new_tensor)
+            return new_tensor
 
         def load(self) -> np.ndarray[Any, Any]:
             """Return the elements, mapped from their file."""
@@ -90,12 +90,12 @@ def as_onnx(model: Any) -> ModelProto:
     """Return an `onnx.ModelProto` from an onnx-graphsurgeon graph; a model is returned
     unchanged.
     """
-    made: ModelProto = model if hasattr(model, "SerializeToString") else gs.export_onnx(model)
-    return made
+    onnx: ModelProto = model if hasattr(model, "SerializeToString") else gs.export_onnx(model)
+    return onnx
 
 
-def like(given: Any, model: ModelProto) -> Any:
-    """Return a model in the form of `given`: as an `onnx.ModelProto` or an
+def like(given_value: Any, model: ModelProto) -> Any:
+    """Return a model in the form of `given_value`: as an `onnx.ModelProto` or an
     onnx-graphsurgeon graph.
     """
-    return model if hasattr(given, "SerializeToString") else import_graph(model)
+    return model if hasattr(given_value, "SerializeToString") else import_graph(model)

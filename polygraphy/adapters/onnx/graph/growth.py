@@ -119,8 +119,8 @@ def has_long_vectors(model: ModelProto) -> bool:
     if not model.functions and not any(node.op_type in growing for node in model.graph.node):
         return False
     lists = partial(_with_lists, of_integers=False)
-    others = _lengths(model, lists, _length_of_copies, _LONGEST_COPY)
-    return max(others.values(), default=0) > _LONGEST_COPY
+    lengths = _lengths(model, lists, _length_of_copies, _LONGEST_COPY)
+    return max(lengths.values(), default=0) > _LONGEST_COPY
 
 
 def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str, int]:
@@ -131,7 +131,7 @@ def vector_lengths(model: ModelProto, *, with_weights: bool = True) -> dict[str,
         model: a model that `check_expansion` has nothing against.
         with_weights: whether weights are such lists, or only what comes from shapes.
     """
-    weights_of = _with_lists if with_weights else lambda _, known: dict(known)
+    weights_of = _with_lists if with_weights else lambda _, known_value: dict(known_value)
     return _lengths(model, weights_of, _length)
 
 
@@ -151,27 +151,27 @@ def _lengths(
     """
     bodies: dict[Any, Any] = {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
-    def lengths_in(nodes: Iterable[NodeProto], known: dict[str, int]) -> int:
-        """Record the lengths of the lists that nodes compute in `known`; return the longest."""
+    def lengths_in(nodes: Iterable[NodeProto], known_values: dict[str, int]) -> int:
+        """Record in `known_values` the lengths of lists that nodes compute; return the largest."""
         longest = 0
         for node in nodes:
             op = node.op_type
-            taken = [known.get(name, 0) for name in node.input[:]]
+            used_names = [known_values.get(name, 0) for name in node.input[:]]
             if op in _CONTROL_FLOW:
                 for graph in graphs_of(node):
-                    inside = lengths_in(graph.node, weights_of(graph, known))
-                    longest, taken = max(longest, inside), [*taken, inside]
-            elif not any(taken) and op not in _SOURCES and not bodies:
+                    inside = lengths_in(graph.node, weights_of(graph, known_values))
+                    longest, used_names = max(longest, inside), [*used_names, inside]
+            elif not any(used_names) and op not in _SOURCES and not bodies:
                 continue
             key = (domain_of(node.domain), op, node.overload) if bodies else None
             if key in bodies:
-                inner = dict(zip(bodies[key].input, taken))
+                inner = dict(zip(bodies[key].input, used_names))
                 longest = max(longest, lengths_in(bodies[key].node, inner))
-                made = [inner.get(name, 0) for name in bodies[key].output]
+                names = [inner.get(name, 0) for name in bodies[key].output]
             else:
-                made = [length_of(node, taken)] * len(node.output)
-            known.update(zip(node.output[:], made))
-            longest = max(longest, *made, 0)
+                names = [length_of(node, used_names)] * len(node.output)
+            known_values.update(zip(node.output[:], names))
+            longest = max(longest, *names, 0)
             if longest > most:
                 break
         return longest
@@ -183,47 +183,59 @@ def _lengths(
 
 
 def _with_lists(
-    graph: GraphProto, known: Mapping[str, int], *, of_integers: bool = True
+    graph: GraphProto, known_values: Mapping[str, int], *, of_integers: bool = True
 ) -> dict[str, int]:
     """Return known lengths together with those of the one-dimensional weights of a graph."""
-    found = dict(known)
+    lists = dict(known_values)
     for tensor in graph.initializer:
         if len(tensor.dims) == 1 and (tensor.data_type in _INTEGERS) is of_integers:
-            found[tensor.name] = tensor.dims[0]
-    return found
+            lists[tensor.name] = tensor.dims[0]
+    return lists
 
 
-def _length(node: NodeProto, taken: Sequence[int]) -> int:
+def _length(node: NodeProto, used_indices: Sequence[int]) -> int:
     """Return the maximum length of an integer list that a node computes; 0 for other results."""
     op = node.op_type
     if op == "Concat":
-        return sum(taken)
+        return sum(used_indices)
     if op == "Shape":
         return _UNKNOWN_RANK
     if op in ("Gather", "GatherElements"):
-        return min(taken[1] or 1, LONGEST_VECTOR + 1) if len(taken) > 1 and taken[0] else 0
+        return (
+            min(used_indices[1] or 1, LONGEST_VECTOR + 1)
+            if len(used_indices) > 1 and used_indices[0]
+            else 0
+        )
     if op == "Constant":
-        for one in node.attribute:
-            if one.name == "value" and len(one.t.dims) == 1 and one.t.data_type in _INTEGERS:
-                return int(one.t.dims[0])
-            if one.name == "value_ints":
-                return len(one.ints)
-    return max(taken, default=0)
+        for attribute in node.attribute:
+            if (
+                attribute.name == "value"
+                and len(attribute.t.dims) == 1
+                and attribute.t.data_type in _INTEGERS
+            ):
+                return int(attribute.t.dims[0])
+            if attribute.name == "value_ints":
+                return len(attribute.ints)
+    return max(used_indices, default=0)
 
 
-def _length_of_copies(node: NodeProto, taken: Sequence[int]) -> int:
+def _length_of_copies(node: NodeProto, used_indices: Sequence[int]) -> int:
     """Return the length of a list of another type that a node computes; 0 for other results."""
     if node.op_type in _CONTROL_FLOW:
-        return max(taken, default=0)
+        return max(used_indices, default=0)
     if node.op_type == "Constant":
-        for one in node.attribute:
-            if one.name == "value" and len(one.t.dims) == 1 and one.t.data_type not in _INTEGERS:
-                return int(one.t.dims[0])
-            if one.name == "value_floats":
-                return len(one.floats)
+        for attribute in node.attribute:
+            if (
+                attribute.name == "value"
+                and len(attribute.t.dims) == 1
+                and attribute.t.data_type not in _INTEGERS
+            ):
+                return int(attribute.t.dims[0])
+            if attribute.name == "value_floats":
+                return len(attribute.floats)
     if node.op_type == "Concat":
-        return sum(taken) if all(taken) else 0
-    return taken[0] if node.op_type in _COPYING and taken else 0
+        return sum(used_indices) if all(used_indices) else 0
+    return used_indices[0] if node.op_type in _COPYING and used_indices else 0
 
 
 def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[[str], Any]) -> Any:
@@ -247,16 +259,16 @@ def grown_elements(node: NodeProto, value: Callable[[str], Any], size: Callable[
 
 def _range(_: NodeProto, values: Sequence[Any], __: Sequence[Any]) -> int:
     """Return the number of elements of a Range."""
-    start, limit, delta = (each.reshape(-1)[0].item() for each in values[:3])
+    start, limit, delta = (value.reshape(-1)[0].item() for value in values[:3])
     count: int = ceil((limit - start) / delta)
     return max(0, count)
 
 
 def _expand_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     """Return the number of elements of an Expand."""
-    given, wanted = list(shapes[0]), [int(dim) for dim in values[1]]
-    rank = max(len(given), len(wanted))
-    pairs = zip([1] * (rank - len(given)) + given, [1] * (rank - len(wanted)) + wanted)
+    shape, wanted = list(shapes[0]), [int(dim) for dim in values[1]]
+    rank = max(len(shape), len(wanted))
+    pairs = zip([1] * (rank - len(shape)) + shape, [1] * (rank - len(wanted)) + wanted)
     return int(prod(max(pair) for pair in pairs))
 
 
@@ -267,7 +279,7 @@ def _one_hot(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
 
 def _pad_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     """Return the number of elements of a Pad."""
-    pads = [int(each) for each in values[1]]
+    pads = [int(number) for number in values[1]]
     rank = len(pads) // 2
     if rank != len(shapes[0]):
         return int(prod(shapes[0]) + sum(map(abs, pads)) ** rank)
@@ -277,7 +289,7 @@ def _pad_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int
 def _resize_size(_: NodeProto, values: Sequence[Any], shapes: Sequence[Any]) -> int:
     """Return the number of elements of a Resize."""
     if len(values) > 3 and values[3] is not None:
-        return int(prod(int(each) for each in values[3]))
+        return int(prod(int(number) for number in values[3]))
     scales = values[2] if len(values) > 2 else values[1]
     return int(prod(int(dim * scale) + 1 for dim, scale in zip(shapes[0], scales)))
 
@@ -292,7 +304,9 @@ _RULES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], int]] = {
     "Pad": _pad_size,
     "Range": _range,
     "Resize": _resize_size,
-    "Tile": lambda _, values, shapes: int(prod(shapes[0]) * prod(int(each) for each in values[1])),
+    "Tile": lambda _, values, shapes: int(
+        prod(shapes[0]) * prod(int(number) for number in values[1])
+    ),
     "Upsample": _resize_size,
 }
 """Operators whose operands say how large the result is: these are asked before shape inference."""

@@ -42,9 +42,9 @@ def inline_functions(model: ModelProto) -> ModelProto:
     if not model.functions:
         return model
     check_expansion(model)
-    made: ModelProto = copy_of(model)
-    _Inlining(made).run()
-    return made
+    functions: ModelProto = copy_of(model)
+    _Inlining(functions).run()
+    return functions
 
 
 def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelProto:
@@ -57,35 +57,39 @@ def with_branches(model: ModelProto, conditions: Mapping[str, bool]) -> ModelPro
     """
     if not any(_taken_branch(node, conditions) for node in model.graph.node):
         return model
-    made: ModelProto = copy_of(model)
-    made.ir_version = max(made.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
-    del made.graph.node[:]
-    taken = tensor_names(model.graph)
+    branches: ModelProto = copy_of(model)
+    branches.ir_version = max(branches.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
+    del branches.graph.node[:]
+    names = tensor_names(model.graph)
     for node in model.graph.node:
         branch = _taken_branch(node, conditions)
         if branch is None:
-            made.graph.node.append(node)
+            branches.graph.node.append(node)
         else:
-            _replace_if(made.graph, node, branch, taken)
-    return made
+            _replace_if(branches.graph, node, branch, names)
+    return branches
 
 
 def _taken_branch(node: NodeProto, conditions: Mapping[str, bool]) -> GraphProto | None:
     """Return the branch that a node takes; None if it is not an If, or the branch is unknown."""
     if _key(node)[:2] != ("", "If") or node.input[0] not in conditions:
         return None
-    found = attribute_named(node, "then_branch" if conditions[node.input[0]] else "else_branch")
-    branch: GraphProto | None = None if found is None else found.g
+    name = attribute_named(node, "then_branch" if conditions[node.input[0]] else "else_branch")
+    branch: GraphProto | None = None if name is None else name.g
     return branch
 
 
-def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: set[str]) -> None:
+def _replace_if(
+    graph: GraphProto, node: NodeProto, branch: GraphProto, used_names: set[str]
+) -> None:
     """Append the nodes of a branch to a graph; they compute the outputs of its If node."""
     names = {name: name for name in ("", *taken_names(branch), *captured_names(branch))}
-    own = tensor_names(branch) - {""}
+    own_names = tensor_names(branch) - {""}
     prefix = identity_of(node)
-    names.update({name: unused_name(f"{prefix}/{name}", taken) for name in own & taken})
-    taken |= own
+    names.update(
+        {name: unused_name(f"{prefix}/{name}", used_names) for name in own_names & used_names}
+    )
+    used_names |= own_names
     computed = {name for inner in branch.node for name in inner.output}
     handed_on = []
     for value, outer in zip(branch.output, node.output):
@@ -93,13 +97,13 @@ def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: s
             names[value.name] = outer
         elif outer:
             handed_on.append(onnx.helper.make_node("Identity", [names[value.name]], [outer]))
-    renaming = _Renaming("", names, taken, {})
-    called = {each.name for each in graph.node}
+    renaming = _Renaming("", names, used_names, {})
+    called = {node.name for node in graph.node}
     for inner in branch.node:
-        made = renaming.copy(inner)
-        if made.name in called:
-            made.name = unused_name(f"{prefix}/{made.name}", called)
-        graph.node.append(made)
+        new_node = renaming.copy(inner)
+        if new_node.name in called:
+            new_node.name = unused_name(f"{prefix}/{new_node.name}", called)
+        graph.node.append(new_node)
     graph.node.extend(handed_on)
     for weight in branch.initializer:
         graph.initializer.add().CopyFrom(weight)
@@ -107,7 +111,11 @@ def _replace_if(graph: GraphProto, node: NodeProto, branch: GraphProto, taken: s
     for sparse in branch.sparse_initializer:
         graph.sparse_initializer.add().CopyFrom(sparse)
         graph.sparse_initializer[-1].values.name = names[sparse.values.name]
-    graph.value_info.extend(one for one in branch.value_info if names.get(one.name) == one.name)
+    graph.value_info.extend(
+        value_info
+        for value_info in branch.value_info
+        if names.get(value_info.name) == value_info.name
+    )
 
 
 class _Inlining:
@@ -115,24 +123,24 @@ class _Inlining:
 
     def __init__(self, model: ModelProto) -> None:
         self._model = model
-        self._opsets = {domain_of(one.domain): one.version for one in model.opset_import}
+        self._opsets = {domain_of(opset.domain): opset.version for opset in model.opset_import}
         self._functions: dict[_Key, FunctionProto] = {
-            (domain_of(one.domain), one.name, one.overload): one
-            for one in model.functions
-            if self._is_compatible(one)
+            (domain_of(function.domain), function.name, function.overload): function
+            for function in model.functions
+            if self._is_compatible(function)
         }
         self._taken = taken_names(model.graph)
         self._prefixes: set[str] = set()
 
     def _is_compatible(self, function: FunctionProto) -> bool:
         """Return whether the imports of a body equal those of the model, or can be added to it."""
-        versions = {domain_of(one.domain): one.version for one in function.opset_import}
+        versions = {domain_of(opset.domain): opset.version for opset in function.opset_import}
         used = {domain_of(node.domain) for node in all_nodes(function)}
-        known = self._opsets
-        if any(known.get(domain, versions.get(domain)) != versions.get(domain) for domain in used):
+        opsets = self._opsets
+        if any(opsets.get(domain, versions.get(domain)) != versions.get(domain) for domain in used):
             return False
-        for domain in used - known.keys():
-            known[domain] = versions[domain]
+        for domain in used - opsets.keys():
+            opsets[domain] = versions[domain]
             self._model.opset_import.append(onnx.helper.make_opsetid(domain, versions[domain]))
         return True
 
@@ -176,8 +184,8 @@ class _Inlining:
                 handed_on.append(onnx.helper.make_node("Identity", [names[inner]], [outer]))
             elif outer:
                 names[inner] = outer
-        given = {one.name: one for one in (*function.attribute_proto, *call.attribute)}
-        renaming = _Renaming(prefix, names, self._taken, given)
+        given_values = {value.name: value for value in (*function.attribute_proto, *call.attribute)}
+        renaming = _Renaming(prefix, names, self._taken, given_values)
         return [*(renaming.copy(node) for node in function.node), *handed_on]
 
 
@@ -188,30 +196,30 @@ class _Renaming:
         self,
         prefix: str,
         names: dict[str, str],
-        taken: set[str],
-        given: Mapping[str, AttributeProto],
+        used_names: set[str],
+        attributes: Mapping[str, AttributeProto],
     ) -> None:
         self._prefix = prefix
         self._names = names
-        self._taken = taken
-        self._given = given
+        self._taken = used_names
+        self._given = attributes
 
     def copy(self, node: NodeProto) -> NodeProto:
         """Return a copy of a node with the names of the calling graph."""
-        made: NodeProto = copy_of(node)
-        made.name = node.name if self._prefix else identity_of(node)
-        self._rename_node(made)
-        return made
+        new_node: NodeProto = copy_of(node)
+        new_node.name = node.name if self._prefix else identity_of(node)
+        self._rename_node(new_node)
+        return new_node
 
     def _rename_node(self, node: NodeProto) -> None:
         """Rename a node and everything in its subgraphs."""
         node.name = f"{self._prefix}/{node.name}" if self._prefix and node.name else node.name
         node.input[:] = [self._name(name) for name in node.input]
         node.output[:] = [self._name(name) for name in node.output]
-        attributes = [self._attribute(one) for one in node.attribute]
-        kept = [copy_of(one) for one in attributes if one is not None]
+        attributes = [self._attribute(attribute) for attribute in node.attribute]
+        kept_attributes = [copy_of(attribute) for attribute in attributes if attribute is not None]
         del node.attribute[:]
-        node.attribute.extend(kept)
+        node.attribute.extend(kept_attributes)
         for graph in graphs_of(node):
             for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
                 value.name = self._name(value.name)
@@ -232,9 +240,9 @@ class _Renaming:
             return attribute
         if attribute.ref_attr_name not in self._given:
             return None
-        made: AttributeProto = copy_of(self._given[attribute.ref_attr_name])
-        made.name = attribute.name
-        return made
+        new_attribute: AttributeProto = copy_of(self._given[attribute.ref_attr_name])
+        new_attribute.name = attribute.name
+        return new_attribute
 
 
 def _key(node: NodeProto) -> _Key:

@@ -95,11 +95,11 @@ class OpenGraph:
     @cached_property
     def readers(self) -> dict[str, list[int]]:
         """Return the nodes that read each tensor, directly or in a subgraph."""
-        found: dict[str, list[int]] = {}
+        found_readers: dict[str, list[int]] = {}
         for index, names in enumerate(self.reads):
             for name in names:
-                found.setdefault(name, []).append(index)
-        return found
+                found_readers.setdefault(name, []).append(index)
+        return found_readers
 
     @cached_property
     def weights(self) -> dict[str, TensorProto]:
@@ -155,7 +155,7 @@ class OpenGraph:
         """Return the elements of a constant list of integers; None for other tensors."""
         if name not in self.dense:
             return None
-        return [int(one) for one in elements(self.dense[name]).reshape(-1)]
+        return [int(value) for value in elements(self.dense[name]).reshape(-1)]
 
     def maker(self, name: str) -> NodeProto | None:
         """Return the node that computes a tensor; None for an input or a weight."""
@@ -223,14 +223,17 @@ class OpenModel(OpenGraph):
 
     def fixed(self) -> set[str]:
         """Return the results of nodes whose types not every backend is known to accept."""
-        made = {name for node in self.protos for name in node.output if name}
-        return {name for name in made if not self.is_handed_over(name, if_unknown=False)}
+        names = {name for node in self.protos for name in node.output if name}
+        return {name for name in names if not self.is_handed_over(name, if_unknown=False)}
 
     def layers(self, shapes: Mapping[str, Sequence[int]]) -> list[Layer]:
         """Return a description of each node, for inputs of these shapes."""
-        made = [name for node in self.protos for name in node.output if name]
-        held = {name: byte_size(self.dense[name]) for name in made if name in self.dense}
-        sizes = {name: held[name] if name in held else _bytes(self.value(name)) for name in made}
+        names = [name for node in self.protos for name in node.output if name]
+        byte_sizes = {name: byte_size(self.dense[name]) for name in names if name in self.dense}
+        sizes = {
+            name: byte_sizes[name] if name in byte_sizes else _bytes(self.value(name))
+            for name in names
+        }
         if None in sizes.values():
             bound = inferred_value_infos(_bind_input_shapes(self.proto, shapes))
             sizes.update({name: _bytes(value) for name, value in bound.items()})
@@ -248,19 +251,19 @@ class OpenModel(OpenGraph):
         there are none.
         """
         inside, outputs = set(nodes), set(self.outputs)
-        made = [n for index in sorted(inside) for n in self.protos[index].output if n]
-        computed = [name for name in made if name not in self.constants]
+        items = [n for index in sorted(inside) for n in self.protos[index].output if n]
+        computed = [name for name in items if name not in self.constants]
         needed = [
             name
             for name in computed
             if name in outputs or not inside.issuperset(self.readers.get(name, ()))
         ]
-        return needed or computed or made
+        return needed or computed or items
 
     def part(
         self,
         nodes: Collection[int],
-        given: Mapping[str, Any] | None = None,
+        given_values: Mapping[str, Any] | None = None,
         outputs: Collection[str] | None = None,
         *,
         keeps_types: bool = False,
@@ -270,11 +273,11 @@ class OpenModel(OpenGraph):
             names = self.needed_of(nodes)
             is_only = len(names) == 1
             outputs = [n for n in names if is_only or self.is_handed_over(n, if_unknown=True)]
-        given = given or {}
+        given_values = given_values or {}
         reads = {name for index in nodes for name in self.reads[index]}
         part = self.cut(
             nodes,
-            {name: value_of(name, given[name]) for name in reads if name in given},
+            {name: value_of(name, given_values[name]) for name in reads if name in given_values},
             [self.value(name) for name in outputs],
             keeps_types=keeps_types,
         )
@@ -285,7 +288,7 @@ class OpenModel(OpenGraph):
     def cut(
         self,
         nodes: Iterable[int],
-        given: Mapping[str, ValueInfoProto],
+        infos: Mapping[str, ValueInfoProto],
         outputs: Iterable[ValueInfoProto],
         weights: Iterable[TensorProto] = (),
         *,
@@ -295,7 +298,7 @@ class OpenModel(OpenGraph):
 
         Args:
             nodes: their positions; Constant nodes that they read come along.
-            given: how tensors are described that become inputs; those of which nothing is said here
+            infos: how tensors are described that become inputs; those of which nothing is said here
                 are described as they are known.
             outputs: what becomes an output.
             weights: what becomes a weight, and no input.
@@ -305,37 +308,37 @@ class OpenModel(OpenGraph):
         read = dict.fromkeys(name for index in sorted(chosen) for name in self.reads[index])
         chosen.update(self.constant_nodes[name] for name in read if name in self.constant_nodes)
         parts = [self.protos[index] for index in sorted(chosen)]
-        made = {name for node in parts for name in node.output}
+        items = {name for node in parts for name in node.output}
         fixed = {tensor.name for tensor in weights}
-        taken = dict.fromkeys([*read, *(value.name for value in outputs)])
-        held = [name for name in taken if name not in made and name not in fixed]
-        asked = dict.fromkeys(name for name in self.inputs if name in held)
-        asked.update(dict.fromkeys(name for name in held if name not in self.constants))
+        used_values = dict.fromkeys([*read, *(value.name for value in outputs)])
+        names = [name for name in used_values if name not in items and name not in fixed]
+        requested_values = dict.fromkeys(name for name in self.inputs if name in names)
+        requested_values.update(dict.fromkeys(name for name in names if name not in self.constants))
         part = assemble(
             self.proto,
             parts,
-            inputs=[given.get(name) or self.value(name) for name in asked],
+            inputs=[infos.get(name) or self.value(name) for name in requested_values],
             outputs=outputs,
-            weights=[*(self.weights[name] for name in held if name in self.weights), *weights],
-            sparse=[self.sparse[name] for name in held if name in self.sparse],
+            weights=[*(self.weights[name] for name in names if name in self.weights), *weights],
+            sparse=[self.sparse[name] for name in names if name in self.sparse],
         )
         if keeps_types:
-            between = made - self.constants - {value.name for value in outputs}
+            between = items - self.constants - {value.name for value in outputs}
             stated = self.proto.graph.value_info
             part.graph.value_info.extend(value for value in stated if value.name in between)
         return part
 
     def marked(self) -> ModelProto:
         """Return the model with every tensor that backends return as an output."""
-        made = copy_of(self.proto)
-        given = set(self.outputs)
+        model = copy_of(self.proto)
+        outputs = set(self.outputs)
         for node in self.protos:
             for name in node.output:
-                if name and name not in given and name not in self.constants:
-                    given.add(name)
+                if name and name not in outputs and name not in self.constants:
+                    outputs.add(name)
                     if self.is_handed_over(name, if_unknown=True):
-                        made.graph.output.add().name = name
-        return made
+                        model.graph.output.add().name = name
+        return model
 
     def apart(
         self, values: Mapping[str, Any], *, checked: bool = False
@@ -344,24 +347,24 @@ class OpenModel(OpenGraph):
         outputs.
         """
         read = {name for names in self.reads for name in names}
-        made = assemble(
+        model = assemble(
             self.proto,
             self.protos,
             weights=self.weights.values(),
             sparse=self.sparse.values(),
         )
-        graph = made.graph
+        graph = model.graph
         names: dict[str, str] = {}
         for node in graph.node:
             for position, name in enumerate(node.output):
                 if name in values and self._accepts(name, values[name], checked):
                     names[name] = f"{name}{_MADE}"
                     node.output[position] = names[name]
-        asked = [name for name in self.inputs if name in read]
+        requested_names = [name for name in self.inputs if name in read]
         cut = [name for name in names if name in read]
-        graph.input.extend(value_of(name, values[name]) for name in (*asked, *cut))
+        graph.input.extend(value_of(name, values[name]) for name in (*requested_names, *cut))
         graph.output.extend(map(untyped_value, names.values()))
-        return made, names
+        return model, names
 
     def _accepts(self, name: str, array: Any, checked: bool) -> bool:
         """Return whether an array fits a tensor: other graphs keep the names of tensors whose data
@@ -370,9 +373,11 @@ class OpenModel(OpenGraph):
         value = self.value(name)
         if name in self.constants or not is_tensor(value):
             return False
-        known = describe_value(value)
+        metadata = describe_value(value)
         meta = TensorMetadata.from_feed_dict({name: array})[name]
-        return known.dtype in (None, meta.dtype) and (not checked or fits(array.shape, known.shape))
+        return metadata.dtype in (None, meta.dtype) and (
+            not checked or fits(array.shape, metadata.shape)
+        )
 
     def inside(self, index: int, values: Values) -> tuple[ModelProto, dict[str, Any]] | None:
         """Return the body of a node as a model, with its input data: the taken branch of an ``If``,
@@ -389,8 +394,8 @@ class OpenModel(OpenGraph):
         if not names:
             return None
         if node.op_type == "If":
-            [taken] = values(node.input[:1]).values()
-            names = names[:1] if bool(numpy.asarray(taken).reshape(-1)[0]) else names[1:]
+            [condition] = values(node.input[:1]).values()
+            names = names[:1] if bool(numpy.asarray(condition).reshape(-1)[0]) else names[1:]
         if not names or not graphs[names[0]].node:
             return None
         body = graphs[names[0]]
@@ -402,14 +407,14 @@ class OpenModel(OpenGraph):
         """Return a body as a model and its data; tensors from outer graphs become inputs, except
         weights.
         """
-        own = tensor_names(body)
+        own_names = tensor_names(body)
         reads = dict.fromkeys(name for node in body.node for name in tensors_read(node))
-        captured = [name for name in reads if name not in own]
+        captured = [name for name in reads if name not in own_names]
         feed = {**feed, **values([name for name in captured if name not in self.constants])}
         types = TensorMetadata.from_feed_dict(feed)
         stated = {value.name: value for value in body.input}
-        made = {name for node in body.node for name in node.output}
-        outputs = [value for value in body.output if value.name in made]
+        names = {name for node in body.node for name in node.output}
+        outputs = [value for value in body.output if value.name in names]
         constants = [self.constant_nodes[name] for name in captured if name in self.constant_nodes]
         inner = assemble(
             self.proto,
@@ -448,8 +453,8 @@ class OpenModel(OpenGraph):
 def _own_feed(node: NodeProto, body: GraphProto, values: Values) -> dict[str, Any]:
     """Return the values of the inputs of a body in its first iteration."""
     names = [value.name for value in body.input]
-    given = values([name for name in node.input if name])
-    first = [given.get(name) for name in node.input]
+    given_values = values([name for name in node.input if name])
+    first = [given_values.get(name) for name in node.input]
     if node.op_type == "Loop":
         _, condition, *states = first
         start = True if condition is None else bool(numpy.asarray(condition).reshape(-1)[0])
@@ -519,14 +524,14 @@ def assemble(
     """Return a model of copies of nodes, with the versions, functions and metadata of another
     graph's model. Weights need not be inputs in it.
     """
-    made: ModelProto = onnx.ModelProto()
-    copy_fields(frame, made, "graph")
-    made.ir_version = max(made.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
-    graph = made.graph
+    model: ModelProto = onnx.ModelProto()
+    copy_fields(frame, model, "graph")
+    model.ir_version = max(model.ir_version, IR_WITHOUT_WEIGHTS_AS_INPUTS)
+    graph = model.graph
     graph.name = frame.graph.name
     graph.node.extend(nodes)
     graph.input.extend(inputs)
     graph.output.extend(outputs)
     graph.initializer.extend(weights)
     graph.sparse_initializer.extend(sparse)
-    return made
+    return model

@@ -91,10 +91,10 @@ def value_info(name: str, meta: MetadataTuple) -> ValueInfoProto:
 
 def set_known(value: ValueInfoProto, meta: MetadataTuple) -> None:
     """Set the known data type and shape of a tensor; everything else about it is kept."""
-    given = value_info(value.name, meta)
+    info = value_info(value.name, meta)
     if meta.dtype is not None:
-        value.type.tensor_type.elem_type = given.type.tensor_type.elem_type
-    if meta.shape is not None and shape_of(value) != shape_of(given):
+        value.type.tensor_type.elem_type = info.type.tensor_type.elem_type
+    if meta.shape is not None and shape_of(value) != shape_of(info):
         set_shape(value, meta.shape)
 
 
@@ -113,15 +113,15 @@ def set_shape(value: ValueInfoProto, shape: Shape) -> None:
     value.type.tensor_type.ClearField("shape")
     value.type.tensor_type.shape.SetInParent()
     for dim in shape:
-        made = value.type.tensor_type.shape.dim.add()
+        dimension = value.type.tensor_type.shape.dim.add()
         if isinstance(dim, str):
-            made.dim_param = dim
+            dimension.dim_param = dim
         elif not is_dynamic_dim(dim):
-            made.dim_value = int(dim or 0)
+            dimension.dim_value = int(dim or 0)
     if len(meanings) == len(shape):
-        for made, meaning in zip(value.type.tensor_type.shape.dim, meanings):
+        for dimension, meaning in zip(value.type.tensor_type.shape.dim, meanings):
             if meaning:
-                made.denotation = meaning
+                dimension.denotation = meaning
 
 
 KnownShape = tuple["int | str | None", ...]
@@ -171,17 +171,17 @@ def _ambiguous_names(graph: GraphProto) -> set[str]:
     """Return the dimension names that may stand for different lengths: names without letters, names
     invented by inference, or used twice in one input.
     """
-    found: set[str] = set()
+    found_names: set[str] = set()
     for value in values_of(graph):
-        found.update(
+        found_names.update(
             dim.dim_param
             for dim in _dims(value)
             if is_made_up(dim.dim_param) or not any(map(str.isalpha, dim.dim_param))
         )
     for value in graph.input:
         counts = Counter(dim.dim_param for dim in _dims(value))
-        found.update(name for name, count in counts.items() if count > 1)
-    return found - {""}
+        found_names.update(name for name, count in counts.items() if count > 1)
+    return found_names - {""}
 
 
 def without_ambiguous_names(model: ModelProto) -> ModelProto:
@@ -201,7 +201,7 @@ def without_ambiguous_names(model: ModelProto) -> ModelProto:
 
 def confirm_shapes(
     model: ModelProto,
-    found: Mapping[str, KnownShape],
+    found_values: Mapping[str, KnownShape],
     infer: Callable[[ModelProto], Mapping[str, ValueInfoProto]],
 ) -> dict[str, KnownShape]:
     """Return shapes with the numbers that are also inferred for other lengths of the inputs'
@@ -209,14 +209,14 @@ def confirm_shapes(
 
     Args:
         model: the model, whose inputs have at least one dimension that is no number.
-        found: what was found out otherwise.
+        found_values: what was found out otherwise.
         infer: infers the shapes of a model.
     """
     agreed: dict[tuple[str, int], int] = {}
     refuted: set[tuple[str, int]] = set()
     for sample in _SAMPLES:
         shapes = shapes_of(infer(_bind_dimensions(model, sample)))
-        for name, shape in found.items():
+        for name, shape in found_values.items():
             sampled = shapes.get(name, ())
             for axis, dim in enumerate(shape):
                 if isinstance(dim, int) and len(sampled) == len(shape):
@@ -227,7 +227,7 @@ def confirm_shapes(
     proven = {place for place, count in agreed.items() if count >= _LEAST_SAMPLES} - refuted
     return {
         name: tuple(dim if (name, axis) in proven else None for axis, dim in enumerate(shape))
-        for name, shape in found.items()
+        for name, shape in found_values.items()
     }
 
 
@@ -313,11 +313,11 @@ class InferShapes(BaseLoader):
             ModelError: shapes contradict each other, and `error_ok` is False.
             FileError: the file, or one with its weights, is missing.
         """
-        given: Any = self._model if makes_new_model(self._model) else evaluate(self._model)
+        source_model: Any = self._model if makes_new_model(self._model) else evaluate(self._model)
         model = (
-            OnnxFromPath(given, self._external_data_dir).call_impl()
-            if isinstance(given, str)
-            else own_model(given)
+            OnnxFromPath(source_model, self._external_data_dir).call_impl()
+            if isinstance(source_model, str)
+            else own_model(source_model)
         )
         add_shapes(
             model,
@@ -357,7 +357,7 @@ def _infer_model(
     """Return the model with shapes. ONNX Runtime infers them node by node in Python, so it runs
     only if the onnx package leaves some unknown.
     """
-    made: ModelProto | None = None
+    new_model: ModelProto | None = None
     problem: ModelError | None = None
     model = without_ambiguous_names(model)
     try:
@@ -366,13 +366,15 @@ def _infer_model(
         problem, allow_onnxruntime = error, False
     else:
         try:
-            made = _infer_by_onnx(model, strict=not error_ok)
+            new_model = _infer_by_onnx(model, strict=not error_ok)
         except ModelError as error:
             problem = error
     knows = _is_known if allow_onnxruntime else has_rank
-    if allow_onnxruntime is not False and (made is None or not _knows_all(made.graph, knows)):
+    if allow_onnxruntime is not False and (
+        new_model is None or not _knows_all(new_model.graph, knows)
+    ):
         try:
-            return _with_symbolic(model, made)
+            return _with_symbolic(model, new_model)
         except MissingDependencyError as error:
             G_LOGGER.verbose(f"Inferring shapes with onnx.shape_inference: {error}")
         except (BackendError, ModelError) as error:
@@ -381,18 +383,18 @@ def _infer_model(
         if not error_ok:
             raise problem
         G_LOGGER.warning(f"{problem} Continuing without it.")
-    return made
+    return new_model
 
 
 def _knows_all(graph: GraphProto, is_known: Callable[[ValueInfoProto], bool]) -> bool:
     """Return whether `is_known` holds for the results of all nodes of a graph."""
-    known = {
+    names = {
         value.name
         for values in (graph.value_info, graph.output)
         for value in values
         if is_known(value)
     }
-    return all(name in known for node in graph.node for name in node.output if name)
+    return all(name in names for node in graph.node for name in node.output if name)
 
 
 def has_rank(value: ValueInfoProto) -> bool:
@@ -434,8 +436,8 @@ def _infer_symbolically(model: ModelProto) -> ModelProto:
     check_expansion(model)
     if has_long_vectors(model):
         raise ModelError("The model computes lists that are too long to be shapes.")
-    seen = inference.hide_crashing_nodes(model)
-    ordered: ModelProto = copy_of(model) if seen is model else seen
+    crashing_nodes = inference.hide_crashing_nodes(model)
+    ordered: ModelProto = copy_of(model) if crashing_nodes is model else crashing_nodes
     sort(ordered.graph)
     inferred: ModelProto = infer_symbolic_shapes(ordered)
     inference.restore_nodes(inferred)
@@ -449,10 +451,10 @@ def _with_symbolic(model: ModelProto, inferred: ModelProto | None) -> ModelProto
     symbolic = value_infos(_infer_symbolically(model))
     if inferred is None:
         inferred = copy_of(model)
-    known = shapes_of(value_infos(inferred))
+    shapes = shapes_of(value_infos(inferred))
     new: dict[str, KnownShape] = {}
     for name, shape in shapes_of(symbolic).items():
-        old = known.get(name, (None,) * len(shape))
+        old = shapes.get(name, (None,) * len(shape))
         if len(old) == len(shape):
             new[name] = tuple(
                 None if isinstance(before, int) else dim for before, dim in zip(old, shape)
@@ -505,57 +507,57 @@ def inferred_value_infos(
         keeps_names: whether names that inference invented are left in, for who writes none down.
     """
     state = value_infos if keeps_names else _proven
-    seen = without_large_weights(model) if weights_size(model) >= _COPIED else model
-    seen = without_ambiguous_names(seen)
+    light = without_large_weights(model) if weights_size(model) >= _COPIED else model
+    light = without_ambiguous_names(light)
     if symbolic:
         try:
-            made: ModelProto | None = _infer_by_onnx(seen, strict=False)
+            infos: ModelProto | None = _infer_by_onnx(light, strict=False)
         except ModelError:
-            made = None
+            infos = None
         try:
-            return state(_with_symbolic(seen, made))
+            return state(_with_symbolic(light, infos))
         except (MissingDependencyError, BackendError, ModelError) as error:
             G_LOGGER.verbose(str(error))
     try:
-        return state(_infer_by_onnx(seen, strict=False))
+        return state(_infer_by_onnx(light, strict=False))
     except ModelError as error:
         G_LOGGER.verbose(str(error))
         return {}
 
 
-def _take_over(found: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
+def _take_over(infos: Mapping[str, ValueInfoProto], target: GraphProto) -> None:
     """Set the declared types of a graph to the inferred ones."""
     described = {value.name for value in target.output}
     for value in (*target.value_info, *target.output):
         described.add(value.name)
-        if value.name in found and value.type != found[value.name].type:
-            _refine_type(value.type, found[value.name].type)
+        if value.name in infos and value.type != infos[value.name].type:
+            _refine_type(value.type, infos[value.name].type)
     described.update(value.name for value in target.input)
-    target.value_info.extend(value for name, value in found.items() if name not in described)
+    target.value_info.extend(value for name, value in infos.items() if name not in described)
 
 
 def _proven(inferred: ModelProto) -> dict[str, ValueInfoProto]:
     """Return the types of the tensors of a model without dimension names that inference
     invented.
     """
-    found = value_infos(inferred)
-    for value in found.values():
+    proven = value_infos(inferred)
+    for value in proven.values():
         if value.type.HasField("tensor_type"):
             for dim in value.type.tensor_type.shape.dim:
                 if is_made_up(dim.dim_param):
                     dim.ClearField("dim_param")
-    return found
+    return proven
 
 
-def _refine_type(kind: TypeProto, found: TypeProto) -> None:
+def _refine_type(kind: TypeProto, type_proto: TypeProto) -> None:
     """Add an inferred type to a declared one. An inferred number wins over a declared name, and a
     declared name over an inferred one.
     """
     if kind.WhichOneof("value") is None:
-        kind.MergeFrom(found)
-    if {kind.WhichOneof("value"), found.WhichOneof("value")} != {"tensor_type"}:
+        kind.MergeFrom(type_proto)
+    if {kind.WhichOneof("value"), type_proto.WhichOneof("value")} != {"tensor_type"}:
         return
-    tensor, inferred = kind.tensor_type, found.tensor_type
+    tensor, inferred = kind.tensor_type, type_proto.tensor_type
     tensor.elem_type = inferred.elem_type or tensor.elem_type
     if not inferred.HasField("shape"):
         return

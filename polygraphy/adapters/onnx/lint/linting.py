@@ -91,7 +91,7 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
     external = sum(map(byte_size, filter(is_external, weights.values())))
     limit = _RUN * limit_bytes(model_bytes(model) + external)
     vectors = vector_lengths(model, with_weights=False)
-    lost: set[str] = set()
+    lost_names: set[str] = set()
     constant, folded = set(weights), 0
 
     def constant_elements(name: str) -> Any:
@@ -102,16 +102,16 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
         is_small = tensor is not None and byte_size(tensor) <= SMALL and not is_external(tensor)
         return elements(tensor) if tensor is not None and is_small else None
 
-    found: dict[int, str] = {}
+    nodes: dict[int, str] = {}
     for index, node in enumerate(model.graph.node):
         if (rounds := _trip_count(node, constant_elements)) > _MOST_ROUNDS:
-            found[index] = f"Not run: it has {rounds:,} loop iterations."
+            nodes[index] = f"Not run: it has {rounds:,} loop iterations."
             continue
-        if not lost.isdisjoint(node.input) or any(
+        if not lost_names.isdisjoint(node.input) or any(
             vectors.get(name, 0) > LONGEST_VECTOR for name in node.output
         ):
-            lost.update(filter(None, node.output))
-            found[index] = "Not run: it needs a list that is too long to be a shape."
+            lost_names.update(filter(None, node.output))
+            nodes[index] = "Not run: it needs a list that is too long to be a shape."
             continue
         grown = grown_elements(node, constant_elements, shapes.get)
         sizes = [shapes.get(name) for name in node.output if name]
@@ -122,11 +122,11 @@ def large_nodes(model: ModelProto, feed: Mapping[str, Any]) -> dict[int, str]:
             nbytes += folded
             folded = nbytes
         if nbytes > limit:
-            found[index] = (
+            nodes[index] = (
                 f"Not run: its outputs have {nbytes:,} bytes, more than the limit of"
                 f" {limit:,.0f}. {LIFTED_BY}"
             )
-    return found
+    return nodes
 
 
 def _trip_count(node: NodeProto, value: Callable[[str], Any]) -> int:
@@ -140,8 +140,12 @@ def _trip_count(node: NodeProto, value: Callable[[str], Any]) -> int:
     starts = value(node.input[1]) if len(node.input) > 1 and node.input[1] else np.array(True)
     if trips is None or starts is None or not np.all(starts):
         return 0
-    copies = (made for made in body.node if made.op_type == "Identity" and made.input)
-    origins = {made.output[0]: made.input[0] for made in copies if made.output}
+    copies = (
+        inner_node
+        for inner_node in body.node
+        if inner_node.op_type == "Identity" and inner_node.input
+    )
+    origins = {copy.output[0]: copy.input[0] for copy in copies if copy.output}
     condition = body.output[0].name
     while condition in origins:
         condition = origins.pop(condition)
@@ -150,9 +154,9 @@ def _trip_count(node: NodeProto, value: Callable[[str], Any]) -> int:
 
 def _bind_feed_shapes(model: ModelProto, feed: Mapping[str, Any]) -> ModelProto:
     """Return a copy without large weights whose inputs have the shapes of the data."""
-    made = without_large_weights(model)
-    set_input_shapes(made.graph, {name: np.shape(value) for name, value in feed.items()})
-    return made
+    feed_shapes = without_large_weights(model)
+    set_input_shapes(feed_shapes.graph, {name: np.shape(value) for name, value in feed.items()})
+    return feed_shapes
 
 
 onnx = mod.lazy_import("onnx")
@@ -273,18 +277,18 @@ class NodeTrials:
             if self._last_use.get(name, -1) > last or name not in inside
         ]
         nodes = [self._nodes[i] for i in indices]
-        made = assemble(self._frame, nodes, outputs=map(untyped_value, wanted))
-        imported = {each.domain for each in made.opset_import}
+        model = assemble(self._frame, nodes, outputs=map(untyped_value, wanted))
+        imported = {opset.domain for opset in model.opset_import}
         for domain in {node.domain for node in nodes} - imported:
             if is_foreign(domain):  # An operator of a plugin is no defect.
-                made.opset_import.add(domain=domain, version=1)
-        known = set(produced)
+                model.opset_import.add(domain=domain, version=1)
+        known_produced = set(produced)
         needed = dict.fromkeys(
-            name for i in indices for name in self._reads[i] if name not in known
+            name for i in indices for name in self._reads[i] if name not in known_produced
         )
-        feed = dict(self._inputs(made.graph, needed))
+        feed = dict(self._inputs(model.graph, needed))
         try:
-            results = self._trial.run(with_all_results(made).SerializeToString(), feed, wanted)
+            results = self._trial.run(with_all_results(model).SerializeToString(), feed, wanted)
         except UnavailableError:
             raise
         except (BackendError, InconclusiveError) as error:
@@ -380,7 +384,7 @@ class OnnxLintedModel:
         graph = describe_model(self._model, source.path, Detail(layers=True)).graph
         self._labels = labels_of(graph)
         self._entries = list(NodeChecks(self._model).entries(self._labels))
-        self._entries += _model_errors(self._model, {each.message for each in self._entries})
+        self._entries += _model_errors(self._model, {entry.message for entry in self._entries})
 
     def lint(self, feed: Mapping[str, Any] | None, trial: ModelTrial | None) -> Findings:
         """Return the problems of the nodes, and those of running the model if there is a trial.
@@ -405,12 +409,12 @@ class OnnxLintedModel:
         )
 
 
-def _model_errors(model: ModelProto, known: Collection[str]) -> Iterator[LintEntry]:
+def _model_errors(model: ModelProto, known_names: Collection[str]) -> Iterator[LintEntry]:
     """Yield the checker's errors about a model as a whole, except those about known nodes, or with
     which it can still run.
     """
     message = without_context(checker_error(model))
-    if message and message not in known and not is_tolerated(message):
+    if message and message not in known_names and not is_tolerated(message):
         yield LintEntry(EXCEPTION, Source.CHECKER, message)
 
 
@@ -508,8 +512,8 @@ class _Trying:
             level = WARNING if _UNREGISTERED in message else EXCEPTION
             yield LintEntry(level, Source.RUNTIME, message, (labels[index],), nodes[index].op_type)
         self.skipped = [labels[index] for index in sorted(trials.skipped)]
-        left = {*trials.skipped, *trials.failures}
-        self.ran = frozenset(label for i, label in enumerate(labels) if i not in left)
+        remaining_indices = {*trials.skipped, *trials.failures}
+        self.ran = frozenset(label for i, label in enumerate(labels) if i not in remaining_indices)
         sequences = [
             value.name
             for value in self._model.graph.input

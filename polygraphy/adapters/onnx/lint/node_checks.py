@@ -69,9 +69,9 @@ def find_violations(
     """Return the nodes that break the ONNX specification; see the port."""
     labels = [str(index) for index in range(len(model.graph.node))]
     invalid = {
-        one.index: one
-        for one in _wrong_declarations(model, values)
-        if chosen is None or one.index in chosen
+        wrong_declaration.index: wrong_declaration
+        for wrong_declaration in _wrong_declarations(model, values)
+        if chosen is None or wrong_declaration.index in chosen
     }
     for entry, violation in NodeChecks(model, values, chosen).findings(labels):
         index = int(entry.nodes[0].partition("/")[0]) if entry.nodes else -1
@@ -195,9 +195,9 @@ class NodeChecks:
                     types.update(self._infer_output_types(node, types, data))
                 self._add_known(graph, node, types, data, stated)
                 continue
-            found = list(self._inner(node, label, types, data, context))
-            yield from found
-            if found:
+            inner = list(self._inner(node, label, types, data, context))
+            yield from inner
+            if inner:
                 continue
             broken: list[Violation] = []
             message = _check_node(node, context)
@@ -209,15 +209,15 @@ class NodeChecks:
                     text, source = one.message, Source.SHAPES
                     yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), one
                 try:
-                    made = self._infer_output_types(node, types, data)
+                    output_types = self._infer_output_types(node, types, data)
                 except _Contradiction as error:
                     if not broken:
                         text, source = str(error), Source.SHAPES
                         yield LintEntry(EXCEPTION, source, text, (label,), node.op_type), None
                 else:
                     if not broken:  # Else later nodes would be blamed for what it makes.
-                        types.update(made)
-                    for text in _disagreements(made, stated):
+                        types.update(output_types)
+                    for text in _disagreements(output_types, stated):
                         yield LintEntry(WARNING, Source.SHAPES, text, (label,), node.op_type), None
             self._add_known(graph, node, types, data, {} if broken else stated)
 
@@ -247,8 +247,8 @@ class NodeChecks:
                 number = f"[{position}]" if attribute.graphs else ""
                 where = f"{label}/{attribute.name}{number}"
                 labels = [
-                    f"{where}/{one.name or f'polygraphy_unnamed_node_{index}'}"
-                    for index, one in enumerate(graph.node)
+                    f"{where}/{node.name or f'polygraphy_unnamed_node_{index}'}"
+                    for index, node in enumerate(graph.node)
                 ]
                 yield from self._graph(graph, labels, types, data, context)
 
@@ -273,14 +273,16 @@ class NodeChecks:
             for name in node.input
         ]
         attributes = {
-            one.name: onnx.helper.get_attribute_value(one.default_value)
-            for one in schema.attributes.values()
-            if one.default_value.name
+            attribute.name: onnx.helper.get_attribute_value(attribute.default_value)
+            for attribute in schema.attributes.values()
+            if attribute.default_value.name
         }
         attributes.update(
-            (one.name, onnx.helper.get_attribute_value(one))
-            for one in node.attribute
-            if not one.ref_attr_name and not one.HasField("g") and not one.HasField("t")
+            (attribute.name, onnx.helper.get_attribute_value(attribute))
+            for attribute in node.attribute
+            if not attribute.ref_attr_name
+            and not attribute.HasField("g")
+            and not attribute.HasField("t")
         )
         plain = {
             name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
@@ -336,7 +338,7 @@ class NodeChecks:
         if not all(name in types for name in names):
             return {}
         try:
-            made: dict[str, TypeProto] = onnx_shapes.infer_node_outputs(
+            node_outputs: dict[str, TypeProto] = onnx_shapes.infer_node_outputs(
                 schema,
                 node,
                 {name: types[name] for name in names},
@@ -348,7 +350,7 @@ class NodeChecks:
             raise _Contradiction(one_line(error)) from error
         except Exception:  # Its other errors are about what it does not know, not about the node.
             return {}
-        return made
+        return node_outputs
 
 
 class _Contradiction(Exception):
@@ -372,34 +374,36 @@ def _context(ir_version: int, opsets: dict[str, int]) -> Any:
     return context
 
 
-def _disagreements(made: Mapping[str, TypeProto], stated: Mapping[str, TypeProto]) -> Iterator[str]:
+def _disagreements(
+    result: Mapping[str, TypeProto], stated: Mapping[str, TypeProto]
+) -> Iterator[str]:
     """Yield a phrase for each tensor whose shape or data type differs from the declaration."""
-    for name, inferred in made.items():
+    for name, inferred in result.items():
         if name in stated:
             types = [
                 _TYPES.from_native(one.tensor_type.elem_type) for one in (inferred, stated[name])
             ]
             if None not in types and types[0] is not types[1]:
-                own, declared = (one.name for one in types if one is not None)
-                yield f"Output: '{name}' is {own}, but the graph declares {declared}."
+                own_names, declared = (kind.name for kind in types if kind is not None)
+                yield f"Output: '{name}' is {own_names}, but the graph declares {declared}."
                 continue
-            ours, theirs = _dims(inferred), _dims(stated[name])
-            if ours is None or theirs is None:
+            ours, dims = _dims(inferred), _dims(stated[name])
+            if ours is None or dims is None:
                 continue
-            is_same = len(ours) == len(theirs) and all(
-                isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(ours, theirs)
+            is_same = len(ours) == len(dims) and all(
+                isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(ours, dims)
             )
             if not is_same:
                 yield (
                     f"Output: '{name}' is of shape ({', '.join(map(str, ours))}), but the graph"
-                    f" says ({', '.join(map(str, theirs))})."
+                    f" says ({', '.join(map(str, dims))})."
                 )
 
 
 def _mixed_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
     """Yield inputs whose data type differs from that of an input that must have the same one."""
     formal = list(schema.inputs)
-    known: dict[str, Operand] = {}
+    operands: dict[str, Operand] = {}
     for position, operand in enumerate(call.inputs):
         if operand is None or not operand.dtype or not formal:
             continue
@@ -408,7 +412,7 @@ def _mixed_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
             return
         if not parameter.is_homogeneous or "(" in parameter.type_str:
             continue
-        first = known.setdefault(parameter.type_str, operand)
+        first = operands.setdefault(parameter.type_str, operand)
         if first.dtype != operand.dtype:
             actual = f"{operand.name!r} is {operand.dtype} and {first.name!r} is {first.dtype}"
             yield Violation(call.op, "inputs of one data type", actual, TYPE, operand.name)
@@ -424,8 +428,8 @@ def _array_type(array: Any) -> TypeProto:
     """Return the type of an array as an ``onnx.TypeProto``."""
     meta = TensorMetadata.from_feed_dict({"": array})[""]
     number = 0 if meta.dtype is None else _TYPES.to_native(meta.dtype) or 0
-    made: TypeProto = onnx.helper.make_tensor_type_proto(number, list(array.shape))
-    return made
+    tensor_type_proto: TypeProto = onnx.helper.make_tensor_type_proto(number, list(array.shape))
+    return tensor_type_proto
 
 
 def _dims(described: TypeProto) -> list[int | str] | None:
@@ -457,8 +461,10 @@ def is_foreign(domain: str) -> bool:
 
 def _tensor_type(tensor: TensorProto) -> TypeProto:
     """Return the type of a weight as an ``onnx.TypeProto``."""
-    made: TypeProto = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
-    return made
+    tensor_type_proto: TypeProto = onnx.helper.make_tensor_type_proto(
+        tensor.data_type, list(tensor.dims)
+    )
+    return tensor_type_proto
 
 
 def _take_constant(node: NodeProto, data: ChainMap[str, Any]) -> None:

@@ -61,21 +61,21 @@ class Plugin:
             BackendError: the script fails, or returns something else.
         """
         name, op = self.identity()
-        found = self._call("get_matching_subgraphs", graph)
+        subgraphs = self._call("get_matching_subgraphs", graph)
         try:
             return PluginMatch(
                 name=name,
                 op=op,
                 instances=tuple(
                     PluginInstance(
-                        inputs=tuple(map(str, one["inputs"])),
-                        outputs=tuple(map(str, one["outputs"])),
+                        inputs=tuple(map(str, array["inputs"])),
+                        outputs=tuple(map(str, array["outputs"])),
                         attributes={
                             name: _plain_attribute(value)
-                            for name, value in one["attributes"].items()
+                            for name, value in array["attributes"].items()
                         },
                     )
-                    for one in found or ()
+                    for array in subgraphs or ()
                 ),
             )
         except (AttributeError, KeyError, TypeError) as error:
@@ -174,7 +174,7 @@ def _plain_attribute(value: Any) -> Any:
     if isinstance(value, _NUMBERS):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain_attribute(one) for one in value]
+        return [_plain_attribute(item) for item in value]
     if hasattr(value, "tolist"):  # Arrays and numbers of NumPy.
         return _plain_attribute(value.tolist())
     raise TypeError(f"an attribute cannot be a {type(value).__name__}")
@@ -275,21 +275,21 @@ class ReplacePlugins(BaseLoader):
     def _plugins(self) -> dict[str, Plugin]:
         """Return the plugins in the folder, by the names that they report."""
         plugins = plugins_in(self._plugin_dir) if self._matches else []
-        found = {plugin.identity()[0]: plugin for plugin in plugins}
+        found_plugins = {plugin.identity()[0]: plugin for plugin in plugins}
         for match in self._matches:
-            if match.name not in found:
-                raise UnknownNameError("Plugin", match.name, sorted(found))
-        return found
+            if match.name not in found_plugins:
+                raise UnknownNameError("Plugin", match.name, sorted(found_plugins))
+        return found_plugins
 
     def _report(self, graph: GraphProto) -> None:
         """Log the number of parts that were replaced."""
         for match in self._matches:
             wanted = len(match.instances)
-            left = sum(node.op_type == match.op for node in graph.node)
-            if left < wanted:
+            remaining_count = sum(node.op_type == match.op for node in graph.node)
+            if remaining_count < wanted:
                 G_LOGGER.warning(
-                    f"Plugin {match.name}: replaced {left} of {wanted} parts by {match.op} nodes."
-                    " The others overlap, or no output depends on them."
+                    f"Plugin {match.name}: replaced {remaining_count} of {wanted} parts by"
+                    f" {match.op} nodes. The others overlap, or no output depends on them."
                 )
             else:
                 G_LOGGER.info(f"Plugin {match.name}: replaced {wanted} parts by {match.op} nodes.")
@@ -347,8 +347,10 @@ def _replace_by_script(
             return
         changed = gs.export_onnx(graph)
     model.graph.CopyFrom(changed.graph)
-    known = {entry.domain for entry in model.opset_import}
-    model.opset_import.extend(entry for entry in changed.opset_import if entry.domain not in known)
+    domains = {entry.domain for entry in model.opset_import}
+    model.opset_import.extend(
+        entry for entry in changed.opset_import if entry.domain not in domains
+    )
 
 
 @contextmanager

@@ -40,29 +40,29 @@ def write_failure(folder: str, failure: Failure) -> None:
 
 def failure_text(failure: Failure) -> str:
     """Return the part as text; see the port."""
-    made = copy_of(_add_output_types(failure))
-    del made.graph.value_info[:]
-    for tensor in list(made.graph.initializer):
+    model = copy_of(_add_output_types(failure))
+    del model.graph.value_info[:]
+    for tensor in list(model.graph.initializer):
         elements = 1
         for size in tensor.dims:
             elements *= size
         if elements > _SHOWN:
-            made.graph.initializer.remove(tensor)
-            shown = made.graph.value_info.add(name=tensor.name)
-            shown.type.tensor_type.elem_type = tensor.data_type
+            model.graph.initializer.remove(tensor)
+            shown_value = model.graph.value_info.add(name=tensor.name)
+            shown_value.type.tensor_type.elem_type = tensor.data_type
             for size in tensor.dims:
-                shown.type.tensor_type.shape.dim.add(dim_value=size)
-    return str(onnx.printer.to_text(made))
+                shown_value.type.tensor_type.shape.dim.add(dim_value=size)
+    return str(onnx.printer.to_text(model))
 
 
 def _add_output_types(failure: Failure) -> ModelProto:
     """Return the part with the types of its outputs, which a model file must declare."""
-    made: ModelProto = copy_of(failure.model)
+    output_types: ModelProto = copy_of(failure.model)
     metadata = TensorMetadata.from_feed_dict(dict(failure.expected))
-    for value in made.graph.output:
+    for value in output_types.graph.output:
         if not value.type.WhichOneof("value"):
             value.CopyFrom(value_info(value.name, metadata[value.name]))
-    return made
+    return output_types
 
 
 def _write(folder: Path, kind: str, arrays: Mapping[str, Any]) -> None:

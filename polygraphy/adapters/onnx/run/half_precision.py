@@ -78,8 +78,8 @@ numpy = mod.lazy_import("numpy")
 onnx = mod.lazy_import("onnx")
 
 _SUMS: Mapping[str, Callable[[Any, int], Any]] = {
-    "ReduceL2": lambda made, count: made.astype(numpy.float64) ** 2,
-    "ReduceMean": lambda made, count: made.astype(numpy.float64) * count,
+    "ReduceL2": lambda result, count: result.astype(numpy.float64) ** 2,
+    "ReduceMean": lambda result, count: result.astype(numpy.float64) * count,
 }
 """What a reduction adds up on its way, from its result and how many elements went into each."""
 
@@ -107,12 +107,12 @@ class OnnxNarrowModels:
         return narrow_nodes(model)
 
     def computed(self, model: Any) -> Compute | None:
-        found = narrow_nodes(model)
-        if found is None:
+        nodes = narrow_nodes(model)
+        if nodes is None:
             return None
-        if found[0] == DataType.BFLOAT16:
-            _check_evaluator(found[0])
-        watched = partial(_rounding, narrow=found[0].numpy())
+        if nodes[0] == DataType.BFLOAT16:
+            _check_evaluator(nodes[0])
+        watched = partial(_rounding, narrow=nodes[0].numpy())
         return _Evaluated(inline_functions(model)).with_nodes(watched)
 
     def roughly(
@@ -123,9 +123,9 @@ class OnnxNarrowModels:
         elif isinstance(model, bytes):
             model = onnx.load_model_from_string(model)
         if dtype in HALF:
-            found = narrow_nodes(model)
-            wide = model if found is None else widen_model(model)
-            return self.open(wide, *(found or (DataType[dtype],))).roughly
+            nodes = narrow_nodes(model)
+            wide = model if nodes is None else widen_model(model)
+            return self.open(wide, *(nodes or (DataType[dtype],))).roughly
         opened = _Evaluated(inline_functions(model))
         # In TF32, what products make is as coarse; everything else is float32.
         coarse = dict.fromkeys(CUDA_TF32, dtype) if dtype == TF32 else {}
@@ -135,11 +135,11 @@ class OnnxNarrowModels:
         return lambda feed: _Moved(computing, feed)
 
     def widen_model(self, model: Any, like: Any = None, *, drops_casts: bool = False) -> Any:
-        made = widen_model(model)
+        new_model = widen_model(model)
         if drops_casts:
-            _drop_casts(made)
-        found = None if like is None else narrow_nodes(like)
-        return made if found is None else _with_rounded_weights(made, like, *found)
+            _drop_casts(new_model)
+        nodes = None if like is None else narrow_nodes(like)
+        return new_model if nodes is None else _with_rounded_weights(new_model, like, *nodes)
 
 
 def _check_evaluator(dtype: DataTypeEntry) -> None:
@@ -185,12 +185,12 @@ class _Evaluated:
 
         def compute(feed: Mapping[str, Any]) -> dict[str, Any]:
             """Return the outputs of the model for a feed."""
-            given = {name: numpy.asarray(value) for name, value in feed.items()}
+            arrays = {name: numpy.asarray(value) for name, value in feed.items()}
             with translated("run"), numpy.errstate(all="ignore"):
-                made = evaluator.run(None, given)
+                results = evaluator.run(None, arrays)
             return {
-                name: each if isinstance(each, (list, dict)) else numpy.asarray(each)
-                for name, each in zip(self._names, made)
+                name: value if isinstance(value, (list, dict)) else numpy.asarray(value)
+                for name, value in zip(self._names, results)
             }
 
         return compute
@@ -237,9 +237,9 @@ class OnnxNarrowModel:
         )
         self.users = _users(self._nodes)
 
-    def _cast_selection(self, kept: frozenset[str] = frozenset()) -> CastSelection:
-        """Return which nodes to cast, without those in `kept`."""
-        return CastSelection(keep_nodes=kept, only_nodes=self._only)
+    def _cast_selection(self, kept_names: frozenset[str] = frozenset()) -> CastSelection:
+        """Return which nodes to cast, without those in `kept_names`."""
+        return CastSelection(keep_nodes=kept_names, only_nodes=self._only)
 
     def facts(self) -> Facts:
         return find_facts(self._model)
@@ -248,10 +248,12 @@ class OnnxNarrowModel:
         """Return a function that computes the outputs in the narrow type; see the port."""
         if plain:
             return self._evaluated.with_nodes(_unchanged)
-        kept = frozenset(without)
-        made, _ = cast_copy(self._model, self._dtype, self._cast_selection(kept), is_trial=True)
+        float32_nodes = frozenset(without)
+        model, _ = cast_copy(
+            self._model, self._dtype, self._cast_selection(float32_nodes), is_trial=True
+        )
         watched = partial(_rounding, narrow=self._dtype.numpy())
-        return self._evaluated.with_nodes(watched, made)
+        return self._evaluated.with_nodes(watched, model)
 
     def measure(self, feed: Mapping[str, Any]) -> tuple[dict[str, Array], list[NodeLoss]]:
         """Return the exact outputs, and the loss of each node alone; see the port."""
@@ -284,16 +286,16 @@ class OnnxNarrowModel:
             step: by how many steps of the type weights are moved that have its digits already.
         """
         spacing = self._range.spacing
-        held: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
 
         def round_value(name: str, value: Any) -> Array:
             """Return a tensor in narrow digits; weights are moved randomly."""
             if not step or name not in self._weights:
                 return with_digits(value, spacing)
-            if name not in held:
+            if name not in arrays:
                 ratio = step * spacing / float(numpy.finfo(numpy.float32).eps)
-                held[name] = move_by_epsilons(numpy.asarray(value), crc32(name.encode()), ratio)
-            return held[name]
+                arrays[name] = move_by_epsilons(numpy.asarray(value), crc32(name.encode()), ratio)
+            return arrays[name]
 
         def round_node(
             node: NodeProto, version: int, run: Callable[..., Any]
@@ -344,10 +346,10 @@ class OnnxNarrowModel:
                 else:
                     rounded = numpy.asarray(value).astype(narrow)
                 operands[position] = rounded.astype(numpy.float32)
-            made = run(*operands, **options)
-            made = [
+            result = run(*operands, **options)
+            result = [
                 _round_result(value, narrow, node, operands) if gives_narrow else value
-                for value, gives_narrow in zip(made, gives)
+                for value, gives_narrow in zip(result, gives)
             ]
             tensors = {
                 name: (numpy.asarray(value), operands[position])
@@ -355,17 +357,19 @@ class OnnxNarrowModel:
                 if name and value is not None and name not in self._weights
             }
             results = {
-                name: (numpy.asarray(one), numpy.asarray(other))
-                for name, one, other in zip(node.output, exact, made)
-                if name and isinstance(one, numpy.ndarray | numpy.generic)
+                name: (numpy.asarray(exact_value), numpy.asarray(computed))
+                for name, exact_value, computed in zip(node.output, exact, result)
+                if name and isinstance(exact_value, numpy.ndarray | numpy.generic)
             }
-            held = [each for name, each in zip(node.input, inputs) if name in self._weights]
-            is_filled = any(map(_is_infinite, held)) and not any(
-                is_float(one) and numpy.isnan(one).any() for one, _ in results.values()
+            names = [
+                input_name for name, input_name in zip(node.input, inputs) if name in self._weights
+            ]
+            is_filled = any(map(_is_infinite, names)) and not any(
+                is_float(value) and numpy.isnan(value).any() for value, _ in results.values()
             )
             label = _node_name(node)[0], node.op_type
-            found = node_loss(*label, tensors, results, weights, self._range, is_filled=is_filled)
-            note(found)
+            loss = node_loss(*label, tensors, results, weights, self._range, is_filled=is_filled)
+            note(loss)
             return exact
 
         return call
@@ -407,10 +411,10 @@ def _moving(
 
     def call(*inputs: Any, **options: Any) -> Any:
         """Return the outputs of the node, moved by random shares of their rounding error."""
-        made = run(*inputs, **options)
+        result = run(*inputs, **options)
         return tuple(
-            each if _is_whole(each) else move_by_epsilons(each, number + at, times * GROWTH / 2)
-            for at, each in enumerate(made)
+            value if _is_whole(value) else move_by_epsilons(value, number + at, times * GROWTH / 2)
+            for at, value in enumerate(result)
         )
 
     return call
@@ -426,8 +430,8 @@ def _rounding(
         return run
     takes, gives = parameters
     sources = [
-        next((at for at, taken in enumerate(takes) if taken.variable == given.variable), None)
-        for given in gives
+        next((at for at, take in enumerate(takes) if take.variable == give.variable), None)
+        for give in gives
     ]
 
     def call(*inputs: Any, **options: Any) -> Any:
@@ -456,13 +460,13 @@ def _round_result(value: Any, narrow: Any, node: NodeProto, operands: Sequence[A
     wide = numpy.asarray(value)
     if not is_float(wide):
         return value
-    made = wide.astype(narrow)
+    array = wide.astype(narrow)
     adds_up = _SUMS.get(node.op_type)
     if adds_up is not None and wide.size:
         sums = adds_up(wide, numpy.asarray(operands[0]).size // wide.size)
         fits = numpy.isfinite(sums.astype(narrow)) | ~numpy.isfinite(wide)
-        made = numpy.where(fits, made, numpy.copysign(numpy.inf, wide).astype(narrow))
-    return made
+        array = numpy.where(fits, array, numpy.copysign(numpy.inf, wide).astype(narrow))
+    return array
 
 
 def _node_name(node: NodeProto) -> list[str]:
@@ -473,12 +477,12 @@ def _node_name(node: NodeProto) -> list[str]:
 def _weight_names(model: ModelProto, nodes: Sequence[NodeProto]) -> set[str]:
     """Return the names of initializers and outputs of Constant nodes."""
     names = {tensor.name for graph in all_graphs(model.graph) for tensor in graph.initializer}
-    return names | {made for node in nodes if node.op_type == "Constant" for made in node.output}
+    return names | {name for node in nodes if node.op_type == "Constant" for name in node.output}
 
 
 def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
     """Return the nodes that read the results of each node, by name."""
-    makers = {made: _node_name(node)[0] for node in nodes for made in node.output if made}
+    makers = {name: _node_name(node)[0] for node in nodes for name in node.output if name}
     users: dict[str, list[str]] = {}
     for node in nodes:
         for read in node.input:
@@ -490,43 +494,43 @@ def _users(nodes: Sequence[NodeProto]) -> dict[str, list[str]]:
 def narrow_nodes(model: ModelProto) -> tuple[DataTypeEntry, list[str]] | None:
     """Return the narrow type of most nodes, and the names of its nodes; None without one."""
     kinds = {f"tensor({dtype.name})": dtype for dtype in _NARROW}
-    found: dict[str, list[str]] = {}
+    found_values: dict[str, list[str]] = {}
     for node, types in _nodes(model.graph, TypeInference(model).infer_graph(model.graph)):
-        made = next((kind for name in node.output if (kind := types[name]) in kinds), None)
-        if made is not None and not graphs_of(node):
-            found.setdefault(made, []).extend(names_of(node)[:1])
-    if not found:
+        new_name = next((kind for name in node.output if (kind := types[name]) in kinds), None)
+        if new_name is not None and not graphs_of(node):
+            found_values.setdefault(new_name, []).extend(names_of(node)[:1])
+    if not found_values:
         return None
-    kind = max(found, key=lambda each: len(found[each]))
-    return kinds[kind], list(dict.fromkeys(found[kind]))
+    kind = max(found_values, key=lambda name: len(found_values[name]))
+    return kinds[kind], list(dict.fromkeys(found_values[kind]))
 
 
 def _nodes(graph: GraphProto, types: GraphTypes) -> Iterator[tuple[NodeProto, GraphTypes]]:
     """Yield all nodes, with the types in their graph."""
     for index, node in enumerate(graph.node):
         yield node, types
-        for inner, known in zip(graphs_of(node), types.inner(index)):
-            yield from _nodes(inner, known)
+        for inner, graph_types in zip(graphs_of(node), types.inner(index)):
+            yield from _nodes(inner, graph_types)
 
 
 def widen_model(model: ModelProto) -> ModelProto:
     """Return a copy of a model in which every tensor of a narrow type is a float32 one, inputs and
     outputs included; nodes and tensors keep their names.
     """
-    made: ModelProto = copy_of(model)
+    new_model: ModelProto = copy_of(model)
     narrow = {dtype.onnx() for dtype in _NARROW}
-    for tensor in all_tensors(made):
+    for tensor in all_tensors(new_model):
         if tensor.data_type in narrow:
             _widen_tensor(tensor)
-    for graph in all_graphs(made.graph):
+    for graph in all_graphs(new_model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             _widen_type(value.type, narrow)
         for node in graph.node:
             _widen_attributes(node, narrow)
-    for function in made.functions:
+    for function in new_model.functions:
         for node in function.node:
             _widen_attributes(node, narrow)
-    return made
+    return new_model
 
 
 def _is_infinite(weight: Any) -> bool:
@@ -541,12 +545,15 @@ def _is_infinite(weight: Any) -> bool:
 def _drop_casts(model: ModelProto) -> None:
     """Remove the Cast nodes of the main graph that no longer change the type of their input."""
     graph = model.graph
-    types = {name: one.type.tensor_type.elem_type for name, one in value_infos(model).items()}
-    types.update((one.name, one.data_type) for one in graph.initializer)
+    types = {
+        name: value_info.type.tensor_type.elem_type
+        for name, value_info in value_infos(model).items()
+    }
+    types.update((initializer.name, initializer.data_type) for initializer in graph.initializer)
     if any(node.op_type == "Cast" and node.input[0] not in types for node in graph.node):
         inferred = inferred_value_infos(model).items()
-        types.update((name, one.type.tensor_type.elem_type) for name, one in inferred)
-    outputs = {one.name for one in graph.output}
+        types.update((name, value_info.type.tensor_type.elem_type) for name, value_info in inferred)
+    outputs = {value_info.name for value_info in graph.output}
     producers = {name: node for node in graph.node for name in node.output}
     for node in [*graph.node]:
         if node.op_type != "Cast" or domain_of(node.domain):
@@ -572,7 +579,7 @@ def _drop_casts(model: ModelProto) -> None:
 
 def _casts_to(node: NodeProto) -> int:
     """Return the type that a Cast converts to."""
-    return next((one.i for one in node.attribute if one.name == "to"), 0)
+    return next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
 
 
 def _widen_tensor(tensor: TensorProto) -> None:
@@ -604,9 +611,9 @@ def _with_rounded_weights(
     created from it. They keep their magnitude; weights of nodes that are float32 in both are not
     changed.
     """
-    kept = _node_names(narrow) - set(lowered)
+    kept_names = _node_names(narrow) - set(lowered)
     _, _, spacing = limits_of(dtype.numpy())
-    for tensor in _weights(model, kept):
+    for tensor in _weights(model, kept_names):
         rounded = with_digits(elements(tensor), spacing)
         replace_elements(tensor, rounded, in_file=is_stored(tensor))
     return model
@@ -618,18 +625,22 @@ def _node_names(model: ModelProto) -> set[str]:
     return {name for node in nodes for name in names_of(node)[:1]}
 
 
-def _weights(model: ModelProto, kept: set[str]) -> Iterator[TensorProto]:
+def _weights(model: ModelProto, kept_names: set[str]) -> Iterator[TensorProto]:
     """Yield the float32 weights of a model, except those that certain nodes read."""
     wide = set()
     for graph in all_graphs(model.graph):
         for node in graph.node:
-            if not kept.isdisjoint(names_of(node)[:1]):
+            if not kept_names.isdisjoint(names_of(node)[:1]):
                 wide.update(node.input)
     for graph in all_graphs(model.graph):
         named = [(tensor.name, tensor) for tensor in graph.initializer]
         for node in graph.node:
             if node.op_type == "Constant":
-                named += [(node.output[0], each.t) for each in node.attribute if each.HasField("t")]
+                named += [
+                    (node.output[0], attribute.t)
+                    for attribute in node.attribute
+                    if attribute.HasField("t")
+                ]
         for name, tensor in named:
             if tensor.data_type == _FLOAT and name not in wide:
                 yield tensor

@@ -44,17 +44,19 @@ class NodeKernels:
 
         def call(*inputs: Any, **options: Any) -> Any:
             """Return the outputs of the node, with ONNX Runtime if it is large."""
-            given = [value for value in inputs if value is not None]
-            if any(value.dtype != numpy.float32 for value in given) or _cost(*given) < _LARGE:
+            values = [value for value in inputs if value is not None]
+            if any(value.dtype != numpy.float32 for value in values) or _cost(*values) < _LARGE:
                 return run(*inputs, **options)
-            compute = self._session(node, version, len(given))
+            compute = self._session(node, version, len(values))
             if compute is None:
                 return run(*inputs, **options)
             try:
-                made = compute({f"x{index}": value for index, value in enumerate(given)})
+                computed_values = compute(
+                    {f"x{index}": value for index, value in enumerate(values)}
+                )
             except PolygraphyException:  # The evaluator says what is wrong with the operands.
                 return run(*inputs, **options)
-            return (numpy.array(made["y"]),)
+            return (numpy.array(computed_values["y"]),)
 
         return call
 
@@ -68,19 +70,19 @@ class NodeKernels:
 
         def call(*inputs: Any) -> list[Any]:
             """Return the outputs of the node, computed by ONNX Runtime."""
-            given = {
+            arrays = {
                 name: numpy.asarray(value)
                 for name, value in zip(node.input, inputs)
                 if name and value is not None
             }
-            kinds = tuple((value.dtype, value.ndim) for value in given.values())
+            kinds = tuple((value.dtype, value.ndim) for value in arrays.values())
             if kinds not in loaded:
-                model = _node_model(node, version, given, self._weights)
+                model = _node_model(node, version, arrays, self._weights)
                 loaded[kinds] = resolve(SuspectedParty, "onnxrt").load(model, plain=True)
-            made = loaded[kinds](
-                {name: value for name, value in given.items() if name not in self._weights}
+            values = loaded[kinds](
+                {name: value for name, value in arrays.items() if name not in self._weights}
             )
-            return [numpy.array(made[name]) if name else None for name in node.output]
+            return [numpy.array(values[name]) if name else None for name in node.output]
 
         return call
 
@@ -97,7 +99,7 @@ class NodeKernels:
 
 
 def _node_model(
-    node: NodeProto, version: int, given: Mapping[str, Any], weights: Collection[str]
+    node: NodeProto, version: int, given_values: Mapping[str, Any], weights: Collection[str]
 ) -> ModelProto:
     """Return a model of one node, with its weights."""
     helper = onnx.helper
@@ -105,19 +107,19 @@ def _node_model(
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(value.dtype), [None] * value.ndim
         )
-        for name, value in given.items()
+        for name, value in given_values.items()
         if name not in weights
     ]
-    held = [
+    arrays = [
         onnx.numpy_helper.from_array(value, name)
-        for name, value in given.items()
+        for name, value in given_values.items()
         if name in weights
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = helper.make_graph([node], "kernel", inputs, outputs, held)
+    graph = helper.make_graph([node], "kernel", inputs, outputs, arrays)
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(node.domain, version)]
-    made: ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
-    return made
+    model: ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
+    return model
 
 
 def _cost(x: Any, weight: Any, *_: Any) -> int:
@@ -127,13 +129,13 @@ def _cost(x: Any, weight: Any, *_: Any) -> int:
 
 def _plain_node_model(node: NodeProto, version: int, inputs: int) -> ModelProto:
     """Return a model of one node, without its name and its weights."""
-    alone: NodeProto = onnx.NodeProto(op_type=node.op_type, output=["y"])
-    alone.input.extend(f"x{index}" for index in range(inputs))
-    alone.attribute.extend(node.attribute)
-    values = [onnx.ValueInfoProto(name=name) for name in (*alone.input, "y")]
+    node_alone: NodeProto = onnx.NodeProto(op_type=node.op_type, output=["y"])
+    node_alone.input.extend(f"x{index}" for index in range(inputs))
+    node_alone.attribute.extend(node.attribute)
+    values = [onnx.ValueInfoProto(name=name) for name in (*node_alone.input, "y")]
     for value in values:
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    graph = onnx.helper.make_graph([alone], "kernel", values[:-1], values[-1:])
+    graph = onnx.helper.make_graph([node_alone], "kernel", values[:-1], values[-1:])
     model: ModelProto = onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", version)], ir_version=8
     )

@@ -67,11 +67,11 @@ _ROUNDED = frozenset((1, 10, 11, 16))
 
 def open_model(model: Any, *, as_it_is: bool = False) -> OnnxOpenModel:
     """Return a model prepared for editing; see the port."""
-    given = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
+    loaded = load_onnx(str(model)) if isinstance(model, (str, Path)) else evaluate(model)
     if as_it_is:
-        return OnnxOpenModel(given)
-    ordered = sorted_model(given)
-    return OnnxOpenModel(inline_functions(ordered), given=ordered)
+        return OnnxOpenModel(loaded)
+    ordered = sorted_model(loaded)
+    return OnnxOpenModel(inline_functions(ordered), model=ordered)
 
 
 def model_nodes(model: Any) -> ModelNodes:
@@ -111,14 +111,14 @@ def open_layered(model: Any, exclude_outputs: Sequence[str]) -> LayeredOnnxModel
                 part, path.parent, trusted=[path.resolve().parent]
             ),
         )
-    given: ModelProto = evaluate(model)
+    layered: ModelProto = evaluate(model)
     is_ours = callable(model)
     return LayeredOnnxModel(
-        without_large_weights(given),
+        without_large_weights(layered),
         exclude_outputs,
-        load=(lambda: given) if is_ours else (lambda: copy_of(given)),
-        source=given.graph,
-        resident_weights=weights_size(given),
+        load=(lambda: layered) if is_ours else (lambda: copy_of(layered)),
+        source=layered.graph,
+        resident_weights=weights_size(layered),
     )
 
 
@@ -152,10 +152,10 @@ def save_to_file(
 class OnnxOpenModel(OpenModel):
     """An ONNX model that is open; see the port `OpenModel`."""
 
-    def __init__(self, proto: ModelProto, given: ModelProto | None = None, **weights: Any) -> None:
-        """Open a model; `given` is the original if `proto` was derived from it."""
+    def __init__(self, proto: ModelProto, model: ModelProto | None = None, **weights: Any) -> None:
+        """Open a model; `model` is the original if `proto` was derived from it."""
         super().__init__(proto, **weights)
-        self.given = proto if given is None else given
+        self.given = proto if model is None else model
 
     @cached_property
     def nodes(self) -> list[GraphNode]:
@@ -175,13 +175,17 @@ class OnnxOpenModel(OpenModel):
 
     def with_branches(self, conditions: Mapping[str, Any]) -> OnnxOpenModel:
         nodes = zip(self.protos, self.reads)
-        asked = {name for node, names in nodes if node.op_type == "If" for name in names[:1]}
-        weights = graph_weights(self.proto.graph) if asked else {}
-        known: dict[str, Any] = {name: elements(weights[name]) for name in asked & weights.keys()}
-        known.update(conditions)
-        decided = {name: bool(numpy.all(array)) for name, array in known.items()}
-        made = with_branches(self.proto, decided)
-        return self if made is self.proto else OnnxOpenModel(made, given=self.given)
+        requested_names = {
+            name for node, names in nodes if node.op_type == "If" for name in names[:1]
+        }
+        weights = graph_weights(self.proto.graph) if requested_names else {}
+        known_values: dict[str, Any] = {
+            name: elements(weights[name]) for name in requested_names & weights.keys()
+        }
+        known_values.update(conditions)
+        decided = {name: bool(numpy.all(array)) for name, array in known_values.items()}
+        model = with_branches(self.proto, decided)
+        return self if model is self.proto else OnnxOpenModel(model, model=self.given)
 
     @cached_property
     def _recomputer(self) -> Recomputer:
@@ -284,7 +288,7 @@ class ReducibleOnnxModel:
         place = {index: number for number, index in enumerate(self._nodes)}
         makers = opened.makers
         self.dependencies = [
-            sorted({place[made] for n in opened.reads[i] if (made := makers.get(n)) in place})
+            sorted({place[maker] for n in opened.reads[i] if (maker := makers.get(n)) in place})
             for i in self._nodes
         ]
         self._loader = data_loader
@@ -293,8 +297,8 @@ class ReducibleOnnxModel:
 
     def name(self, node: int) -> str:
         """Return the name of a node, or else that of its first output."""
-        found = self._opened.protos[self._nodes[node]]
-        return identity_of(found) or str(found.op_type)
+        proto = self._opened.protos[self._nodes[node]]
+        return identity_of(proto) or str(proto.op_type)
 
     def op(self, node: int) -> str:
         return str(self._opened.protos[self._nodes[node]].op_type)
@@ -307,9 +311,9 @@ class ReducibleOnnxModel:
         starts: Collection[int] | None = None,
     ) -> ModelProto:
         opened, chosen = self._opened, self._places(nodes)
-        made = {name for index in chosen for name in opened.protos[index].output if name}
+        names = {name for index in chosen for name in opened.protos[index].output if name}
         reads = dict.fromkeys(name for index in chosen for name in opened.reads[index])
-        cut = [name for name in reads if name not in made and name not in opened.constants]
+        cut = [name for name in reads if name not in names and name not in opened.constants]
         computed = [name for name in cut if name not in opened.inputs]
         frozen = self._frozen_tensors(computed, len(computed) < len(cut), starts)
         if frozen:
@@ -380,7 +384,9 @@ class ReducibleOnnxModel:
         the data.
         """
         meta = self._metadata(name)
-        named = {dim for given in self._opened.inputs.values() for dim in given.shape or ()}
+        named = {
+            dim for input_name in self._opened.inputs.values() for dim in input_name.shape or ()
+        }
         dims = meta.shape
         if dims is None or any(not isinstance(dim, int) and dim not in named for dim in dims):
             self._observe_tensors([name])
@@ -441,20 +447,20 @@ class Recomputer:
         self._weights = {**opened.weights, **constants_of(opened.protos)}
 
     def recompute(self, name: str, runs: Sequence[Feed], epsilon: float) -> Recomputed | None:
-        found = self._nodes_from_known(name, runs)
-        if found is None:
+        nodes = self._nodes_from_known(name, runs)
+        if nodes is None:
             return None
-        positions, known = found
-        weights = self._elements(known)
-        feeds = [{**weights, **_select_arrays(run, known)} for run in runs]
+        positions, known_names = nodes
+        weights = self._elements(known_names)
+        feeds = [{**weights, **_select_arrays(run, known_names)} for run in runs]
         # Wide numbers do not round again, but not everything takes them.
         for are_wide in (True, False) if epsilon else (False,):
             try:
                 evaluate = self._evaluator(positions, name)
-                taken = [_widen_feed(feed) for feed in feeds] if are_wide else feeds
-                values = [evaluate(feed) for feed in taken]
-                operands = known - weights.keys()
-                spread = _spread(evaluate, taken[-1], operands, values[-1], epsilon)
+                widen_feeds = [_widen_feed(feed) for feed in feeds] if are_wide else feeds
+                values = [evaluate(feed) for feed in widen_feeds]
+                operands = known_names - weights.keys()
+                spread = _spread(evaluate, widen_feeds[-1], operands, values[-1], epsilon)
             except Exception as error:  # Operators are plain NumPy code, which raises anything.
                 G_LOGGER.verbose(f"{name!r} cannot be computed from its inputs: {error}")
                 continue
@@ -465,14 +471,14 @@ class Recomputer:
 
     def _elements(self, names: Collection[str]) -> dict[str, Array]:
         """Return the elements of those tensors that are weights, by name."""
-        found: ModelProto = onnx.ModelProto()
+        model: ModelProto = onnx.ModelProto()
         for name in names:
             if name in self._weights:
-                found.graph.initializer.add().CopyFrom(self._weights[name])
-                found.graph.initializer[-1].name = name
+                model.graph.initializer.add().CopyFrom(self._weights[name])
+                model.graph.initializer[-1].name = name
         if self._opened.load_weights is not None:
-            self._opened.load_weights(found)
-        return {tensor.name: elements(tensor) for tensor in found.graph.initializer}
+            self._opened.load_weights(model)
+        return {tensor.name: elements(tensor) for tensor in model.graph.initializer}
 
     def _nodes_from_known(
         self, name: str, runs: Sequence[Feed]
@@ -481,33 +487,33 @@ class Recomputer:
         tensors; None if there are none.
         """
         nodes: set[int] = set()
-        known: set[str] = set()
+        known_names: set[str] = set()
         open_names = [name]
         while open_names:
             current = open_names.pop()
             position = None if current in self._weights else self._opened.makers.get(current)
             if position is None or (current != name and all(current in run for run in runs)):
-                known.add(current)
+                known_names.add(current)
             elif position not in nodes:
                 nodes.add(position)
                 open_names += self._opened.reads[position]
-        return (sorted(nodes), known) if 0 < len(nodes) <= _MOST_NODES else None
+        return (sorted(nodes), known_names) if 0 < len(nodes) <= _MOST_NODES else None
 
     def _evaluator(self, positions: Sequence[int], name: str) -> Callable[[Feed], Array]:
         """Return a function that computes a tensor with some nodes."""
         from polygraphy.adapters.onnx_common.evaluator import evaluator_of
 
         nodes = [self._opened.protos[position] for position in positions]
-        made = {each for node in nodes for each in node.output}
+        output = {name for node in nodes for name in node.output}
         read = dict.fromkeys(n for position in positions for n in self._opened.reads[position])
-        inputs = [untyped_value(each) for each in read if each not in made]
+        inputs = [untyped_value(name) for name in read if name not in output]
         part = assemble(self._opened.proto, nodes, inputs=inputs, outputs=[untyped_value(name)])
         evaluator = evaluator_of(part)
 
         def evaluate(feed: Feed) -> Array:
             """Return the tensor for a feed."""
-            made: Any = evaluator.run([name], dict(feed))
-            value: Array = numpy.asarray(made[0])
+            result: Any = evaluator.run([name], dict(feed))
+            value: Array = numpy.asarray(result[0])
             return value
 
         return evaluate

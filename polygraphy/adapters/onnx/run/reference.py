@@ -161,8 +161,10 @@ class PackageParty(OnnxParty):
         from polygraphy.adapters.onnx_common.evaluator import borrowed_operators
 
         if borrowed := borrowed_operators(model):
-            said = ", ".join(borrowed)
-            raise BackendError(f"The reference has {said} of the onnx package.", backend=self.name)
+            borrowed_text = ", ".join(borrowed)
+            raise BackendError(
+                f"The reference has {borrowed_text} of the onnx package.", backend=self.name
+            )
         with translated("load"):
             return partial(_evaluate_outputs, ReferenceEvaluator(model))
 
@@ -191,7 +193,7 @@ class ReferenceTrial:
         """Return the outputs of a model, which is loaded and run; raise BackendError if
         that fails.
         """
-        given = {
+        raws = {
             name: value.raw if isinstance(value, TrialValue) else np.asarray(value)
             for name, value in feed.items()
         }
@@ -200,8 +202,8 @@ class ReferenceTrial:
         try:
             with np.errstate(all="ignore"):
                 loaded = evaluator_of(model)
-                taken = {name: given[name] for name in loaded.input_names if name in given}
-                results = loaded.run(list(outputs), taken)
+                used_values = {name: raws[name] for name in loaded.input_names if name in raws}
+                results = loaded.run(list(outputs), used_values)
         except Exception as error:  # Implementations of operators are plain NumPy code.
             raise BackendError(describe_failure(error), backend="onnx") from error
         return {name: _trial_value(raw) for name, raw in zip(outputs, results)}
@@ -217,7 +219,7 @@ def _trial_value(raw: Any) -> TrialValue:
 def _dtype(array: Any) -> DataTypeEntry | None:
     """Return the data type of an array; None if it is unknown."""
     try:
-        found: DataTypeEntry = DataType.from_dtype(np.asarray(array).dtype)
+        dtype: DataTypeEntry = DataType.from_dtype(np.asarray(array).dtype)
     except DataTypeConversionException:
         return None
-    return found
+    return dtype

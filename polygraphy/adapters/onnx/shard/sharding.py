@@ -55,7 +55,7 @@ _SWAPPED = (0, 1, 3, 2)
 
 
 def fuse_attention(
-    graph: GraphProto, attention: Attention, fused: FusedAttention, taken: set[str]
+    graph: GraphProto, attention: Attention, fused: FusedAttention, used_names: set[str]
 ) -> None:
     """Replace an attention layer with four-axis tensors by one node; its old nodes lose their
     consumers.
@@ -69,55 +69,55 @@ def fuse_attention(
         _set(node, fused)
         return
     scale, mask = _scale_and_mask(graph, attention)
-    q = _add_transpose(graph, attention.q, fused.q_shuffle, taken)
-    k = _add_transpose(graph, attention.k, fused.k_shuffle or _SWAPPED, taken)
-    v = _add_transpose(graph, attention.v, fused.v_shuffle, taken)
+    q = _add_transpose(graph, attention.q, fused.q_shuffle, used_names)
+    k = _add_transpose(graph, attention.k, fused.k_shuffle or _SWAPPED, used_names)
+    v = _add_transpose(graph, attention.v, fused.v_shuffle, used_names)
     output = attention.output
     outputs = attention.nodes[-1].output
-    outputs[0] = unused_name(f"{output}_replaced", taken)
-    made = unused_name(f"{output}_shuffled", taken) if fused.q_shuffle else output
+    outputs[0] = unused_name(f"{output}_replaced", used_names)
+    name = unused_name(f"{output}_shuffled", used_names) if fused.q_shuffle else output
     node = onnx.helper.make_node(
         "Attention",
         [q, k, v, *([mask] if mask else [])],
-        [made],
-        name=unused_name(f"attention_{output}", taken),
+        [name],
+        name=unused_name(f"attention_{output}", used_names),
         scale=scale,
     )
     _set(node, fused)
     graph.node.append(node)
     if fused.q_shuffle:
-        _append_transpose(graph, made, output, _inverse(fused.q_shuffle), taken)
+        _append_transpose(graph, name, output, _inverse(fused.q_shuffle), used_names)
 
 
 def _set(node: NodeProto, fused: FusedAttention) -> None:
     """Set the attributes of a fused attention node."""
     values = {"is_causal": int(fused.is_causal), "TRT_decomposable": 0, "nb_rank": fused.nb_rank}
-    kept = [one for one in node.attribute if one.name not in values]
+    attribute = [attribute for attribute in node.attribute if attribute.name not in values]
     del node.attribute[:]
-    node.attribute.extend(kept)
-    node.attribute.extend(onnx.helper.make_attribute(name, one) for name, one in values.items())
+    node.attribute.extend(attribute)
+    node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in values.items())
 
 
 def _add_transpose(
-    graph: GraphProto, name: str, permutation: Sequence[int] | None, taken: set[str]
+    graph: GraphProto, name: str, permutation: Sequence[int] | None, used_names: set[str]
 ) -> str:
     """Add a Transpose node if there is a permutation; return the name of its result."""
     if permutation is None:
         return name
-    made = unused_name(f"{name}_shuffled", taken)
-    _append_transpose(graph, name, made, permutation, taken)
-    return made
+    new_name = unused_name(f"{name}_shuffled", used_names)
+    _append_transpose(graph, name, new_name, permutation, used_names)
+    return new_name
 
 
 def _append_transpose(
-    graph: GraphProto, source: str, target: str, permutation: Sequence[int], taken: set[str]
+    graph: GraphProto, source: str, target: str, permutation: Sequence[int], used_names: set[str]
 ) -> None:
     """Add a Transpose node; raise ModelError for an invalid permutation."""
     if sorted(permutation) != list(range(_RANK)):
         raise ModelError(
             f"{list(permutation)} is not a permutation of the {_RANK} axes of tensor {source!r}."
         )
-    graph.node.append(transpose(source, target, permutation, taken))
+    graph.node.append(transpose(source, target, permutation, used_names))
 
 
 def _inverse(permutation: Sequence[int]) -> list[int]:
@@ -132,16 +132,16 @@ def _scale_and_mask(graph: GraphProto, attention: Attention) -> tuple[float, str
     weights = graph_weights(graph)
     scale, mask = 1.0, ""
     for node, before in zip(attention.between, attention.scores):
-        others = [name for name in node.input if name != before]
-        number = _constant_number(weights.get(others[0])) if len(others) == 1 else None
+        names = [name for name in node.input if name != before]
+        number = _constant_number(weights.get(names[0])) if len(names) == 1 else None
         if node.op_type == "Identity":
             continue
         if node.op_type == "Mul" and number is not None and not mask:
             scale *= number
         elif node.op_type == "Div" and number and not mask and node.input[0] == before:
             scale /= number
-        elif node.op_type == "Add" and len(others) == 1 and not mask:
-            mask = others[0]
+        elif node.op_type == "Add" and len(names) == 1 and not mask:
+            mask = names[0]
         else:
             raise ModelError(
                 f"The attention layer with Q {attention.q!r} cannot become one node because of"
@@ -170,14 +170,19 @@ def split_context(model: ModelProto, hints: ShardHints) -> None:
     graph = model.graph
     splitting = _Splitting(graph, hints)
     layers = {layer.q: layer for layer in hints.attention_layers}
-    found = {one.q: one for one in attention_layers(graph, scale_is_computed=True)}
+    attentions = {
+        attention_layer.q: attention_layer
+        for attention_layer in attention_layers(graph, scale_is_computed=True)
+    }
     for q, layer in layers.items():
-        if q not in found:
-            raise UnknownNameError("Attention layer with Q", q, list(found))
+        if q not in attentions:
+            raise UnknownNameError("Attention layer with Q", q, list(attentions))
         if layer.replace is not None:
-            fuse_attention(graph, found[q], layer.replace, splitting.taken)
+            fuse_attention(graph, attentions[q], layer.replace, splitting.taken)
         else:
-            splitting.gather_inputs(found[q], gathers_q=layer.gather_q, gathers_kv=layer.gather_kv)
+            splitting.gather_inputs(
+                attentions[q], gathers_q=layer.gather_q, gathers_kv=layer.gather_kv
+            )
     for tensor in hints.inputs:
         splitting.scatter_input(tensor)
     for tensor in hints.outputs:
@@ -213,19 +218,19 @@ class _Splitting:
     def _gather(self, name: str, axis: int) -> str:
         """Add nodes that gather a tensor once; return the name of the result."""
         if (name, axis) not in self._gathered:
-            made = unused_name(f"{name}_gathered", self.taken)
+            new_name = unused_name(f"{name}_gathered", self.taken)
             self._add_nodes(
                 collective(
                     ALL_GATHER,
                     name,
-                    made,
+                    new_name,
                     self._hints.dist_collectives,
                     self.taken,
                     axis=axis,
                     rank=self._hints.kv_rank,
                 )
             )
-            self._gathered[name, axis] = made
+            self._gathered[name, axis] = new_name
         return self._gathered[name, axis]
 
     def scatter_input(self, tensor: ShardTensor) -> None:
@@ -275,9 +280,9 @@ class _Splitting:
 
 def _check_name(what: str, name: str, values: Any) -> None:
     """Raise if no input or output has a name."""
-    known: Mapping[str, None] = dict.fromkeys(value.name for value in values)
-    if name not in known:
-        raise UnknownNameError(what, name, list(known))
+    known_values: Mapping[str, None] = dict.fromkeys(value.name for value in values)
+    if name not in known_values:
+        raise UnknownNameError(what, name, list(known_values))
 
 
 _NATIVE, _FUSED = "native", "fused"
@@ -362,26 +367,30 @@ def find_shard_hints(
                 v_shuffle=_permutation(v_shuffle),
                 nb_rank=nb_rank,
             )
-        taken = _inputs_behind(graph, layers) if suggest_io else []
-        made = _outputs_behind(graph, layers) if suggest_io else []
+        inputs_behind = _inputs_behind(graph, layers) if suggest_io else []
+        outputs_behind = _outputs_behind(graph, layers) if suggest_io else []
         return ShardHints(
             parallelism=parallelism,
             attention_layers=tuple(
                 AttentionLayer(layer.q, gather_kv=fused is None, replace=fused) for layer in layers
             ),
             dist_collectives=Collectives(gpus, root, nb_rank, reduce_op, tuple(groups)),
-            inputs=tuple(ShardTensor(name, i_idx, rank_of([name], i_rank)) for name in taken),
-            outputs=tuple(ShardTensor(name, o_idx, rank_of([name], o_rank)) for name in made),
+            inputs=tuple(
+                ShardTensor(name, i_idx, rank_of([name], i_rank)) for name in inputs_behind
+            ),
+            outputs=tuple(
+                ShardTensor(name, o_idx, rank_of([name], o_rank)) for name in outputs_behind
+            ),
             k_seq_len_idx=k_idx,
             v_seq_len_idx=v_idx,
-            kv_rank=rank_of((name for one in layers for name in (one.k, one.v)), kv_rank),
+            kv_rank=rank_of((name for layer in layers for name in (layer.k, layer.v)), kv_rank),
         )
 
 
-def _check(what: str, name: str, known: Sequence[str]) -> None:
+def _check(what: str, name: str, known_names: Sequence[str]) -> None:
     """Raise if a name is unknown."""
-    if name not in known:
-        raise UnknownNameError(what, name, known)
+    if name not in known_names:
+        raise UnknownNameError(what, name, known_names)
 
 
 def _permutation(axes: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -395,20 +404,22 @@ def _inputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
     pending = [name for layer in layers for name in (layer.q, layer.k, layer.v)]
     # What scales and masks is not split: it is not looked for behind the scores of other layers.
     inside = {name for layer in layers for name in layer.scores}
-    seen = set(pending)
+    visited = set(pending)
     while pending:
         name = pending.pop()
         if name not in made_by:
             continue
         node = graph.node[made_by[name]]
         reads = (
-            [one for one in node.input if one in inside] if name in inside else tensors_read(node)
+            [name for name in node.input if name in inside]
+            if name in inside
+            else tensors_read(node)
         )
         for read in reads:
-            if read and read not in seen:
-                seen.add(read)
+            if read and read not in visited:
+                visited.add(read)
                 pending.append(read)
-    return [value.name for value in inputs_of(graph) if value.name in seen]
+    return [value.name for value in inputs_of(graph) if value.name in visited]
 
 
 def _outputs_behind(graph: GraphProto, layers: Sequence[Attention]) -> list[str]:
@@ -491,5 +502,5 @@ def save_shards(
 
 def _with_ending(path: str, ending: str) -> str:
     """Return a path with an ending added to the name of the file."""
-    given = Path(path)
-    return str(given.with_name(f"{given.stem}{ending}{given.suffix}"))
+    given_path = Path(path)
+    return str(given_path.with_name(f"{given_path.stem}{ending}{given_path.suffix}"))

@@ -106,7 +106,7 @@ def attention_layers(graph: GraphProto, *, scale_is_computed: bool = False) -> I
             before = _nodes_before(node, opened, scale_is_computed=scale_is_computed)
             after = _nodes_after(node, opened)
             if before and after:
-                scores = tuple(str(one.output[0]) for one in before)
+                scores = tuple(str(node.output[0]) for node in before)
                 yield Attention((*before, node, *after), scores, tuple(before[1:]))
 
 
@@ -123,10 +123,10 @@ def _nodes_before(
         if node.op_type not in _BETWEEN:
             return []
         computed = [n for n in node.input if n in graph.makers and n not in graph.constant_nodes]
-        kinds = {each: graph.protos[graph.makers[each]].op_type for each in computed}
-        ways = [each for each in computed if kinds[each] in (*_BETWEEN, "MatMul")]
-        others = [each for each in computed if each not in ways]
-        if len(ways) != 1 or (others and not scale_is_computed):
+        kinds = {value: graph.protos[graph.makers[value]].op_type for value in computed}
+        ways = [value for value in computed if kinds[value] in (*_BETWEEN, "MatMul")]
+        other_computed = [value for value in computed if value not in ways]
+        if len(ways) != 1 or (other_computed and not scale_is_computed):
             return []
         name = ways[0]
     return []
@@ -160,7 +160,7 @@ def collective(
     source: str,
     target: str,
     settings: Collectives,
-    taken: set[str],
+    used_names: set[str],
     *,
     axis: int = 0,
     rank: int | None = None,
@@ -173,7 +173,7 @@ def collective(
         source: what they take.
         target: what they make.
         settings: which devices take part.
-        taken: names that are taken already; those that are made are added.
+        used_names: names that are taken already; those that are made are added.
         axis: the axis along which the tensor is split or joined.
         rank: how many axes it has; only needed for an axis other than the first.
         reduce_op: what becomes of the values that the devices have of one element.
@@ -185,15 +185,15 @@ def collective(
     before, after = source, target
     nodes = []
     if permutation:
-        before = unused_name(f"{source}_to_front", taken)
-        nodes.append(transpose(source, before, permutation, taken))
-        after = unused_name(f"{target}_at_front", taken)
+        before = unused_name(f"{source}_to_front", used_names)
+        nodes.append(transpose(source, before, permutation, used_names))
+        after = unused_name(f"{target}_at_front", used_names)
     nodes.append(
         onnx.helper.make_node(
             COLLECTIVE,
             [before],
             [after],
-            name=unused_name(f"{operation}_{target}", taken),
+            name=unused_name(f"{operation}_{target}", used_names),
             collective_operation=operation,
             reduce_op=reduce_op,
             root=settings.root,
@@ -205,7 +205,7 @@ def collective(
     groups.ints.extend(settings.groups)
     nodes[-1].attribute.append(groups)
     if permutation:
-        nodes.append(transpose(after, target, permutation, taken))
+        nodes.append(transpose(after, target, permutation, used_names))
     return nodes
 
 
@@ -225,16 +225,18 @@ def _swap_with_first(axis: int, rank: int | None, name: str) -> list[int]:
     return permutation if permutation != list(range(rank)) else []
 
 
-def transpose(source: str, target: str, permutation: Sequence[int], taken: set[str]) -> NodeProto:
+def transpose(
+    source: str, target: str, permutation: Sequence[int], used_names: set[str]
+) -> NodeProto:
     """Return a Transpose node from one tensor to another."""
-    made: NodeProto = onnx.helper.make_node(
+    node: NodeProto = onnx.helper.make_node(
         "Transpose",
         [source],
         [target],
-        name=unused_name(f"transpose_{target}", taken),
+        name=unused_name(f"transpose_{target}", used_names),
         perm=list(permutation),
     )
-    return made
+    return node
 
 
 Place = tuple[int, int]
@@ -352,8 +354,8 @@ class _Search:
         for name in self._split:
             for consumer in self.graph.readers.get(name, ()):
                 if consumer not in self._nodes:
-                    other = self.graph.protos[consumer]
-                    raise Cannot(f"{other.op_type} {other.name!r} also reads {name!r}")
+                    proto = self.graph.protos[consumer]
+                    raise Cannot(f"{proto.op_type} {proto.name!r} also reads {name!r}")
         names = [name for name, _ in self._weights]
         if len(set(names)) < len(names):
             raise Cannot("a weight would be split in two ways")
@@ -411,13 +413,13 @@ class _Search:
         rank = self._rank(node.output[0])
         for operand, name in enumerate(node.input):
             shape = self._shape(name)
-            own = axis - rank + len(shape)
-            if own < 0 or shape[own] == 1:
+            own_axis = axis - rank + len(shape)
+            if own_axis < 0 or shape[own_axis] == 1:
                 continue  # It is the same along this axis.
             if name in self.graph.dense:
-                self._slice(name, own, (index, operand))
+                self._slice(name, own_axis, (index, operand))
             else:
-                self._require_split(name, own)
+                self._require_split(name, own_axis)
 
     def _split_matmul(self, index: int, node: NodeProto, axis: int) -> None:
         """Split a MatMul along an axis of its output; raise Cannot if that is impossible."""
@@ -429,12 +431,12 @@ class _Search:
             self._slice(right, 1, (index, 1))
             return
         for name, is_summed in ((left, rank - 1), (right, rank - 2)):
-            own = axis - rank + self._rank(name)
-            if axis == is_summed or own < 0 or self._shape(name)[own] == 1:
+            own_axis = axis - rank + self._rank(name)
+            if axis == is_summed or own_axis < 0 or self._shape(name)[own_axis] == 1:
                 continue  # It has no such axis: all of it is needed.
             if name in self.graph.dense:
                 raise Cannot(f"weight {name!r} has more than two axes")
-            self._require_split(name, own)
+            self._require_split(name, own_axis)
 
     def _split_gemm(self, index: int, node: NodeProto, axis: int) -> None:
         """Split a Gemm along its columns; raise Cannot if that is impossible."""
@@ -480,8 +482,8 @@ class _Search:
         part of a device must be contiguous.
         """
         before, after = self._shape(node.input[0]), self._shape(node.output[0])
-        own = _matching_axis(before, after, axis)
-        if own is None:
+        matching_axis = _matching_axis(before, after, axis)
+        if matching_axis is None:
             raise Cannot(f"Reshape {node.name!r} mixes the axis with others")
         target = self.graph.constant(node.input[1])
         if target is None or len(target) != len(after):
@@ -491,9 +493,9 @@ class _Search:
             value[axis] //= self.count
             place = (index, 1)
             self.shapes[f"{index}"] = NewShape(node.input[1], tuple(value), (place,))
-        elif target[axis] == 0 and own != axis:
+        elif target[axis] == 0 and matching_axis != axis:
             raise Cannot(f"the shape that Reshape {node.name!r} makes is copied")
-        self._require_split(node.input[0], own)
+        self._require_split(node.input[0], matching_axis)
 
 
 _RULES: dict[str, Callable[[_Search, int, Any, int], None]] = {
@@ -513,16 +515,18 @@ def _matching_axis(before: tuple[Any, ...], after: tuple[Any, ...], axis: int) -
     The elements before the axis have to be as many, and the axis has to be the outermost of those
     that it is split into or joined with: heads, and not what is inside a head.
     """
-    for own in range(len(before)):
-        if _same_size(before[:own], after[:axis]) and isinstance(before[own], int):
-            rest_before, rest_after = before[own:], after[axis:]
+    for matching_axis in range(len(before)):
+        if _same_size(before[:matching_axis], after[:axis]) and isinstance(
+            before[matching_axis], int
+        ):
+            rest_before, rest_after = before[matching_axis:], after[axis:]
             if _same_size(rest_before, rest_after):
-                outermost_before = before[own]
+                outermost_before = before[matching_axis]
                 is_multiple = (
                     outermost_before % after[axis] == 0 or after[axis] % outermost_before == 0
                 )
                 if is_multiple and outermost_before > 1:
-                    return own
+                    return matching_axis
     return None
 
 
@@ -544,8 +548,8 @@ def _same_size(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
 def _attributes(node: NodeProto) -> dict[str, Any]:
     """Return the numeric attributes of a node."""
     values: dict[str, Any] = {}
-    for one in node.attribute:
-        values[one.name] = list(one.ints) if one.ints else one.i
+    for attribute in node.attribute:
+        values[attribute.name] = list(attribute.ints) if attribute.ints else attribute.i
     return values
 
 
@@ -571,8 +575,8 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
             f" weights whose sizes are divisible by {count}, and only elementwise operators or"
             " attention between them."
         )
-    whole = _size(model)
-    made = []
+    size = _size(model)
+    tensors = []
     for rank in range(count):
         part = copy_of(model)
         for block in blocks:
@@ -580,12 +584,12 @@ def split_tensors(model: ModelProto, hints: ShardHints) -> list[ModelProto]:
         del part.graph.value_info[:]
         sort(part.graph)
         clean(part.graph)
-        made.append(part)
+        tensors.append(part)
     G_LOGGER.info(
         f"Split {len(blocks)} block(s) of matrix products over {count} devices: each device has"
-        f" {_size(made[0]):,} of {whole:,} bytes of weights."
+        f" {_size(tensors[0]):,} of {size:,} bytes of weights."
     )
-    return made
+    return tensors
 
 
 def _size(model: ModelProto) -> int:
@@ -595,7 +599,7 @@ def _size(model: ModelProto) -> int:
 
 def _blocks(graph: GraphProto, count: int) -> list[Block]:
     """Return the blocks that can be split, in graph order; no weight is part of two blocks."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     blocks: list[Block] = []
     if count < 2:
         return blocks
@@ -610,9 +614,9 @@ def _blocks(graph: GraphProto, count: int) -> list[Block]:
                 f"{node.op_type} {node.name or node.output[0]!r} stays whole: {reason}."
             )
             continue
-        names = {one.name for one in block.slices}
-        if not names & taken:
-            taken |= names
+        names = {part.name for part in block.slices}
+        if not names & used_names:
+            used_names |= names
             blocks.append(block)
     return blocks
 
@@ -621,42 +625,44 @@ def _split_block(graph: GraphProto, block: Block, rank: int, hints: ShardHints) 
     """Reduce a block to the part of one device, and add up the sums of all devices after it."""
     count = hints.dist_collectives.nb_rank
     weights = graph_weights(graph)
-    taken = taken_names(graph)
+    used_names = taken_names(graph)
     uses = _uses(graph)
-    for one in block.slices:
-        _replace_weight(graph, one, _part_of(weights[one.name], one, rank, count), uses, taken)
+    for part in block.slices:
+        _replace_weight(
+            graph, part, _part_of(weights[part.name], part, rank, count), uses, used_names
+        )
     for shape in block.shapes:
-        made = numpy.array(shape.value, numpy.int64)
-        _replace_weight(graph, shape, numpy_helper.from_array(made, shape.name), uses, taken)
+        array = numpy.array(shape.value, numpy.int64)
+        _replace_weight(graph, shape, numpy_helper.from_array(array, shape.name), uses, used_names)
     end = next(node for node in graph.node if block.output in node.output)
-    partial = unused_name(f"{block.output}_partial", taken)
+    partial = unused_name(f"{block.output}_partial", used_names)
     end.output[0] = partial
     nodes = collective(
-        ALL_REDUCE, partial, block.output, hints.dist_collectives, taken, reduce_op="sum"
+        ALL_REDUCE, partial, block.output, hints.dist_collectives, used_names, reduce_op="sum"
     )
     graph.node.extend(nodes)
 
 
-def _part_of(weight: TensorProto, one: Slice, rank: int, count: int) -> TensorProto:
+def _part_of(weight: TensorProto, single_slice: Slice, rank: int, count: int) -> TensorProto:
     """Return the part of a weight for a device, which is stored in a file if the weight is."""
-    array = _slice_weight(elements(weight), one, rank, count)
+    array = _slice_weight(elements(weight), single_slice, rank, count)
     if is_stored(weight) and plain_dtype(weight) is not None:
         part: TensorProto = onnx.TensorProto(
-            name=one.name, data_type=weight.data_type, dims=array.shape
+            name=single_slice.name, data_type=weight.data_type, dims=array.shape
         )
         replace_elements(part, array, in_file=True)
     else:
-        part = numpy_helper.from_array(array, one.name)
+        part = numpy_helper.from_array(array, single_slice.name)
     return part
 
 
-def _slice_weight(array: Any, one: Slice, rank: int, count: int) -> Any:
+def _slice_weight(array: Any, single_slice: Slice, rank: int, count: int) -> Any:
     """Return the part of a weight for one device."""
-    if one.axis is None:  # A bias that is to be added once, and not by every device.
+    if single_slice.axis is None:  # A bias that is to be added once, and not by every device.
         return array if rank == 0 else numpy.zeros_like(array)
-    size = array.shape[one.axis] // count
+    size = array.shape[single_slice.axis] // count
     part = [slice(None)] * array.ndim
-    part[one.axis] = slice(rank * size, (rank + 1) * size)
+    part[single_slice.axis] = slice(rank * size, (rank + 1) * size)
     return numpy.ascontiguousarray(array[tuple(part)])
 
 
@@ -670,19 +676,22 @@ def _uses(graph: GraphProto) -> dict[str, int]:
 
 
 def _replace_weight(
-    graph: GraphProto, one: Any, tensor: Any, uses: dict[str, int], taken: set[str]
+    graph: GraphProto, value: Any, tensor: Any, uses: dict[str, int], used_names: set[str]
 ) -> None:
     """Make the operands of a block read another weight; other readers keep the old one."""
-    if uses.get(one.name, 0) > len(one.places):
-        tensor.name = unused_name(f"{one.name}_part", taken)
-        _replace_operands(graph, one.places, tensor.name)
+    if uses.get(value.name, 0) > len(value.places):
+        tensor.name = unused_name(f"{value.name}_part", used_names)
+        _replace_operands(graph, value.places, tensor.name)
     else:
-        old = next((each for each in graph.initializer if each.name == one.name), None)
+        old = next(
+            (initializer for initializer in graph.initializer if initializer.name == value.name),
+            None,
+        )
         if old is not None:
             old.CopyFrom(tensor)
             return
-        tensor.name = unused_name(f"{one.name}_part", taken)
-        _replace_operands(graph, one.places, tensor.name)
+        tensor.name = unused_name(f"{value.name}_part", used_names)
+        _replace_operands(graph, value.places, tensor.name)
     graph.initializer.append(tensor)
 
 

@@ -84,10 +84,10 @@ def store_external_data(
         FileError, ModelError: as for `load_external_data`.
     """
     named = _by_location(model)
-    others = [location for location in named if location != path.name]
+    locations = [location for location in named if location != path.name]
     files = {path.name: path}
     if folder is not None:
-        files.update(_existing(others, folder, list(trusted)))
+        files.update(_existing(locations, folder, list(trusted)))
     sources = {location: StoredFile.of(files[location]) for location in named if location in files}
     for graph in all_graphs(model.graph):
         for tensor in graph.initializer:
@@ -96,9 +96,9 @@ def store_external_data(
                 size = source.size
                 refer(tensor, source, *_extent(tensor, size, files[location_of(tensor)]))
     for location, tensors in named.items():
-        left = [tensor for tensor in tensors if not is_stored(tensor)]
-        if left and location in files:
-            _fill(left, files[location])
+        remaining_tensors = [tensor for tensor in tensors if not is_stored(tensor)]
+        if remaining_tensors and location in files:
+            _fill(remaining_tensors, files[location])
 
 
 def _existing(locations: Iterable[str], folder: Path, trusted: Sequence[Path]) -> dict[str, Path]:
@@ -190,14 +190,14 @@ def _extent(tensor: TensorProto, size: int, path: Path) -> tuple[int, int]:
         offset = length = -1
     expected = byte_size(tensor)
     if offset < 0 or length < 0 or offset + length > size:
-        found = f"the file has {size} bytes"
+        text = f"the file has {size} bytes"
     elif length != expected:
-        found = f"the model expects {length}"
+        text = f"the model expects {length}"
     else:
         return offset, length
     raise ModelError(
         f"Weight {tensor.name!r} does not fit its file {path}: it needs {expected} bytes from"
-        f" offset {entries.get('offset') or 0}, but {found}.",
+        f" offset {entries.get('offset') or 0}, but {text}.",
         path=path,
         hint="The file is truncated, or belongs to a different model: export or download it again.",
     )
@@ -220,9 +220,9 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
         ModelError: they are of no known type, or not as many as its shape asks for.
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
-    found = _in_message(tensor)
-    if found is not None:
-        return found
+    array = _in_message(tensor)
+    if array is not None:
+        return array
     if is_stripped(tensor):
         raise ModelError(
             f"Weight {tensor.name!r} was removed by `surgeon weight-strip`.",
@@ -231,8 +231,8 @@ def elements(tensor: TensorProto) -> np.ndarray[Any, Any]:
     if is_stored(tensor):
         return from_stored(tensor, stored_bytes(tensor))
     with onnx_errors(f"Weight {tensor.name!r} cannot be read"):
-        made: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
-    return made
+        computed_array: np.ndarray[Any, Any] = numpy_helper.to_array(tensor)
+    return computed_array
 
 
 def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
@@ -245,8 +245,8 @@ def _in_message(tensor: TensorProto) -> np.ndarray[Any, Any] | None:
     shape, content = tuple(tensor.dims), tensor.raw_data
     if not content or len(content) != prod(shape) * dtype.itemsize or min(shape, default=0) < 0:
         return None
-    made: np.ndarray[Any, Any] = numpy.frombuffer(content, dtype).reshape(shape)
-    return made
+    array: np.ndarray[Any, Any] = numpy.frombuffer(content, dtype).reshape(shape)
+    return array
 
 
 def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -256,9 +256,9 @@ def from_stored(tensor: TensorProto, stored: np.ndarray[Any, Any]) -> np.ndarray
     dtype = plain_dtype(tensor)
     if dtype is not None:
         return stored.view(dtype).reshape(tuple(tensor.dims))
-    made = type(tensor)(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    made.raw_data = stored.tobytes()
-    return elements(made)
+    new_tensor = type(tensor)(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    new_tensor.raw_data = stored.tobytes()
+    return elements(new_tensor)
 
 
 def replace_elements(tensor: TensorProto, array: np.ndarray[Any, Any], *, in_file: bool) -> None:

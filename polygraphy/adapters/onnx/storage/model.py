@@ -99,12 +99,12 @@ class _Rewriting:
             kind = parts.get(number)
             if kind is None or wire != BYTES or after - inner <= _SMALL or depth >= DEEPEST:
                 continue
-            made = (
+            tensor = (
                 self._tensor(inner, after)
                 if kind == TENSOR
                 else self.message(inner, after, PARTS[kind], depth + 1)
             )
-            pieces += [self._mapped[copied:begin], field(number, made)]
+            pieces += [self._mapped[copied:begin], field(number, tensor)]
             copied = after
         pieces.append(self._mapped[copied:end])
         return b"".join(pieces)
@@ -165,14 +165,14 @@ class OnnxFromPath(BaseLoader):
             ModelError: the file is no ONNX model, or a truncated one.
         """
         path = readable_file(self._path, "Model")
-        G_LOGGER.info(f"Loading model: {path.absolute()}")
+        G_LOGGER.progress(f"Loading model: {path.absolute()}")
         # A model in a cache may be a link, as its weights are, to where both really lie.
         trusted = [] if self._external_data_dir else [path.resolve().parent]
         folder = Path(self._external_data_dir or path.parent)
         if self._map_weights and _is_binary(path):
             model = load_structure(path)
-            others = None if self._ignore_external_data else folder
-            store_external_data(model, path, others, trusted=trusted)
+            other_folder = None if self._ignore_external_data else folder
+            store_external_data(model, path, other_folder, trusted=trusted)
         else:
             with translate_errors(path):
                 model = onnx.load(str(path), load_external_data=False)
@@ -222,13 +222,13 @@ class BytesFromOnnx(BaseLoader):
 def serialize_model(model: ModelProto) -> bytes:
     """Return the bytes of a model; raise ModelError above 2 GiB, the limit of the format."""
     try:
-        made: bytes = model.SerializeToString()
+        serialized: bytes = model.SerializeToString()
     except Exception as error:  # protobuf's implementations differ in the class that they raise
         raise ModelError(
             f"The model cannot be serialized: {error}",
             hint="Above 2 GiB, save it with external weights.",
         ) from error
-    return made
+    return serialized
 
 
 helper = mod.lazy_import("onnx.helper")
@@ -267,8 +267,8 @@ def sketch_onnx(
         [_value(key, *described) for key, described in inputs.items()],
         [_value(key, *described) for key, described in outputs.items()],
     )
-    made: ModelProto = helper.make_model(graph)
-    return made
+    model: ModelProto = helper.make_model(graph)
+    return model
 
 
 def _value(name: str, dtype: Any, shape: tuple[int, ...]) -> ValueInfoProto:

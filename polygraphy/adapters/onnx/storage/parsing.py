@@ -89,8 +89,8 @@ def check_graph(model: ModelProto, source: object) -> None:
 def _collect_names(graph: GraphProto, names: list[str]) -> None:
     """Append the names in a graph to a list."""
     for listed in (graph.input, graph.output, graph.value_info, graph.initializer):
-        names.extend(each.name for each in listed)
-    names.extend(each.values.name for each in graph.sparse_initializer)
+        names.extend(value.name for value in listed)
+    names.extend(initializer.values.name for initializer in graph.sparse_initializer)
     _collect_node_names(graph.node, names)
 
 
@@ -115,9 +115,9 @@ def decode_text(value: str) -> str:
 
 def texts(values: Iterable[str]) -> tuple[str, ...]:
     """Return strings of a message; raise ModelError if one is invalid."""
-    made = tuple(values)
-    check_texts(made)
-    return made
+    strings = tuple(values)
+    check_texts(strings)
+    return strings
 
 
 def check_texts(values: tuple[str | bytes, ...]) -> None:
@@ -129,7 +129,7 @@ def check_texts(values: tuple[str | bytes, ...]) -> None:
     try:
         "".join(values)  # type: ignore[arg-type]
     except TypeError:
-        wrong = next(one for one in values if isinstance(one, bytes))
+        wrong = next(value for value in values if isinstance(value, bytes))
         raise ModelError(
             f"ONNX model is invalid: the name {wrong!r} is not UTF-8, so the model is damaged.",
             hint="Export or download it again.",
@@ -217,12 +217,12 @@ def field(number: int, content: bytes) -> bytes:
 
 def as_varint(value: int) -> bytes:
     """Return a number in the encoding of the format."""
-    made = bytearray()
+    varint = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        varint.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    varint.append(value)
+    return bytes(varint)
 
 
 def naming(names: Iterable[str]) -> Pattern[bytes]:
@@ -299,8 +299,8 @@ def _parts(content: Content, start: int, end: int, number: int) -> list[tuple[in
     """Return the start and end of each field with a number."""
     return [
         (inner, after)
-        for found, wire, _, inner, after in message_fields(content, start, end)
-        if found == number and wire == BYTES
+        for found_index, wire, _, inner, after in message_fields(content, start, end)
+        if found_index == number and wire == BYTES
     ]
 
 
@@ -308,8 +308,8 @@ def _has(content: Content, start: int, end: int, numbers: tuple[int, ...]) -> bo
     """Return whether a message has a field at a path of field numbers."""
     if not numbers:
         return True
-    found = _parts(content, start, end, numbers[0])
-    return any(_has(content, inner, after, numbers[1:]) for inner, after in found)
+    parts = _parts(content, start, end, numbers[0])
+    return any(_has(content, inner, after, numbers[1:]) for inner, after in parts)
 
 
 _PACKAGES = frozenset({"google", "onnx"})

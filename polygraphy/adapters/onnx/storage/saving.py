@@ -88,7 +88,7 @@ def write_model(model: ModelProto, stream: IO[bytes]) -> None:
         FileError: the file of a stored weight has changed, or cannot be read any more.
     """
     content = serialize_model(model)
-    marks = [found.start() for found in re.finditer(re.escape(MARK.encode()), content)]
+    marks = [match.start() for match in re.finditer(re.escape(MARK.encode()), content)]
     if not marks:
         stream.write(content)
         return
@@ -121,9 +121,9 @@ class _Filling:
         for number, wire, begin, inner, after in message_fields(self._content, start, end):
             if number not in parts or wire != BYTES or not self._has_mark(inner, after):
                 continue
-            made, length = self.message(inner, after, parts[number])
+            encoded, length = self.message(inner, after, parts[number])
             head = as_varint(number << 3 | BYTES) + as_varint(length)
-            pieces += [self._content[copied:begin] + head, *made]
+            pieces += [self._content[copied:begin] + head, *encoded]
             size += len(head) + length - (after - begin)
             copied = after
         pieces.append(self._content[copied:end])
@@ -165,8 +165,8 @@ _SECOND_NAME = re.compile(r"(.+)\.[a-z0-9_]{8}\.new")
 
 def with_former(files: Collection[Path]) -> set[Path]:
     """Return weight files, and for each second name also the file that it stands for."""
-    found = (file.with_name(match[1]) for file in files if (match := _is_second(file)))
-    return {*files, *found}
+    paths = (file.with_name(match[1]) for file in files if (match := _is_second(file)))
+    return {*files, *paths}
 
 
 def _is_second(file: Path) -> re.Match[str] | None:
@@ -195,8 +195,8 @@ def replace_together(
     """
     for staged in (*weights.values(), model):
         staged.finish()
-    replaced = {name: each for name, each in weights.items() if each.target.exists()}
-    fresh = [each for name, each in weights.items() if name not in replaced]
+    replaced = {name: weight for name, weight in weights.items() if weight.target.exists()}
+    fresh = [weight for name, weight in weights.items() if name not in replaced]
     if not replaced or model.part is None:
         with defer_signals():
             for staged in (*fresh, *replaced.values(), model):
@@ -213,10 +213,10 @@ def replace_together(
                 for staged in fresh:
                     staged.place()
                 between.place()
-                kept, second = second, {}  # The model needs them now.
+                paths, second = second, {}  # The model needs them now.
                 for staged in (*replaced.values(), model):
                     staged.place()
-                second = kept
+                second = paths
     finally:
         for file in second.values():
             with suppress(OSError):
@@ -237,8 +237,8 @@ def _stage_beside(place: Path, staged: StagedFile) -> Path:
     """
     assert staged.part is not None
     prefix = f"{short_name(place)}."
-    descriptor, made = tempfile.mkstemp(dir=place.parent, prefix=prefix, suffix=".new")
-    name = Path(made)
+    descriptor, new_name = tempfile.mkstemp(dir=place.parent, prefix=prefix, suffix=".new")
+    name = Path(new_name)
     try:
         with os.fdopen(descriptor, "wb") as copy, staged.part.open("rb") as source:
             if not _clone_file(source, copy):
@@ -265,15 +265,15 @@ def _clone_file(source: IO[bytes], copy: IO[bytes]) -> bool:
 
 def _write_naming(bare: ModelProto, names: Mapping[str, str], staged: StagedFile) -> None:
     """Write a model that refers to other weight files."""
-    other: ModelProto = copy_of(bare)
-    for tensor in all_tensors(other):
+    model: ModelProto = copy_of(bare)
+    for tensor in all_tensors(model):
         if not is_external(tensor) or is_stored(tensor) or location_of(tensor) not in names:
             continue
         for entry in tensor.external_data:
             if entry.key == "location":
                 folder = PurePosixPath(entry.value).parent
                 entry.value = str(folder / names[entry.value])
-    write_model(other, staged.stream)
+    write_model(model, staged.stream)
 
 
 def _sweep(target: Path) -> None:

@@ -184,12 +184,12 @@ def stored_bytes(tensor: TensorProto, *, changing: bool = False) -> np.ndarray[A
         FileError: the file has changed, or cannot be read any more.
     """
     source, offset, length = _place(tensor)
-    made: np.ndarray[Any, Any] = numpy.zeros(0, numpy.uint8)
+    array: np.ndarray[Any, Any] = numpy.zeros(0, numpy.uint8)
     if length:
         with source.opened() as stream:
             mapped = numpy.memmap(stream, numpy.uint8, "c" if changing else "r", offset, (length,))
-            made = mapped.view(numpy.ndarray)
-    return made
+            array = mapped.view(numpy.ndarray)
+    return array
 
 
 def load_stored(tensor: TensorProto) -> None:
@@ -208,11 +208,11 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
     `stored_bytes` does.
     """
     source, offset, length = _place(tensor)
-    with source.opened() as given:
-        copied = _copy_by_system(given, offset, length, stream)
-        given.seek(offset + copied)
+    with source.opened() as opened:
+        copied = _copy_by_system(opened, offset, length, stream)
+        opened.seek(offset + copied)
         while copied < length:
-            chunk = given.read(min(_CHUNK, length - copied))
+            chunk = opened.read(min(_CHUNK, length - copied))
             if not chunk:
                 raise FileError(f"The file of weight {tensor.name!r} was truncated.")
             stream.write(chunk)
@@ -220,7 +220,7 @@ def copy_stored(tensor: TensorProto, stream: IO[bytes]) -> int:
     return length
 
 
-def _copy_by_system(given: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
+def _copy_by_system(given_io: IO[bytes], offset: int, length: int, stream: IO[bytes]) -> int:
     """Copy from file to file inside the operating system, as far as it can; return the number of
     copied bytes.
     """
@@ -231,7 +231,7 @@ def _copy_by_system(given: IO[bytes], offset: int, length: int, stream: IO[bytes
     with suppress(OSError):  # Not between these file systems; a full disk shows again right away.
         while copied < length:
             count = os.copy_file_range(
-                given.fileno(), stream.fileno(), length - copied, offset + copied
+                given_io.fileno(), stream.fileno(), length - copied, offset + copied
             )
             if not count:
                 break
@@ -365,10 +365,10 @@ def load_weights(model: ModelProto) -> ModelProto:
     """
     if not any(map(is_stored, all_tensors(model))):
         return model
-    made: ModelProto = copy_of(model)
-    for tensor in all_tensors(made):
+    weights: ModelProto = copy_of(model)
+    for tensor in all_tensors(weights):
         load_stored(tensor)
-    return made
+    return weights
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
@@ -439,20 +439,20 @@ def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) ->
         place: says of an initialiser where its elements are, or None to keep them in the model.
             Initialisers whose elements have been left in another file are not asked about.
     """
-    made: ModelProto = onnx.ModelProto()
-    copy_fields(model, made, "graph")
-    _copy_graph(model.graph, made.graph, place)
-    return made
+    new_model: ModelProto = onnx.ModelProto()
+    copy_fields(model, new_model, "graph")
+    _copy_graph(model.graph, new_model.graph, place)
+    return new_model
 
 
 def _copy_graph(
-    graph: GraphProto, made: GraphProto, place: Callable[[TensorProto], Place | None]
+    graph: GraphProto, new_graph: GraphProto, place: Callable[[TensorProto], Place | None]
 ) -> None:
     """Copy a graph, with some of its initializers elsewhere."""
-    copy_fields(graph, made, "initializer", "node")
+    copy_fields(graph, new_graph, "initializer", "node")
     for tensor in graph.initializer:
         where = None if is_external(tensor) and not is_stored(tensor) else place(tensor)
-        copied = made.initializer.add()
+        copied = new_graph.initializer.add()
         if where is None:
             copied.CopyFrom(tensor)
         else:
@@ -461,7 +461,7 @@ def _copy_graph(
             for key, value in zip(("location", "offset", "length"), where):
                 copied.external_data.add(key=key, value=str(value))
     for node in graph.node:
-        copied_node = made.node.add()
+        copied_node = new_graph.node.add()
         if not graphs_of(node):
             copied_node.CopyFrom(node)
             continue
@@ -519,8 +519,8 @@ def _unknown_fields() -> Callable[[Any], Any]:
         )
     except ImportError:  # Before protobuf 4.21.
         return lambda message: message.UnknownFields()
-    found: Callable[[Any], Any] = UnknownFieldSet
-    return found
+    unknownfieldset: Callable[[Any], Any] = UnknownFieldSet
+    return unknownfieldset
 
 
 def _as_bytes(unknown: Any) -> bytes:

@@ -116,18 +116,18 @@ def record_build(config: Any, *, model: str, precision: str, plan_size: int) -> 
     )
 
 
-def remember_record(made: Any, record: BuildRecord) -> None:
+def remember_record(result: Any, record: BuildRecord) -> None:
     """Attach a build record to an engine or a plan in memory, for as long as that lives."""
     with suppress(TypeError):  # Bytes, say, have no weak references.
-        _records[made] = record
+        _records[result] = record
 
 
-def record_of(made: Any) -> BuildRecord | None:
+def record_of(result: Any) -> BuildRecord | None:
     """Return the build record of an engine or plan in memory; None if this process did not build
     it.
     """
     try:
-        return _records.get(made)
+        return _records.get(result)
     except TypeError:
         return None
 
@@ -166,10 +166,10 @@ def check_record(plan: str | Path) -> BuildRecord | None:
 def _differences(record: BuildRecord) -> Iterable[str]:
     """Yield one sentence for each setting of a build record that differs from this machine."""
     caps = capabilities()
-    here = f"{caps.name} {caps.version}"
+    text = f"{caps.name} {caps.version}"
     built = f"{record.library} {record.version}"
-    if built != here and "VERSION_COMPATIBLE" not in record.flags:
-        yield f"it was built with {built}, but this is {here}, so it may not load. Build it again."
+    if built != text and "VERSION_COMPATIBLE" not in record.flags:
+        yield f"it was built with {built}, but this is {text}, so it may not load. Build it again."
     gpu = gpu_name()
     if record.gpu and gpu and record.gpu != gpu and record.hardware_compatibility == "NONE":
         yield f"it was built for {record.gpu}, but this is {gpu}. Build it again."
@@ -181,10 +181,10 @@ def _load_record(path: Path) -> BuildRecord | None:
     """Return the record in a file; None if there is none, or it cannot be understood."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        known = {name: content[name] for name in fields_dict(BuildRecord) if name in content}
-        if known.get("model") is not None:
-            known["model"] = ModelFile(**known["model"])
-        return BuildRecord(**known)
+        record = {name: content[name] for name in fields_dict(BuildRecord) if name in content}
+        if record.get("model") is not None:
+            record["model"] = ModelFile(**record["model"])
+        return BuildRecord(**record)
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if not isinstance(error, FileNotFoundError):
             G_LOGGER.verbose(f"The build record {path} is ignored: {error}")

@@ -98,8 +98,8 @@ def _weight_bytes(engine: Any) -> int | None:
     """Return the size of the weights in bytes; None if this TensorRT does not report it."""
     if hasattr(engine, "get_engine_stat"):
         with mute_log():
-            found = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
-        return found if found >= 0 else None
+            found_index = int(engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE))
+        return found_index if found_index >= 0 else None
     return None
 
 
@@ -142,17 +142,19 @@ def _profile_tensor(
     ranges = _shape_values(engine, name, profile) if is_value else None
     if ranges is None:
         is_value, ranges = False, engine.get_tensor_profile_shape(name, profile)
-    low, usual, high = (tuple(one) for one in ranges)
+    low, usual, high = (tuple(bounds) for bounds in ranges)
     return ProfileTensor(name, True, shapes[name], (low, usual, high), is_value)
 
 
 def _shape_values(engine: Any, name: str, profile: int) -> Any:
     """Return the minimum, optimum and maximum values of a shape tensor; None if there are none."""
     if hasattr(engine, "get_tensor_profile_values"):
-        found = engine.get_tensor_profile_values(profile, name)
+        tensor_profile_values = engine.get_tensor_profile_values(profile, name)
     else:
-        found = engine.get_profile_shape_input(profile, name)
-    return found if found and len(found) == 3 else None
+        tensor_profile_values = engine.get_profile_shape_input(profile, name)
+    return (
+        tensor_profile_values if tensor_profile_values and len(tensor_profile_values) == 3 else None
+    )
 
 
 def layer_information(engine: Any, context: Any = None) -> list[Any]:
@@ -196,17 +198,17 @@ def _engine_layer(described: Mapping[str, Any], attrs: bool, notes: Mapping[str,
 def _metadata(tensors: Any, notes: Mapping[str, str]) -> TensorMetadata:
     """Return names, data types and shapes of tensors as the engine inspector reports them."""
     metadata = TensorMetadata()
-    for each in tensors:
-        if not isinstance(each, dict):
-            metadata.add(str(each), None, None)
+    for tensor in tensors:
+        if not isinstance(tensor, dict):
+            metadata.add(str(tensor), None, None)
             continue
-        name = str(each.get("Name", ""))
-        layout = each.get("Format/Datatype") or each.get("Format") or ""
+        name = str(tensor.get("Name", ""))
+        layout = tensor.get("Format/Datatype") or tensor.get("Format") or ""
         texts = [f"Format: {layout}" if layout else "", notes.get(name, "")]
         metadata.add(
             name,
-            _dtype(str(each.get("Datatype") or layout)),
-            each.get("Dimensions"),
+            _dtype(str(tensor.get("Datatype") or layout)),
+            tensor.get("Dimensions"),
             docstring=", ".join(filter(None, texts)) or None,
         )
     return metadata
@@ -218,11 +220,15 @@ def _dtype(text: str) -> Any:
     return next((_DTYPES[word] for word in words), None)
 
 
-def _attributes(known: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(known_values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the other attributes of a layer, its origin and its tactic first."""
-    found = {_SPELLED.get(name, name): value for name, value in known.items() if name not in _KNOWN}
-    first = {name: found.pop(name) for name in _FIRST if name in found}
-    return {**first, **found}
+    values = {
+        _SPELLED.get(name, name): value
+        for name, value in known_values.items()
+        if name not in _KNOWN
+    }
+    first = {name: values.pop(name) for name in _FIRST if name in values}
+    return {**first, **values}
 
 
 _BY_FLAG = {
@@ -258,13 +264,13 @@ def network_dtypes(network: Any, flags: Collection[str]) -> dict[str, str]:
             tensor = layer.get_output(index)
             if tensor is None:
                 continue
-            own = _rounded_dtype(tensor, is_quantized=layer.type.name in _QUANTIZES)
-            found = coarsest([*before, own])
-            if found is not None:
-                passed[tensor.name] = found.name
+            rounded_dtype = _rounded_dtype(tensor, is_quantized=layer.type.name in _QUANTIZES)
+            precision = coarsest([*before, rounded_dtype])
+            if precision is not None:
+                passed[tensor.name] = precision.name
     outputs = _tensor_names(network.get_output(index) for index in range(network.num_outputs))
     found_of = {name: coarsest([passed.get(name, ""), *allowed]) for name in outputs}
-    return {name: found.name for name, found in found_of.items() if found is not None}
+    return {name: precision.name for name, precision in found_of.items() if precision is not None}
 
 
 def _tensor_names(tensors: Iterable[Any]) -> list[str]:
@@ -287,10 +293,10 @@ def inspected_dtype(engine: Any) -> str:
     except Exception as error:  # Facts are an extra: an engine that tells nothing still runs.
         G_LOGGER.verbose(f"The engine inspector failed: {error}")
         return ""
-    if any(word in f"{one.op} {one.name}".lower() for one in layers for word in _OPAQUE):
+    if any(word in f"{layer.op} {layer.name}".lower() for layer in layers for word in _OPAQUE):
         return ""
-    found = coarsest(dtype for layer in layers for dtype in _types_of(layer))
-    return "" if found is None else found.name
+    precision = coarsest(dtype for layer in layers for dtype in _types_of(layer))
+    return "" if precision is None else precision.name
 
 
 def _types_of(described: Layer) -> list[str]:
@@ -335,8 +341,8 @@ def tensorrt_tf32() -> ComputePrecision:
 
 def _compute_precision(dtypes: Iterable[str]) -> ComputePrecision | None:
     """Return the TF32 precision of an engine if data types of its outputs show it; else None."""
-    found = set(dtypes)
-    return tensorrt_tf32() if TF32 in found and found <= {TF32, "float32"} else None
+    found_dtypes = set(dtypes)
+    return tensorrt_tf32() if TF32 in found_dtypes and found_dtypes <= {TF32, "float32"} else None
 
 
 def _log_dtypes(dtypes: Iterable[str], reason: str) -> None:

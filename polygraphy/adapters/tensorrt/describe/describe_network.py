@@ -50,7 +50,7 @@ def describe_network(
         described = [
             describe_layer(layer, attrs=attrs, weights=weights) for layer in layers_of(network)
         ]
-    held = [_weights(layer) for layer in layers_of(network)] if sizes else None
+    held_weights = [_weights(layer) for layer in layers_of(network)] if sizes else None
     return NetworkDescription(
         name=network.name,
         is_strongly_typed=is_strongly_typed(network),
@@ -58,8 +58,8 @@ def describe_network(
         outputs=metadata_of(network.get_output(index) for index in range(network.num_outputs)),
         layer_count=network.num_layers,
         layers=tuple(described),
-        parameters=None if held is None else sum(count for count, _ in held),
-        weight_bytes=None if held is None else sum(nbytes for _, nbytes in held),
+        parameters=None if held_weights is None else sum(count for count, _ in held_weights),
+        weight_bytes=None if held_weights is None else sum(nbytes for _, nbytes in held_weights),
     )
 
 
@@ -154,12 +154,12 @@ def _raw_attributes(layer: Any, generic: type) -> Iterator[tuple[str, Any]]:
 
 def layer_classes(module: Any) -> dict[Any, type]:
     """Return the layer class for each ``LayerType`` that has one."""
-    known = _layer_classes(module)
+    classes = _layer_classes(module)
     types = module.LayerType.__members__
     return {
-        each: known[_strip_underscores(name)]
-        for name, each in types.items()
-        if _strip_underscores(name) in known
+        kind: classes[_strip_underscores(name)]
+        for name, kind in types.items()
+        if _strip_underscores(name) in classes
     }
 
 
@@ -233,24 +233,24 @@ def _sketch(drawn: Layer, op: str) -> LayerSketch:
 
 def _io(metadata: TensorMetadata) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Return data types and shapes by tensor name."""
-    made: dict[str, tuple[Any, tuple[int, ...]]] = {}
+    values: dict[str, tuple[Any, tuple[int, ...]]] = {}
     for name, tensor in metadata.items():
         dtype = tensor.dtype if isinstance(tensor.dtype, DataTypeEntry) else DataType.FLOAT32
         shape = tuple(dim if isinstance(dim, int) else -1 for dim in tensor.shape or ())
-        made[name] = dtype, shape
-    return made
+        values[name] = dtype, shape
+    return values
 
 
 def _onnx_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes in the types that ONNX has: numbers, texts, and lists of one type."""
-    made: dict[str, Any] = {}
+    onnx_attributes: dict[str, Any] = {}
     for name, value in attributes.items():
         if isinstance(value, bool):
-            made[name] = int(value)
+            onnx_attributes[name] = int(value)
         elif isinstance(value, (int, float, str)):
-            made[name] = value
+            onnx_attributes[name] = value
         elif value and all(type(item) is type(value[0]) is int for item in value):
-            made[name] = list(value)
+            onnx_attributes[name] = list(value)
         else:
-            made[name] = str(value)
-    return made
+            onnx_attributes[name] = str(value)
+    return onnx_attributes

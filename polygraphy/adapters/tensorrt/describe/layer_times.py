@@ -48,16 +48,19 @@ def layer_nodes(layers: Iterable[Any], times: Mapping[str, Sequence[float]]) -> 
         times: microseconds by the name of a layer. Those of layers that the inspector does not
             list are at the end.
     """
-    left = dict(times)
+    remaining_times = dict(times)
     nodes = []
     for layer in layers:
         node = _layer_node(layer)
-        found = left.pop(node.name, None)
-        if found is not None:
-            nodes.append(evolve(node, times=list(found)))
+        found_values = remaining_times.pop(node.name, None)
+        if found_values is not None:
+            nodes.append(evolve(node, times=list(found_values)))
         elif isinstance(layer, Mapping) and not times:
             nodes.append(node)
-    nodes += [evolve(_layer_node(name), times=list(found)) for name, found in left.items()]
+    nodes += [
+        evolve(_layer_node(name), times=list(found_values))
+        for name, found_values in remaining_times.items()
+    ]
     return nodes
 
 
@@ -69,7 +72,9 @@ def _layer_node(layer: Any) -> ExecutedNode:
     origins: list[str] = []
     if not is_reformat:
         origins = _ONNX_LAYER.findall(str(facts.get("Metadata") or ""))
-        origins = [known for one in origins for known in _spellings(one)] or [*origin_names(name)]
+        origins = [spelling for origin in origins for spelling in _spellings(origin)] or [
+            *origin_names(name)
+        ]
     op = str(facts.get("LayerType") or "Layer")
     return ExecutedNode(
         name,
@@ -123,8 +128,8 @@ def _spellings(name: str) -> Iterator[str]:
 def split_outside(text: str, separator: str) -> list[str]:
     """Return the parts of a text between separators that are in no brackets."""
     parts, depth, start = [], 0, 0
-    for at, each in enumerate(text):
-        depth += (each in "([{") - (each in ")]}")
+    for at, name in enumerate(text):
+        depth += (name in "([{") - (name in ")]}")
         if depth <= 0 and at >= start and text.startswith(separator, at):
             parts.append(text[start:at])
             start = at + len(separator)
@@ -157,7 +162,7 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
     notes = []
     if not count and not any(name in row for row in rows for name in _LEAST_TIMES):
         notes.append("The number of runs is unknown, so times are the sums of all runs.")
-    found: Any = []
+    found_value: Any = []
     if layers is None:
         notes.append(
             "Without --exportLayerInfo, layers are matched by name only. Pass that file with"
@@ -165,21 +170,21 @@ def read_profile(path: str, layers: str | None) -> list[ExecutionProfile]:
         )
     else:
         information = _read_json(layers)
-        found = information.get("Layers") if isinstance(information, Mapping) else None
-        if not isinstance(found, list) or not found:
+        found_value = information.get("Layers") if isinstance(information, Mapping) else None
+        if not isinstance(found_value, list) or not found_value:
             raise FileError(
                 f"{layers} contains no layers.",
                 path=layers,
                 hint="Use a file from trtexec --exportLayerInfo --profilingVerbosity=detailed.",
             )
-        if not any(isinstance(layer, Mapping) for layer in found):
+        if not any(isinstance(layer, Mapping) for layer in found_value):
             notes.append("For tensors and kernels, add --profilingVerbosity=detailed to trtexec.")
-    nodes = layer_nodes(found, times)
+    nodes = layer_nodes(found_value, times)
     missing = len(times.keys() - {node.name for node in nodes if node.reads or node.makes})
     if (
         layers is not None
         and missing == len(times)
-        and any(isinstance(one, Mapping) for one in found)
+        and any(isinstance(value, Mapping) for value in found_value)
     ):
         notes.append(f"{layers} does not list these layers: it belongs to another engine.")
     runs = f"{count:.0f} runs" if count else ""

@@ -97,10 +97,10 @@ def support_problems(model: Any) -> list[Problem]:
         return [Problem(f"The data types of its inputs {listed} are unknown.")]
     with _parsing(model) as (parser, content, path):
         parsed = parser.parse(content, path)
-        found = problems_of(parser)
-    if not parsed and not found:
-        found = [Problem("The parser rejected the model without a reason.")]
-    return found if not parsed else []
+        problems = problems_of(parser)
+    if not parsed and not problems:
+        problems = [Problem("The parser rejected the model without a reason.")]
+    return problems if not parsed else []
 
 
 def supported_groups(model: Any) -> list[tuple[list[int], bool]]:

@@ -131,8 +131,10 @@ class _Signals:
         """
         if threading.current_thread() is not threading.main_thread():
             return call()
-        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        self._handlers = {number: each for number, each in found.items() if callable(each)}
+        getsignals = {
+            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        self._handlers = {number: each for number, each in getsignals.items() if callable(each)}
         for number in self._handlers:
             signal.signal(number, self._handle)
         try:
@@ -173,9 +175,9 @@ class _Signals:
 def _report_stage(tell: Callable[[str], None], is_stopping: Callable[[], bool], line: str) -> None:
     """Report the stage of a build that a line of TensorRT's log announces."""
     for pattern, form in _PARTS:
-        found = pattern.match(line)
-        if found is not None and not is_stopping():
-            tell(form.format(*(" ".join(group.split()) for group in found.groups())))
+        match = pattern.match(line)
+        if match is not None and not is_stopping():
+            tell(form.format(*(" ".join(group.split()) for group in match.groups())))
 
 
 def _handle_or_end(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
@@ -502,21 +504,21 @@ def _rebuild_network(parts: NetworkParts, request: PrecisionRequest) -> NetworkP
     for edit in origin.edits:
         edit(again[1])
     # The first network stays what it is: it may be built again, in another precision.
-    made = NetworkSource(
+    network_source = NetworkSource(
         origin.parse,
         origin.model,
         request,
         list(origin.edits),
         layer_precisions=dict(origin.layer_precisions),
     )
-    remember_source(again[1], made)
+    remember_source(again[1], network_source)
     return again
 
 
 def _uncastable_error(request: PrecisionRequest, why: str) -> BackendError:
     """Return the error that a network cannot be cast to a precision."""
     caps = capabilities()
-    names = {each.dtype: name for name, each in PRECISIONS.items()}
+    names = {precision.dtype: name for name, precision in PRECISIONS.items()}
     name = names.get(str(request.floats))
     remedy = (
         f"Cast before you edit: NetworkFromOnnxPath(path, cast={name!r})."

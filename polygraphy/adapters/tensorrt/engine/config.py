@@ -86,8 +86,10 @@ class CreateConfig(BaseLoader):
             TypeError: there is no setting of that name.
             UsageError: two settings contradict each other.
         """
-        asked = {"tf32": tf32, "fp16": fp16, "int8": int8, "fp8": fp8, "bf16": bf16}
-        self._precisions = [each for each in PRECISIONS.values() if asked[each.name]]
+        requested_values = {"tf32": tf32, "fp16": fp16, "int8": int8, "fp8": fp8, "bf16": bf16}
+        self._precisions = [
+            precision for precision in PRECISIONS.values() if requested_values[precision.name]
+        ]
         self._calibrator = calibrator
         self._use_dla = bool(use_dla)
         self._allow_gpu_fallback = bool(allow_gpu_fallback)
@@ -100,11 +102,15 @@ class CreateConfig(BaseLoader):
 
     def request(self) -> PrecisionRequest:
         """Return what is asked for that this TensorRT has no flag for."""
-        wanted = [each for each in self._precisions if each.name in REDUCED]
+        wanted = [precision for precision in self._precisions if precision.name in REDUCED]
         if not wanted or capabilities().has("weak_typing"):
             return PrecisionRequest()
-        floats = [DataType[each.dtype.upper()] for each in wanted if not each.is_quantized]
-        quantized = [DataType[each.dtype.upper()] for each in wanted if each.is_quantized]
+        floats = [
+            DataType[precision.dtype.upper()] for precision in wanted if not precision.is_quantized
+        ]
+        quantized = [
+            DataType[precision.dtype.upper()] for precision in wanted if precision.is_quantized
+        ]
         if len(floats) > 1:
             G_LOGGER.warning("Using fp16: this TensorRT cannot choose between fp16 and bf16.")
         return PrecisionRequest(
@@ -144,9 +150,9 @@ class CreateConfig(BaseLoader):
         request = self.request()
         if request:
             _requests[config] = request
-        for each in self._precisions:
-            if not request or each.name not in REDUCED:
-                set_flag(config, each.name, setting_of(each.name))
+        for precision in self._precisions:
+            if not request or precision.name not in REDUCED:
+                set_flag(config, precision.name, setting_of(precision.name))
 
     def _set_dla(self, builder: Any, config: Any) -> None:
         """Set DLA as the device; raise if there is none and the GPU may not replace it."""
@@ -212,7 +218,7 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
         UsageError: a profile does not fit the network.
         BackendError: TensorRT refuses a profile.
     """
-    made, used = [], []
+    profiles, used = [], []
     with G_LOGGER.indent():
         for profile in settings.profiles or [Profile()]:
             filled = Profile(profile).fill_defaults(network)
@@ -221,11 +227,11 @@ def _add_profiles(builder: Any, network: Any, config: Any, settings: CommonSetti
                 index = config.add_optimization_profile(native)
             if index < 0:
                 raise reasons.error_for(f"use the profile {filled}")
-            made.append(native)
+            profiles.append(native)
             used.append(str(filled))
     if settings.profiles:
-        G_LOGGER.info(f"Configuring with profiles: [{', '.join(used)}]")
-    return made
+        G_LOGGER.progress(f"Configuring with profiles: [{', '.join(used)}]")
+    return profiles
 
 
 def _last_profile(settings: CommonSettings) -> Any:
@@ -360,7 +366,7 @@ def _settings(config: Any) -> Iterator[tuple[str, Any]]:
     yield "Engine Capability", config.engine_capability
     yield "Memory Pools", _pools(config, uses_dla=uses_dla)
     yield "Tactic Sources", _enabled_members(
-        "TacticSource", lambda it: sources & (1 << int(it))
+        "TacticSource", lambda value: sources & (1 << int(value))
     ) or "[]"
     if uses_dla:
         where = f"Default Device Type: {config.default_device_type}, Core: {config.DLA_core}"

@@ -116,8 +116,8 @@ class CommonSettings:
                 " lean runtime.",
                 hint="Set both or neither.",
             )
-        known = (None, "obey", "prefer", "none")
-        if self.precision_constraints not in known:
+        known_row = (None, "obey", "prefer", "none")
+        if self.precision_constraints not in known_row:
             raise UsageError(
                 f"precision_constraints={self.precision_constraints!r} is unknown.",
                 hint="Available: obey, prefer, none.",
@@ -182,8 +182,8 @@ class CommonSettings:
                 )
         if self.preview_features is not None:
             wanted = [
-                _enum_member("PreviewFeature", it, "preview_features")
-                for it in self.preview_features
+                _enum_member("PreviewFeature", preview_feature, "preview_features")
+                for preview_feature in self.preview_features
             ]
             for feature in trt.PreviewFeature.__members__.values():
                 config.set_preview_feature(feature, feature in wanted)
@@ -232,11 +232,15 @@ def _declared_settings(kind: str) -> dict[str, tuple[str, str]]:
     """Return what each setting declares under a key of its metadata, in the order of
     application.
     """
-    found = {
-        each.name: each.metadata[kind] for each in fields(CommonSettings) if kind in each.metadata
+    declared_settings = {
+        attribute.name: attribute.metadata[kind]
+        for attribute in fields(CommonSettings)
+        if kind in attribute.metadata
     }
     # First what others mean nothing without.
-    return dict(sorted(found.items(), key=lambda each: each[0] != "version_compatible"))
+    return dict(
+        sorted(declared_settings.items(), key=lambda datas: datas[0] != "version_compatible")
+    )
 
 
 FLAGS, ATTRIBUTES = _declared_settings("flag"), _declared_settings("attribute")
@@ -250,32 +254,32 @@ def common_settings(owner: str, settings: Mapping[str, Any]) -> CommonSettings:
         TypeError: there is no setting of that name.
     """
     settings = _rename_old_settings(settings)
-    known = fields_dict(CommonSettings)
+    attributes = fields_dict(CommonSettings)
     for name in settings:
-        if name not in known:
+        if name not in attributes:
             raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}")
     return CommonSettings(**settings)
 
 
 def _rename_old_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return settings with the old names replaced by the current ones."""
-    made = dict(settings)
+    old_settings = dict(settings)
     for name in ("strict_types", "obey_precision_constraints"):
-        if made.pop(name, None):
+        if old_settings.pop(name, None):
             mod.warn_deprecated(name, "precision_constraints='obey'", "2.0")
-            made["precision_constraints"] = "obey"
-    workspace = made.pop("max_workspace_size", None)
+            old_settings["precision_constraints"] = "obey"
+    workspace = old_settings.pop("max_workspace_size", None)
     if workspace is not None:
         mod.warn_deprecated("max_workspace_size", "memory_pool_limits", "2.0")
-        limits = made.get("memory_pool_limits") or {}
+        limits = old_settings.get("memory_pool_limits") or {}
         if not any(_spell(pool) == "WORKSPACE" for pool in limits):
-            made["memory_pool_limits"] = {**limits, "WORKSPACE": workspace}
-    return made
+            old_settings["memory_pool_limits"] = {**limits, "WORKSPACE": workspace}
+    return old_settings
 
 
-def set_flag(config: Any, name: str, asked: str) -> None:
+def set_flag(config: Any, name: str, requested_name: str) -> None:
     """Set a builder flag by name; BackendError where this TensorRT has none of that name."""
-    config.set_flag(enum_value("BuilderFlag", name, asked))
+    config.set_flag(enum_value("BuilderFlag", name, requested_name))
 
 
 def _enum_member(enum: str, value: Any, setting: str) -> Any:

@@ -117,7 +117,7 @@ class Profile(DomainProfile):
         for key in [key for key in self if key not in names]:
             ranged, is_open = self.pop(key), key in self._open
             self._open.discard(key)
-            for name in sorted(matching([key], names, what="Network input")):
+            for name in sorted(matching([key], names, text="Network input")):
                 if name not in self:
                     self[name] = ranged
                     self._open |= {name} if is_open else set()
@@ -165,14 +165,14 @@ def _check(tensor: Any, ranged: ShapeTuple) -> None:
     """Raise if a range contradicts the shape of an input in the network."""
     if tensor.is_shape_tensor:
         return
-    known = tuple(tensor.shape)
-    fits = len(known) == len(ranged.min) and all(
+    shape = tuple(tensor.shape)
+    fits = len(shape) == len(ranged.min) and all(
         dim in (-1, low) and dim in (-1, high)
-        for dim, low, high in zip(known, ranged.min, ranged.max)
+        for dim, low, high in zip(shape, ranged.min, ranged.max)
     )
     if not fits:
         raise UsageError(
             f"The profile has {ranged} for input {tensor.name!r}, but its shape in the network"
-            f" is {list(known)}.",
+            f" is {list(shape)}.",
             hint="Only dynamic dimensions (-1) can have a range.",
         )

@@ -113,8 +113,8 @@ def _tactics_in(cache: Any) -> TacticReplay:
 
 def _write_tactics(cache: Any, wanted: TacticReplay) -> None:
     """Write the wanted tactics into a timing cache."""
-    known = {str(key) for key in cache.queryKeys()}
-    absent = [name for name in wanted if name not in known]
+    querykeys = {str(key) for key in cache.queryKeys()}
+    absent = [name for name in wanted if name not in querykeys]
     if absent and len(absent) == len(wanted):
         raise BackendError(
             "The timing cache contains none of the layers of the tactic replay.",
@@ -128,7 +128,7 @@ def _write_tactics(cache: Any, wanted: TacticReplay) -> None:
             f" {', '.join(map(repr, absent))}"
         )
     for name, algorithm in wanted.items():
-        if name in known:
+        if name in querykeys:
             _write_tactic(cache, name, algorithm)
 
 
@@ -290,7 +290,7 @@ def _load_exclusions(exclude: Exclusions) -> list[TacticReplay]:
     if exclude is None:
         return []
     several: Any = exclude if isinstance(exclude, (list, tuple)) else [exclude]
-    return [_load_replay(one) for one in several]
+    return [_load_replay(value) for value in several]
 
 
 def _selector_class() -> Any:

@@ -85,7 +85,7 @@ def _set_cache(config: Any, content: bytes, source: PathOrFile | None) -> None:
     if complaint:
         G_LOGGER.warning(f"The timing cache {name} is not used: {complaint}")
     elif content and isinstance(source, (str, Path)):
-        G_LOGGER.info(f"Loaded the timing cache {Path(source).absolute()}")
+        G_LOGGER.progress(f"Loaded the timing cache {Path(source).absolute()}")
 
 
 def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
@@ -102,8 +102,8 @@ def _create_cache(config: Any, content: bytes) -> tuple[Any, str]:
 
 def _merge_caches(config: Any, cache: Any, known: bytes, dest: str | Path) -> None:
     """Merge the timing cache of a file into another; one of another version or GPU is replaced."""
-    other, complaint = _create_cache(config, known)
-    if other is None or complaint or not cache.combine(other, ignore_mismatch=False):
+    other_value, complaint = _create_cache(config, known)
+    if other_value is None or complaint or not cache.combine(other_value, ignore_mismatch=False):
         G_LOGGER.warning(
             f"The timing cache {dest} is replaced, because it is damaged, or from a different"
             " version or GPU."

@@ -234,12 +234,12 @@ class Capabilities:
         FEATURES[feature]  # A misspelt name must not read as a feature that is missing.
         return feature in self.features
 
-    def require(self, feature: str, asked: str) -> None:
+    def require(self, feature: str, requested_name: str) -> None:
         """Raise unless the module has a feature.
 
         Args:
             feature: a key of `features.FEATURES`.
-            asked: what the user asked for, as they would write it: ``use_dla=True``, ``--int8``.
+            requested_name: the request, as users write it: ``use_dla=True``, ``--int8``.
 
         Raises:
             BackendError: it does not; the message says who has it and what to do instead.
@@ -248,7 +248,7 @@ class Capabilities:
             return
         wanted = FEATURES[feature]
         raise BackendError(
-            f"{asked} requires {wanted.label}, which {self.name} {self.version} does not"
+            f"{requested_name} requires {wanted.label}, which {self.name} {self.version} does not"
             f" support: {wanted.where}.",
             backend="tensorrt",
             hint=wanted.instead,
@@ -269,35 +269,35 @@ def capabilities_of(module: Any) -> Capabilities:
     return _find_capabilities(ModuleKey(module))
 
 
-def require(feature: str, asked: str) -> None:
+def require(feature: str, requested_name: str) -> None:
     """Raise unless the module in use has a feature: see `Capabilities.require`."""
-    capabilities().require(feature, asked)
+    capabilities().require(feature, requested_name)
 
 
-def enum_value(enum: str, name: str, asked: str) -> Any:
+def enum_value(enum: str, name: str, requested_name: str) -> Any:
     """Return a member of an enum of the module in use, by name in any case.
 
     Args:
         enum: the name of the enum: ``BuilderFlag``.
         name: the name of the member: ``fp16``.
-        asked: what the user asked for, as they would write it.
+        requested_name: the request, as users write it: ``use_dla=True``, ``--int8``.
 
     Raises:
         BackendError: there is no such member, or no such enum; the message lists what there is.
     """
     module = tensorrt_module()
-    found = getattr(getattr(module, enum, None), name.upper(), None)
-    if found is not None:
-        return found
-    known = sorted(getattr(getattr(module, enum, None), "__members__", ()))
+    value = getattr(getattr(module, enum, None), name.upper(), None)
+    if value is not None:
+        return value
+    known_items = sorted(getattr(getattr(module, enum, None), "__members__", ()))
     caps = capabilities()
     where = MEMBERS.get(f"{enum}.{name.upper()}", "")
     has_it = f": {where}." if where else "."
     raise BackendError(
-        f"{asked} requires {enum}.{name.upper()}, which {caps.name} {caps.version} does not"
-        f" have{has_it}",
+        f"{requested_name} requires {enum}.{name.upper()}, which {caps.name} {caps.version} does"
+        f" not have{has_it}",
         backend="tensorrt",
-        hint=f"Available: {', '.join(known)}." if known else f"It has no {enum}.",
+        hint=f"Available: {', '.join(known_items)}." if known_items else f"It has no {enum}.",
     )
 
 
@@ -322,9 +322,9 @@ def _has_feature(module: Any, feature: Feature) -> bool:
 
 def _exists(module: Any, path: str) -> bool:
     """Return whether a dotted name, such as ``BuilderFlag.FP16``, exists in a module."""
-    found = module
+    found_module = module
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(found_module, part):
             return False
-        found = getattr(found, part)
+        found_module = getattr(found_module, part)
     return True

@@ -22,7 +22,7 @@ _NAMES = {
     "int8": "INT8",
     "uint8": "UINT8",
 }
-_ENTRIES = {theirs: DataType[ours] for ours, theirs in _NAMES.items()}
+_ENTRIES = {name: DataType[ours] for ours, name in _NAMES.items()}
 # How people write them besides: the module has attributes of these names for most.
 _SPELLINGS = {
     "bf16": "bfloat16",
@@ -58,9 +58,9 @@ def as_trt_dtype(dtype: Any) -> Any:
         name = dtype.lower()
         name = _SPELLINGS.get(name, name)
         if name not in _NAMES:
-            known = ", ".join(sorted({*_NAMES, *_SPELLINGS}))
+            known_name = ", ".join(sorted({*_NAMES, *_SPELLINGS}))
             raise DataTypeConversionException(
-                f"TensorRT has no data type {dtype!r}.", hint=f"Available: {known}."
+                f"TensorRT has no data type {dtype!r}.", hint=f"Available: {known_name}."
             )
         dtype = DataType[name]
     if isinstance(dtype, DataTypeEntry):

@@ -49,8 +49,8 @@ class Reasons:
 
     def __str__(self) -> str:
         """Return the first messages, on one line; the first one is usually the cause."""
-        shown = [" ".join(message.split()) for message in self._messages[:_MOST_REASONS]]
-        return " | ".join(shown)
+        messages = [" ".join(message.split()) for message in self._messages[:_MOST_REASONS]]
+        return " | ".join(messages)
 
     def error_for(self, what: str, *, hint: str = "") -> BackendError:
         """Return the error for a failed action, with TensorRT's own reasons."""

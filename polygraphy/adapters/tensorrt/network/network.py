@@ -69,7 +69,7 @@ class LoadPlugins(BaseLoader):
             BackendError: a library cannot be loaded.
         """
         for path in self._plugins:
-            G_LOGGER.info(f"Loading plugin library: {path}")
+            G_LOGGER.progress(f"Loading plugin library: {path}")
             try:
                 ctypes.CDLL(path)
             except OSError as error:
@@ -120,8 +120,8 @@ def parts_of(network: Deferred[NetworkParts]) -> NetworkParts:
             f" {type(parts).__name__}.",
             hint="A function that edits a network must return nothing, or the whole tuple.",
         )
-    made: NetworkParts = tuple(parts)
-    return made
+    new_row: NetworkParts = tuple(parts)
+    return new_row
 
 
 def layers_of(network: Any) -> list[Any]:

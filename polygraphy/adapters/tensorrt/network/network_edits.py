@@ -80,11 +80,11 @@ class PostprocessNetwork(EditingLoader):
                 f"{func!r} is not a function that edits a network.",
                 hint="Pass a function with a parameter `network`.",
             )
-        shown = name or getattr(func, "__name__", repr(func))
+        shown_name = name or getattr(func, "__name__", repr(func))
 
         def edit(network: Any) -> None:
             """Call the function with the network; raise UsageError if it does not accept it."""
-            G_LOGGER.verbose(f"Applying network postprocessing: {shown}")
+            G_LOGGER.verbose(f"Applying network postprocessing: {shown_name}")
             try:
                 func(network=network)
             except TypeError as error:
@@ -93,7 +93,7 @@ class PostprocessNetwork(EditingLoader):
                 if error.__traceback__.tb_next is not None:
                     raise  # It was raised inside of the function.
                 raise UsageError(
-                    f"{shown} cannot be called as {shown}(network=...): {error}.",
+                    f"{shown_name} cannot be called as {shown_name}(network=...): {error}.",
                     hint="Name its parameter `network`.",
                 ) from error
 
@@ -237,13 +237,13 @@ def _io_tensors(network: Any) -> dict[str, Any]:
     return {tensor.name: tensor for tensor in (*inputs, *outputs)}
 
 
-def _per_tensor(values: Any, known: Collection[str]) -> dict[str, Any]:
+def _per_tensor(values: Any, known_names: Collection[str]) -> dict[str, Any]:
     """Return one value per input or output; a single value applies to all."""
     if not isinstance(values, Mapping):
-        return dict.fromkeys(known, values)
+        return dict.fromkeys(known_names, values)
     for name in values:
-        if name not in known:
-            raise UnknownNameError("Network input or output", name, known)
+        if name not in known_names:
+            raise UnknownNameError("Network input or output", name, known_names)
     return dict(values)
 
 
@@ -340,25 +340,25 @@ class _Choice:
 
 def tensors_of_types(network: Any, types: Iterable[str]) -> set[str]:
     """Return the outputs of layers of some types; raise UnknownNameError for an unknown type."""
-    known = trt.LayerType.__members__
+    members = trt.LayerType.__members__
     wanted = {name.upper() for name in types}
     for name in sorted(wanted):
-        if name not in known:
-            raise UnknownNameError("Layer type", name, sorted(known))
-    found = {
+        if name not in members:
+            raise UnknownNameError("Layer type", name, sorted(members))
+    tensors = {
         tensor
         for layer in layers_of(network)
         if layer.type.name in wanted
         for tensor in _names(layer)
     }
-    if wanted and not found:
+    if wanted and not tensors:
         G_LOGGER.warning(f"No layer of the network is of type {', '.join(sorted(wanted))}.")
-    return found
+    return tensors
 
 
 def comparable_tensors(network: Any) -> set[str]:
     """Return the names of all tensors with values worth comparing."""
-    found: set[str] = set()
+    tensors: set[str] = set()
     is_in_loop = False
     for layer in layers_of(network):
         kind = layer.type.name
@@ -367,8 +367,8 @@ def comparable_tensors(network: Any) -> set[str]:
         elif kind == _LOOP_END:
             is_in_loop = False
         if not is_in_loop and kind not in _NOT_MARKED:
-            found.update(_names(layer))
-    return found
+            tensors.update(_names(layer))
+    return tensors
 
 
 def _names(layer: Any) -> list[str]:
@@ -458,9 +458,9 @@ class SetLayerPrecisions(BaseLoader):
             if job.calibration is None:
                 job.calibration = self._calibrator
             return parts_of(self._network)
-        own = Casting(PrecisionRequest(), calibration=self._calibrator)
-        _add_to_cast(wanted, own)
-        lowered = own.narrow_types(floats=True) | own.narrow_types(floats=False)
+        own_casting = Casting(PrecisionRequest(), calibration=self._calibrator)
+        _add_to_cast(wanted, own_casting)
+        lowered = own_casting.narrow_types(floats=True) | own_casting.narrow_types(floats=False)
         if not lowered:
             parts = parts_of(self._network)
             names = [layer.name for layer in layers_of(parts[1])]
@@ -471,9 +471,9 @@ class SetLayerPrecisions(BaseLoader):
             return parts
         if not callable(self._network):
             raise _impossible(lowered, "in a network that is already parsed")
-        with casting(own):
+        with casting(own_casting):
             parts = parts_of(self._network)
-        if not own.is_done:
+        if not own_casting.is_done:
             raise _impossible(lowered, "in a network that is not parsed from ONNX")
         return parts
 
@@ -483,10 +483,10 @@ def _add_to_cast(wanted: Mapping[str, DataTypeEntry], job: Casting) -> None:
     quantize to one.
     """
     job.layer_precisions.update(wanted)
-    for whole, is_float in ((job.request.floats, True), (job.request.quantized, False)):
+    for type_entry, is_float in ((job.request.floats, True), (job.request.quantized, False)):
         named = job.narrow_types(floats=is_float)
-        unlike = named - {whole}
-        if whole is not None and unlike:
+        unlike = named - {type_entry}
+        if type_entry is not None and unlike:
             raise _impossible(unlike, f"while the rest of the model is cast to {job.request}")
         if len(named) > 1:
             raise _impossible(named, "together")
@@ -522,10 +522,10 @@ def _impossible(dtypes: set[Any], where: str) -> BackendError:
     )
 
 
-def _for_existing_layers(precisions: Mapping[str, T], known: Iterable[str]) -> dict[str, T]:
+def _for_existing_layers(precisions: Mapping[str, T], known_names: Iterable[str]) -> dict[str, T]:
     """Return the values for layers that exist, and warn about the others."""
-    there = dict.fromkeys(known)
+    remote_values = dict.fromkeys(known_names)
     for name in precisions:
-        if name not in there:
-            warn_of_unknown_layer(name, there)
-    return {name: precision for name, precision in precisions.items() if name in there}
+        if name not in remote_values:
+            warn_of_unknown_layer(name, remote_values)
+    return {name: precision for name, precision in precisions.items() if name in remote_values}

@@ -168,10 +168,10 @@ def parsing_failed(
     lines = list(
         dict.fromkeys(describe_error(error) + _node_inputs_text(error, model) for error in errors)
     )
-    more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-    text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + more)
-    said = f"TensorRT could not parse {source}:{text}"
-    return BackendError(said, backend="tensorrt", hint=_error_hint(errors))
+    extra_names = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    text = "".join(f"\n    {line}" for line in lines[:_SHOWN] + extra_names)
+    failed = f"TensorRT could not parse {source}:{text}"
+    return BackendError(failed, backend="tensorrt", hint=_error_hint(errors))
 
 
 def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
@@ -183,8 +183,8 @@ def _node_inputs_text(error: Any, model: Callable[[], Any] | None) -> str:
         node = loaded.graph.node[error.node()]
     except Exception:  # The error itself is what matters.
         return ""
-    said = node_inputs(loaded, node.op_type, node.name, {})
-    return f" ({said})" if said else ""
+    inputs = node_inputs(loaded, node.op_type, node.name, {})
+    return f" ({inputs})" if inputs else ""
 
 
 def _error_hint(errors: Sequence[Any]) -> str:
@@ -347,8 +347,8 @@ class _NetworkFromOnnx(BaseLoader):
                 else:
                     is_parsed = model.parse(parser, stack)
             if not is_parsed:
-                known = model.load if job is None else None
-                raise parsing_failed(parser, model.name, reasons, known)
+                load = model.load if job is None else None
+                raise parsing_failed(parser, model.name, reasons, load)
         warn_about_errors(parser)
         return builder, network, parser
 

@@ -159,19 +159,19 @@ def deserialize_plan(plan: Any, runtime: Any = None, dla_strategy: Any = None) -
     Raises:
         BackendError: TensorRT refuses the plan.
     """
-    made = runtime() if callable(runtime) else runtime
-    if made is None:
-        made = new_runtime()
-    _allow_host_code(made)
+    result = runtime() if callable(runtime) else runtime
+    if result is None:
+        result = new_runtime()
+    _allow_host_code(result)
     if dla_strategy is not None:
         name = dla_strategy if isinstance(dla_strategy, str) else dla_strategy.name
-        asked = setting_of("dla_workspace_allocation_strategy", name)
-        require("dla_workspace_allocation_strategy", asked)
-        made.dla_workspace_allocation_strategy = enum_value(
-            "DLAWorkspaceAllocationStrategy", name, asked
+        setting = setting_of("dla_workspace_allocation_strategy", name)
+        require("dla_workspace_allocation_strategy", setting)
+        result.dla_workspace_allocation_strategy = enum_value(
+            "DLAWorkspaceAllocationStrategy", name, setting
         )
     with capture_log() as reasons:
-        engine = made.deserialize_cuda_engine(plan)
+        engine = result.deserialize_cuda_engine(plan)
         raise_kept_error(plan)  # A plan may be a `FileReader`.
         if engine is None:
             caps = capabilities()
@@ -180,7 +180,7 @@ def deserialize_plan(plan: Any, runtime: Any = None, dla_strategy: Any = None) -
                 hint="A plan only works with the TensorRT version and type of GPU that built it;"
                 f" this is {caps.name} {caps.version}.",
             )
-    _runtimes[engine] = made
+    _runtimes[engine] = result
     return engine
 
 
@@ -355,7 +355,7 @@ class EngineFromPath(BaseLoader):
             BackendError: TensorRT refuses the plan.
         """
         path = readable_file(self._path, "Engine")
-        G_LOGGER.info(f"Loading bytes from {path.absolute()}")
+        G_LOGGER.progress(f"Loading bytes from {path.absolute()}")
         record = check_record(path)
         with (
             translate_os_errors(path, "read"),

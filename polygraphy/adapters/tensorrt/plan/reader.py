@@ -30,14 +30,14 @@ def describe_file(source: ModelSource, detail: Detail) -> EngineDescription | Ne
         FileError: a file is missing.
         UsageError: a script does not make a network.
     """
-    made = evaluate(source.loader) if source.loader is not None else _load_source(source)
-    if hasattr(made, "num_io_tensors"):
+    file = evaluate(source.loader) if source.loader is not None else _load_source(source)
+    if hasattr(file, "num_io_tensors"):
         notes = notes_of(source.tensor_info) if detail.layers else {}
         return describe_engine(
-            made, layers=detail.layers, attrs=detail.attrs, notes=notes, sizes=detail.sizes
+            file, layers=detail.layers, attrs=detail.attrs, notes=notes, sizes=detail.sizes
         )
     # The builder and the parser have to outlive what is asked of the network.
-    parts = parts_of(made)
+    parts = parts_of(file)
     return describe_network(
         parts[1],
         layers=detail.layers,
@@ -57,12 +57,12 @@ def _load_source(source: ModelSource) -> Any:
     if not colon or not symbol.isidentifier() or not path.endswith(".py"):
         path, symbol = source.path, ""
     name = source.network_func or symbol or _NETWORK_FUNCTION
-    made = mod.import_from_script(path, name)()
-    if made is None:
+    result = mod.import_from_script(path, name)()
+    if result is None:
         raise UsageError(
             f"{name} in {path} returns nothing.", hint="It must return (builder, network)."
         )
-    return made
+    return result
 
 
 def notes_of(path: str | None) -> dict[str, str]:

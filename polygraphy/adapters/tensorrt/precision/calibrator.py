@@ -73,15 +73,15 @@ def Calibrator(
     if algo is None and base is trt.IInt8Calibrator:
         algo = trt.CalibrationAlgoType.ENTROPY_CALIBRATION_2
     methods: dict[str, Any] = {} if algo is None else {"get_algorithm": lambda self: algo}
-    made = type("Calibrating", (_Calibrating, base), methods)()
-    made.begin(
+    result = type("Calibrating", (_Calibrating, base), methods)()
+    result.begin(
         _Feed(data_loader),
         cache,
         1 if batch_size is None else batch_size,
         0.5 if quantile is None else quantile,
         0.5 if regression_cutoff is None else regression_cutoff,
     )
-    return made
+    return result
 
 
 class _Calibrating:
@@ -326,9 +326,9 @@ class _Feed:
     def _address(self, name: str, value: Any) -> int:
         """Return the GPU address of a value, which is copied if it is on the host."""
         if not isinstance(value, np.ndarray):
-            found = device_buffer(value, self._order())
-            if found is not None:
-                address, _, keeper = found
+            buffer = device_buffer(value, self._order())
+            if buffer is not None:
+                address, _, keeper = buffer
                 self._held.append(keeper)
                 self._order().synchronize()
                 return address
@@ -363,8 +363,10 @@ def _in_full_precision(metadata: TensorMetadata) -> TensorMetadata:
 def _iterable(loader: Any) -> Iterable[Mapping[str, Any]]:
     """Return the data of a loader, which may be a function."""
     is_iterable = hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
-    made: Iterable[Mapping[str, Any]] = loader if is_iterable or not callable(loader) else loader()
-    return made
+    iterable: Iterable[Mapping[str, Any]] = (
+        loader if is_iterable or not callable(loader) else loader()
+    )
+    return iterable
 
 
 def _read(cache: CalibrationCache) -> bytes | None:
@@ -384,7 +386,7 @@ def _read(cache: CalibrationCache) -> bytes | None:
     if not content:
         G_LOGGER.warning(f"The calibration cache {path} is empty: calibrating again.")
         return None
-    G_LOGGER.info(f"Reading calibration cache from {path}")
+    G_LOGGER.progress(f"Reading calibration cache from {path}")
     return content
 
 

@@ -48,8 +48,8 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
     """
     wanted = list(names)
     chosen: set[str] = set()
-    others: set[str] = set()
-    known: dict[str, None] = {}
+    other_nodes: set[str] = set()
+    known_nodes: dict[str, None] = {}
     met: set[str] = set()
 
     def sort_into_sets(nodes: Iterable[Any]) -> bool:
@@ -57,25 +57,25 @@ def select_nodes(model: Any, names: Iterable[str]) -> NodeSelection:
         found_any = False
         for node in nodes:
             aliases = _node_names(node)
-            known.update(dict.fromkeys(aliases[:1]))
-            found = set(wanted).intersection(aliases)
-            met.update(found)
+            known_nodes.update(dict.fromkeys(aliases[:1]))
+            intersection = set(wanted).intersection(aliases)
+            met.update(intersection)
             # A node that is kept keeps what is inside of it, so a chosen one must not be inside.
             inside = [sort_into_sets(body.node) for body in graphs_of(node)]
             has_inside = any(inside)
-            if found:
+            if intersection:
                 chosen.add(identity_of(node))
             elif not has_inside:
-                others.add(identity_of(node))
-            found_any |= bool(found) or has_inside
+                other_nodes.add(identity_of(node))
+            found_any |= bool(intersection) or has_inside
         return found_any
 
     sort_into_sets(model.graph.node)
     return NodeSelection(
         frozenset(chosen) - {""},
-        frozenset(others) - {""} - chosen,
+        frozenset(other_nodes) - {""} - chosen,
         tuple(name for name in wanted if name not in met),
-        tuple(known),
+        tuple(known_nodes),
     )
 
 
@@ -90,7 +90,9 @@ QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
 """What a model is quantised to, rather than cast."""
 
 _FLOAT_TYPES = {
-    name: DataType[each.dtype.upper()] for name, each in REDUCED.items() if not each.is_quantized
+    name: DataType[precision.dtype.upper()]
+    for name, precision in REDUCED.items()
+    if not precision.is_quantized
 }
 _Q_OPS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
 
@@ -192,17 +194,17 @@ def cast_model(model: Any, job: Casting) -> Any:
     if floats is not None:
         keeps = {name for name, dtype in precisions.items() if dtype == DataType.FLOAT32}
         only = {name for name, dtype in precisions.items() if dtype == floats}
-        kept = _nodes_to_keep(model, keeps, None if job.request.floats else only)
-        model = _cast(model, floats, kept)
+        nodes = _nodes_to_keep(model, keeps, None if job.request.floats else only)
+        model = _cast(model, floats, nodes)
     job.is_done = True
     return model
 
 
-def warn_of_unknown_layer(name: str, known: Iterable[str]) -> None:
+def warn_of_unknown_layer(name: str, known_names: Iterable[str]) -> None:
     """Log that a precision was requested for a layer that does not exist; see
     `SetLayerPrecisions`.
     """
-    G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known)}")
+    G_LOGGER.warning(f"A precision has no effect: {UnknownNameError('Layer', name, known_names)}")
 
 
 def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collection[str]:
@@ -213,8 +215,8 @@ def _nodes_to_keep(model: Any, keeps: set[str], only: set[str] | None) -> Collec
         keeps: names of layers that do.
         only: names of the only layers that do not; None for all others.
     """
-    kept = select_nodes(model, sorted(keeps)).chosen
-    return kept if only is None else kept | select_nodes(model, sorted(only)).others
+    chosen = select_nodes(model, sorted(keeps)).chosen
+    return chosen if only is None else chosen | select_nodes(model, sorted(only)).others
 
 
 def _quantize_once(
@@ -222,12 +224,19 @@ def _quantize_once(
 ) -> Any:
     """Return a quantized model; a model that is quantized already is returned unchanged."""
     if not _is_quantized(model):
-        given = job.calibration if job.request.calibration is None else job.request.calibration
-        made = _quantize_model(model, given, dtype, keep_nodes)
-        _warn_about_others(
-            made, {it for it, asked in job.layer_precisions.items() if asked == dtype}
+        calibration = (
+            job.calibration if job.request.calibration is None else job.request.calibration
         )
-        return made
+        quantize_model = _quantize_model(model, calibration, dtype, keep_nodes)
+        _warn_about_others(
+            quantize_model,
+            {
+                name
+                for name, layer_precision in job.layer_precisions.items()
+                if layer_precision == dtype
+            },
+        )
+        return quantize_model
     message = f"The model has Q/DQ nodes, so it is not quantized to {dtype} again"
     if job.layer_precisions:
         G_LOGGER.warning(f"{message}, and the precisions of its layers are ignored.")
@@ -238,11 +247,11 @@ def _quantize_once(
 
 def _warn_about_others(model: Any, layers: set[str]) -> None:
     """Log the layers that should be quantized, but whose kind is not supported."""
-    made = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
+    names = {name for node in model.graph.node if node.op_type in _Q_OPS for name in node.output}
     for name in sorted(layers):
         chosen = select_nodes(model, [name]).chosen
         nodes = [node for node in model.graph.node if {node.name, *node.output} & chosen]
-        if not any(made.intersection(node.input) for node in nodes):
+        if not any(names.intersection(node.input) for node in nodes):
             kinds = ", ".join(sorted({node.op_type for node in nodes}))
             G_LOGGER.warning(f"Layer {name!r} ({kinds}) cannot be quantized.")
 
@@ -261,12 +270,12 @@ def _cast(model: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]) -> Any:
 
 
 def _quantize_model(
-    model: Any, given: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]
+    model: Any, given_value: Any, dtype: DataTypeEntry, keep_nodes: Collection[str]
 ) -> Any:
     """Return a quantized model, and log that."""
-    if not isinstance(given, CalibrationData):
-        given = CalibrationData(getattr(given, "data_loader", given))
-    if given.data_loader is None and given.cache is None:
+    if not isinstance(given_value, CalibrationData):
+        given_value = CalibrationData(getattr(given_value, "data_loader", given_value))
+    if given_value.data_loader is None and given_value.cache is None:
         raise UsageError(
             f"Quantizing the model to {dtype} requires data to determine value ranges.",
             hint="Pass a calibrator, or build a model with Q/DQ nodes.",
@@ -276,9 +285,9 @@ def _quantize_model(
     )
     return quantize(
         model,
-        given.data_loader,
+        given_value.data_loader,
         dtype,
-        method=given.method,
-        cache=given.cache,
+        method=given_value.method,
+        cache=given_value.cache,
         keep_nodes=sorted(keep_nodes),
     )

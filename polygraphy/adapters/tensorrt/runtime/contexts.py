@@ -223,7 +223,7 @@ class ShapeCache:
 
     def _make_room(self, uses: int) -> bool:
         """Evict the rarest key if it is used much less; return whether there is room."""
-        rarest = min(self._held, key=lambda one: self._uses.get(one, 0))
+        rarest = min(self._held, key=lambda hashable: self._uses.get(hashable, 0))
         if uses <= 2 * self._uses.get(rarest, 0) + 1:
             return False
         self._held.discard(rarest)
@@ -282,31 +282,34 @@ class Contexts:
 
     def context_for(self, shapes: Hashable) -> BoundContext:
         """Return the context for these shapes, which differ from the last ones."""
-        if not all(one.graphs.is_possible for one in (self.main, *self._others.values())):
+        if not all(
+            bound_context.graphs.is_possible
+            for bound_context in (self.main, *self._others.values())
+        ):
             self.share_no_more("CUDA graphs are not supported")
         cache = self._cache
         # Before the first inference it is not known whether there can be graphs.
         if cache is None or not self.main.is_proven or not cache.admits(shapes):
             return self.main
-        found = self._others.get(shapes)
-        if found is None:
+        context = self._others.get(shapes)
+        if context is None:
             native = self._create_another()
             if native is None:
                 return self.main
-            found = self._others[shapes] = self._bind_context(native)
-        return found
+            context = self._others[shapes] = self._bind_context(native)
+        return context
 
     def _create_another(self) -> Any:
         """Return one more execution context; None if there can be no more."""
         assert self._scratch is not None
         try:
-            made = self._scratch.create_another(self._profile, self._stream)
+            another = self._scratch.create_another(self._profile, self._stream)
         except BackendError as error:
             self.share_no_more(str(error))
             return None
-        if made is None:
+        if another is None:
             self.share_no_more("its profile allows one context at a time")
-        return made
+        return another
 
     @contextmanager
     def trying(self, bound: BoundContext) -> Iterator[None]:
@@ -337,9 +340,9 @@ class Contexts:
 
     def _release_context(self, shapes: Hashable) -> None:
         """Release the context for some shapes, if there is one."""
-        left = self._others.pop(shapes, None)
-        if left is not None:
-            left.free()
+        bound_context = self._others.pop(shapes, None)
+        if bound_context is not None:
+            bound_context.free()
 
     def free(self) -> None:
         """Release all contexts and graphs."""

@@ -49,13 +49,13 @@ def check_shape(tensor: IoTensor, shape: tuple[int, ...], profile: int) -> None:
             f" have {shape}."
         )
     within = tensor.ranges[profile]
-    others = [index for index in range(len(tensor.ranges)) if tensor.takes(shape, index)]
+    indexes = [index for index in range(len(tensor.ranges)) if tensor.takes(shape, index)]
     raise OutsideProfile(
         f"Input {tensor.name!r} cannot have shape {shape}: optimization profile {profile} of"
         f" the engine accepts {within.min} to {within.max}.",
         hint=(
-            f"Choose profile {others[0]}, which accepts it."
-            if others
+            f"Choose profile {indexes[0]}, which accepts it."
+            if indexes
             else "Build the engine with a wider profile, or use data of a different shape."
         ),
     )
@@ -236,14 +236,18 @@ class HostInput:
         values = host_copy(self.tensor.name, array)
         if values.dtype != self.tensor.dtype:
             raise wrong_dtype(self.tensor, values.dtype)
-        mine = self._values
-        if mine is not None and mine.shape == values.shape and np.array_equal(mine, values):
+        own_values = self._values
+        if (
+            own_values is not None
+            and own_values.shape == values.shape
+            and np.array_equal(own_values, values)
+        ):
             return False
-        if mine is None or mine.shape != values.shape:
-            mine = self._values = addressable(values.shape, values.dtype)
-        mine[...] = values
+        if own_values is None or own_values.shape != values.shape:
+            own_values = self._values = addressable(values.shape, values.dtype)
+        own_values[...] = values
         self.shape = values.shape
-        self.address = mine.__array_interface__["data"][0]
+        self.address = own_values.__array_interface__["data"][0]
         return True
 
     @property

@@ -80,20 +80,20 @@ class Layout:
             scalars = unpack_bits(memory, self.bits, self.dtype, self._scalars)
         else:
             scalars = memory[: self.nbytes].view(self.dtype)
-        found: Array
+        vector: Array
         if not scalars.size:
             return np.zeros(self.shape, dtype=self.dtype)
         vectors = self._in_place(scalars)
         if self.vectorized_dim < 0:
-            found = vectors[..., 0].copy()
-            return found
+            vector = vectors[..., 0].copy()
+            return vector
         axis = self.vectorized_dim
         joined = np.moveaxis(vectors, -1, axis + 1)
         padded = list(self.shape)
         padded[axis] = -1
         within = (slice(None),) * axis + (slice(self.shape[axis]),)
-        found = joined.reshape(padded)[within].copy()
-        return found
+        vector = joined.reshape(padded)[within].copy()
+        return vector
 
     def _in_place(self, scalars: Array) -> Array:
         """Return a view of memory in the shape in vectors, with the components as the last axis."""

@@ -153,10 +153,10 @@ class Allocator:
 def _native_class() -> type:
     """Return the subclass of `IOutputAllocator` for the TensorRT in use."""
     module = tensorrt_module()
-    found = _classes.get(id(module))
-    if found is None or found[0] is not module:
-        found = _classes[id(module)] = (module, _make_native_class(module))
-    return found[1]
+    found_pair = _classes.get(id(module))
+    if found_pair is None or found_pair[0] is not module:
+        found_pair = _classes[id(module)] = (module, _make_native_class(module))
+    return found_pair[1]
 
 
 def _make_native_class(module: Any) -> type:

@@ -64,13 +64,16 @@ def set_weight_budget(engine: Any, budget: int | None, percent: float | None) ->
     with capture_log() as reasons:
         if hasattr(engine, "weight_streaming_budget_v2"):
             engine.weight_streaming_budget_v2 = wanted
-            got = engine.weight_streaming_budget_v2
+            weight_streaming_budget_v2 = engine.weight_streaming_budget_v2
         else:
             wanted = _for_first_version(engine, wanted, size)
             engine.weight_streaming_budget = wanted
-            got = engine.weight_streaming_budget
-    if got != wanted:
-        raise reasons.error_for(f"set the weight streaming budget to {wanted} bytes (it is {got})")
+            weight_streaming_budget_v2 = engine.weight_streaming_budget
+    if weight_streaming_budget_v2 != wanted:
+        raise reasons.error_for(
+            f"set the weight streaming budget to {wanted} bytes (it is"
+            f" {weight_streaming_budget_v2})"
+        )
     G_LOGGER.info(f"Weight streaming: {wanted} of {size} bytes of weights stay on the device")
 
 
@@ -211,21 +214,21 @@ class TrtRunner(BaseRunner):
 
     def _acquire_resources(self, device: Device) -> None:
         """Create the stream, the execution context and the session of the runner."""
-        made = evaluate(self._engine_or_context)
-        if made is None:
+        result = evaluate(self._engine_or_context)
+        if result is None:
             raise BackendError("There is no engine to run: the loader returned none.")
         self.stream = device.create_stream()
-        if isinstance(made, trt.IExecutionContext):
-            self.context, self.engine = made, made.engine
-            self._profile = max(0, made.active_optimization_profile)
-            if made.active_optimization_profile < 0 and self._first_profile is None:
+        if isinstance(result, trt.IExecutionContext):
+            self.context, self.engine = result, result.engine
+            self._profile = max(0, result.active_optimization_profile)
+            if result.active_optimization_profile < 0 and self._first_profile is None:
                 # Another context uses profile 0, and TensorRT 8 crashes when this one takes it too.
                 self._tensors = read_tensors(self.engine, self._profile)
                 return
         else:
-            self.engine = made
-            set_weight_budget(made, *self._weight_budget)
-            self._scratch = Scratch(made, device, self._allocation_strategy)
+            self.engine = result
+            set_weight_budget(result, *self._weight_budget)
+            self._scratch = Scratch(result, device, self._allocation_strategy)
             self.context = self._scratch.create_context()
             self._profile = 0
         self._use_profile(self._profile if self._first_profile is None else self._first_profile)
@@ -338,9 +341,11 @@ class TrtRunner(BaseRunner):
         """Switch the context to an optimization profile; raise BackendError if it is in use."""
         stream: DeviceStream = self.stream
         with capture_log() as reasons:
-            done = self.context.set_optimization_profile_async(index, stream.ptr)
+            optimization_profile_async = self.context.set_optimization_profile_async(
+                index, stream.ptr
+            )
             stream.synchronize()
-        if not done:
+        if not optimization_profile_async:
             raise reasons.error_for(
                 f"use optimization profile {index}",
                 hint="If a profile allows one context at a time, deactivate the other runner of"
@@ -481,9 +486,11 @@ class TrtRunner(BaseRunner):
             for tensor in ranged
             if (shape := getattr(feed_dict.get(tensor.name), "shape", None)) is not None
         }
-        others = (at for at in range(self.engine.num_optimization_profiles) if at != self._profile)
+        ats = (at for at in range(self.engine.num_optimization_profiles) if at != self._profile)
         fitting = (
-            at for at in others if all(each.takes(shape, at) for each, shape in shapes.items())
+            at
+            for at in ats
+            if all(io_tensor.takes(shape, at) for io_tensor, shape in shapes.items())
         )
         return next(fitting, None)
 
@@ -503,7 +510,7 @@ class TrtRunner(BaseRunner):
         return None if self._session is None else self._session.device_times
 
 
-def _check_choice(what: str, choice: str | None, known: tuple[str, ...]) -> None:
+def _check_choice(what: str, choice: str | None, known_names: tuple[str, ...]) -> None:
     """Raise if a choice is unknown."""
-    if choice is not None and choice not in known:
-        raise UnknownNameError(what, choice, known)
+    if choice is not None and choice not in known_names:
+        raise UnknownNameError(what, choice, known_names)

@@ -104,10 +104,10 @@ class FormattedInput:
         if where is None:
             return host_array(array)
         address, shape, _ = where
-        made = np.empty(shape, _dtype(array, self.tensor))
+        computed_array = np.empty(shape, _dtype(array, self.tensor))
         self._stream.synchronize()
-        self._device.copy_to_host(made, address)
-        return made
+        self._device.copy_to_host(computed_array, address)
+        return computed_array
 
     def arrange(self, layout: Layout) -> None:
         """Allocate memory, now that the engine knows the shape and the layout."""
@@ -422,8 +422,8 @@ class Session:
     def _execute(self, stream: DeviceStream) -> None:
         """Enqueue the execution; raise BackendError if TensorRT refuses."""
         with capture_log() as reasons:
-            done = self._bound.native.execute_async_v3(stream.ptr)
-        if not done:
+            async_v3 = self._bound.native.execute_async_v3(stream.ptr)
+        if not async_v3:
             raise self._not_run(reasons)
 
     def _not_run(self, reasons: Reasons) -> BaseException:
@@ -584,8 +584,8 @@ def _raw_output(output: Output, to_host: bool) -> FormattedArray:
 
 def _missing(name: str, feed_dict: Mapping[str, Any]) -> InputError:
     """Return the error for a missing input."""
-    given = ", ".join(map(repr, feed_dict)) or "none"
-    return InputError(f"The data lack input {name!r}; they contain: {given}.")
+    missing = ", ".join(map(repr, feed_dict)) or "none"
+    return InputError(f"The data lack input {name!r}; they contain: {missing}.")
 
 
 class Stopwatch:

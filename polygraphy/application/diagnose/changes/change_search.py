@@ -153,7 +153,7 @@ class ChangeSearch:
     def find_inputs(
         self,
         position: int,
-        others: Iterable[OtherTensor],
+        candidates: Iterable[OtherTensor],
         equal: Collection[str],
         behind: Mapping[str, Collection[str]] | None = None,
         weights: Sequence[Any] = (),
@@ -170,12 +170,12 @@ class ChangeSearch:
         node, feed = self.graph.nodes[position], self.part.feed
         shared = {
             name
-            for one in open_model(self.part.model).nodes
-            if not set(one.makes) & set(node.outputs)
-            for name in one.reads
+            for node_alone in open_model(self.part.model).nodes
+            if not set(node_alone.makes) & set(node.outputs)
+            for name in node_alone.reads
         }
         computed = self._computed_from(position)
-        pool = [one for one in others if one.name not in computed]
+        pool = [candidate for candidate in candidates if candidate.name not in computed]
         for operand, places in _operand_places(node):
             if operand not in feed:
                 continue
@@ -190,17 +190,17 @@ class ChangeSearch:
             )
 
             def is_right(
-                other: OtherTensor,
+                other_tensor: OtherTensor,
                 loads: tuple[Callable[[], tuple[Compute, str]], ...] = loads,
                 is_part: bool = is_part,
             ) -> bool:
                 """Return whether the nodes compute the expected values with another tensor as
                 input; a node may be missing before all that read it.
                 """
-                for load in loads if is_part and not other.is_in_model else loads[:1]:
+                for load in loads if is_part and not other_tensor.is_in_model else loads[:1]:
                     try:
                         compute, name = load()
-                        values = compute({**feed, name: other.value})
+                        values = compute({**feed, name: other_tensor.value})
                     except PolygraphyException:
                         continue
                     if self._matches_goals(values, compute):
@@ -210,16 +210,17 @@ class ChangeSearch:
             tried = filter_in_subprocess(
                 self.budget.take(alike), is_right, self.runners[-1], self._usual
             )
-            for other in tried:
+            for candidate in tried:
                 reads = tuple(
-                    other.name if at in places else one for at, one in enumerate(node.inputs)
+                    candidate.name if at in places else input_name
+                    for at, input_name in enumerate(node.inputs)
                 )
-                if other.op:
-                    change = changes.lost_node(other.op, [node.op])
-                elif other.is_in_model:
-                    change = changes.other_input(node.op, operand, other.name)
+                if candidate.op:
+                    change = changes.lost_node(candidate.op, [node.op])
+                elif candidate.is_in_model:
+                    change = changes.other_input(node.op, operand, candidate.name)
                 else:
-                    change = changes.lost_node_between(node.op, other.name, operand)
+                    change = changes.lost_node_between(node.op, candidate.name, operand)
                 yield Variant("structure", change, evolve(node, inputs=reads))
 
     def _load_reading(
@@ -233,18 +234,18 @@ class ChangeSearch:
         reads = tuple(_APART if at in places else name for at, name in enumerate(node.inputs))
         change = changes.other_input(node.op, operand, _APART)
         weights = {_APART: self.part.feed[operand]}
-        other = Variant("structure", change, evolve(node, inputs=reads), weights)
-        part = self.part.change(output_name(other), other, asks=True)
+        variant = Variant("structure", change, evolve(node, inputs=reads), weights)
+        part = self.part.change(output_name(variant), variant, asks=True)
         return self._load(part), [*part.feed][-1]
 
     def _computed_from(self, position: int) -> set[str]:
         """Return the tensors that depend on a node."""
-        waiting, found = [position], set[str]()
+        waiting, upstream = [position], set[str]()
         while waiting:
-            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - found
-            found |= names
-            waiting += {one for name in names for one, _ in self.graph.readers.get(name, ())}
-        return found
+            names = set(filter(None, self.graph.nodes[waiting.pop()].outputs)) - upstream
+            upstream |= names
+            waiting += {index for name in names for index, _ in self.graph.readers.get(name, ())}
+        return upstream
 
     def _usual(self) -> bool:
         """Run the part without a change, which takes about as long as a change of it."""
@@ -321,15 +322,17 @@ class ChangeSearch:
         if variant.weights:
             try:
                 part = self.part.change(output_name(variant), variant, asks=True)
-                compute, asked = self._load(part), [*part.feed][-1]
+                compute, input_name = self._load(part), [*part.feed][-1]
                 compute(part.feed)
-                return lambda one: compute({**part.feed, asked: next(iter(one.weights.values()))})
+                return lambda variant: compute(
+                    {**part.feed, input_name: next(iter(variant.weights.values()))}
+                )
             except PolygraphyException:  # It may have to be a weight.
                 pass
 
-        def compute_variant(one: Variant) -> Values:
+        def compute_variant(single_variant: Variant) -> Values:
             """Return the values that a variant computes."""
-            part = self.part.change(output_name(one), one)
+            part = self.part.change(output_name(single_variant), single_variant)
             return self._load(part)(part.feed)
 
         return compute_variant
@@ -363,14 +366,14 @@ def _operand_places(node: Node) -> Iterator[tuple[str, tuple[int, ...]]]:
     several.
     """
     for name in dict.fromkeys(node.inputs):
-        places = tuple(at for at, one in enumerate(node.inputs) if one == name)
+        places = tuple(at for at, input_name in enumerate(node.inputs) if input_name == name)
         if len(places) > 1:
             yield from ((name, (at,)) for at in places)
         yield name, places
 
 
 def _alike(
-    others: Iterable[OtherTensor],
+    candidates: Iterable[OtherTensor],
     operand: str,
     value: Any,
     is_missing: bool,
@@ -387,17 +390,29 @@ def _alike(
         lost: the tensors that the reference computes from it.
     """
     alike = [
-        one
-        for one in others
-        if one.name != operand
-        and np.size(one.value) == np.size(value)
-        and getattr(one.value, "dtype", None) == getattr(value, "dtype", None)
+        candidate
+        for candidate in candidates
+        if candidate.name != operand
+        and np.size(candidate.value) == np.size(value)
+        and getattr(candidate.value, "dtype", None) == getattr(value, "dtype", None)
     ]
-    nearest = [one for one in alike if is_missing and not one.is_in_model and one.name in lost]
+    nearest = [
+        candidate
+        for candidate in alike
+        if is_missing and not candidate.is_in_model and candidate.name in lost
+    ]
     for one in nearest[:_TENSORS]:
         yield evolve(one, value=np.reshape(one.value, np.shape(value)))
-    seen = {id(one) for one in nearest}
-    same = [one for one in alike if np.shape(one.value) == np.shape(value) and id(one) not in seen]
-    yield from islice((one for one in same if one.is_in_model), _TENSORS)
+    seen = {id(other_tensor) for other_tensor in nearest}
+    equal_candidates = [
+        candidate
+        for candidate in alike
+        if np.shape(candidate.value) == np.shape(value) and id(candidate) not in seen
+    ]
+    yield from islice(
+        (candidate for candidate in equal_candidates if candidate.is_in_model), _TENSORS
+    )
     if is_missing:
-        yield from islice((one for one in same if not one.is_in_model), _TENSORS)
+        yield from islice(
+            (candidate for candidate in equal_candidates if not candidate.is_in_model), _TENSORS
+        )

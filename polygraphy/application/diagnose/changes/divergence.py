@@ -117,14 +117,14 @@ def partings(
         goal: the outputs that are right, by the names of the model.
     """
     try:
-        known = trace_tensors(case.of(reference), party, fed)
+        tensors = trace_tensors(case.of(reference), party, fed)
     except PolygraphyException:
         return None
-    if _SHARE * sum(known.sizes().values()) > case.room:
+    if _SHARE * sum(tensors.sizes().values()) > case.room:
         with case.attempt("remedy") as notes:
             notes.append(steps.TOO_LARGE_TO_EXCHANGE)
         return None
-    return _Search(case, reference, party, feed, known, goal, dict(zip(feed, fed))).result()
+    return _Search(case, reference, party, feed, tensors, goal, dict(zip(feed, fed))).result()
 
 
 class _Search:
@@ -136,23 +136,23 @@ class _Search:
         reference: OpenModel,
         party: SuspectedParty,
         feed: Feed,
-        known: Trace,
+        trace: Trace,
         goal: Values,
         inputs: Mapping[str, str],
     ) -> None:
         self._case, self._party, self._feed, self._goal = case, party, feed, goal
         self._reference = reference
-        self._theirs = known.values
+        self._theirs = trace.values
         self._inputs = dict(inputs)
-        total = max(sum(known.sizes().values()), 1)
+        total = max(sum(trace.sizes().values()), 1)
         self._limit = _GROWTH * total
         self._budget = RunBudget.for_bytes(total, *_TRIES)
         jumps = any(node.jumps for node in case.model.nodes)
         first = case.differing(case.loaded(party)(feed), goal).values() if jumps else ()
-        sizes = [each.relative for each in first if np.isfinite(each.relative)]
+        sizes = [difference.relative for difference in first if np.isfinite(difference.relative)]
         self._left = max([LEFT, *(_STEPS * size for size in sizes)])
-        self._known_as = SameTensors(known.values)
-        self._borders = Borders(case.model.nodes, reference.nodes, known.values)
+        self._known_as = SameTensors(trace.values)
+        self._borders = Borders(case.model.nodes, reference.nodes, trace.values)
         self._marked = open_model(case.model.marked())
         self._loaded: dict[tuple[str, ...], tuple[Callable[..., Any], list[str], set[str]]] = {}
         self._last: tuple[list[tuple[str, str]], dict[str, Any] | None] | None = None
@@ -163,22 +163,24 @@ class _Search:
         """
         places: dict[str, Parting] = {}
         for _ in range(_ROUNDS):
-            made = self._compute_with([*places.values()])
-            if made is None:
+            values = self._compute_with([*places.values()])
+            if values is None:
                 return None
-            if self._matches(made):
+            if self._matches(values):
                 break
-            found = self._next(made, places)
-            if not found:
-                found = self._whole(made, places)
-                if not found:
+            next_partings = self._next(values, places)
+            if not next_partings:
+                next_partings = self._whole(values, places)
+                if not next_partings:
                     return None
-            places.update((one.border.tensor, one) for one in found)
-        made = self._compute_with([*places.values()])
-        if made is None or not self._matches(made):
+            places.update((parting.border.tensor, parting) for parting in next_partings)
+        values = self._compute_with([*places.values()])
+        if values is None or not self._matches(values):
             return None
         replaced = list(places.values())
-        nearer = Partings(replaced, made, self._theirs, self._pair_equal_tensors(made, replaced))
+        nearer = Partings(
+            replaced, values, self._theirs, self._pair_equal_tensors(values, replaced)
+        )
         fewest = smallest_good_set(replaced, self._test)
         if not fewest:
             return None
@@ -186,50 +188,56 @@ class _Search:
             return nearer
         # What was replaced meanwhile is computed again, so that more lies between right tensors.
         fewest = [self._without_others(place, fewest) for place in fewest]
-        made = self._compute_with(fewest)
-        if made is None:
+        values = self._compute_with(fewest)
+        if values is None:
             return None
-        same = self._pair_equal_tensors(made, fewest)
-        return Partings(fewest, made, self._theirs, same, nearer)
+        equal_tensors = self._pair_equal_tensors(values, fewest)
+        return Partings(fewest, values, self._theirs, equal_tensors, nearer)
 
     def _without_others(self, place: Parting, among: Sequence[Parting]) -> Parting:
         """Return a place with the nodes between it and what is right if it is not replaced."""
-        others = [one for one in among if one is not place]
-        made = self._compute_with(others)
-        if made is None:
+        other_among = [one for one in among if one is not place]
+        search = self._compute_with(other_among)
+        if search is None:
             return place
-        same, nodes = self._pair_equal_tensors(made, others), self._case.model.nodes
-        right = self._borders.makers_of(same, {one.border.tensor for one in others})
-        region = tuple(region_before(nodes, place.border.tensor, same.keys()))
+        equal_tensors, nodes = self._pair_equal_tensors(search, other_among), self._case.model.nodes
+        makers = self._borders.makers_of(equal_tensors, {one.border.tensor for one in other_among})
+        region = tuple(region_before(nodes, place.border.tensor, equal_tensors.keys()))
         border = evolve(place.border, nodes=region)
         if border.twin:
-            return self._parting(border, made, same, right)
-        read = dict.fromkeys(name for i in region for name in nodes[i].reads if name in same)
-        unproven = tuple(index for index in region if index not in right)
+            return self._parting(border, search, equal_tensors, makers)
+        read = dict.fromkeys(
+            name for i in region for name in nodes[i].reads if name in equal_tensors
+        )
+        unproven = tuple(index for index in region if index not in makers)
         return evolve(place, border=border, unproven=unproven, given=tuple(read))
 
-    def _next(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
+    def _next(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the tensors to replace next."""
-        same = self._pair_equal_tensors(made, places.values())
-        right = self._borders.makers_of(same, places)
+        equal_tensors = self._pair_equal_tensors(values, places.values())
+        makers = self._borders.makers_of(equal_tensors, places)
         # What has the name, or the shape, may be something else: it is not if more becomes the same
         # behind it.
         refused: set[str] = set()
-        while not self._budget.is_spent and (named := self._borders.after(made, same, refused)):
-            chosen = [self._parting(one, made, same, right) for one in named]
-            if self._gain(chosen, same, places):
+        while not self._budget.is_spent and (
+            named := self._borders.after(values, equal_tensors, refused)
+        ):
+            chosen = [self._parting(border, values, equal_tensors, makers) for border in named]
+            if self._gain(chosen, equal_tensors, places):
                 return chosen
-            helping = [one for one in chosen if self._gain([one], same, places)]
+            helping = [
+                parting for parting in chosen if self._gain([parting], equal_tensors, places)
+            ]
             if helping:
                 return helping
-            refused |= {one.tensor for one in named}
-        return self._best_pairs(made, same, right, places)
+            refused |= {border.tensor for border in named}
+        return self._best_pairs(values, equal_tensors, makers, places)
 
     def _best_pairs(
         self,
-        made: Values,
-        same: Mapping[str, str],
-        right: Collection[int],
+        values: Values,
+        equal_names: Mapping[str, str],
+        makers: Collection[int],
         places: Mapping[str, Parting],
     ) -> list[Parting]:
         """Return the pair of tensors whose replacement makes all outputs match, or else most
@@ -237,18 +245,26 @@ class _Search:
         """
         total = sum(len(node.makes) for node in self._case.model.nodes)
         best, most, since = None, 0, 0
-        for one in self._candidates(made, same, right):
+        for candidate in self._candidates(values, equal_names, makers):
             if self._budget.is_spent:
                 break
-            if most >= total and (best is None or one.tensor != best.border.tensor):
+            if most >= total and (best is None or candidate.tensor != best.border.tensor):
                 break
-            region = tuple(region_before(self._case.model.nodes, one.tensor, same.keys()))
-            place = self._parting(Border(region, one.tensor, one.twin), made, same, right)
-            gain = self._gain([place], same, places)
+            region = tuple(
+                region_before(self._case.model.nodes, candidate.tensor, equal_names.keys())
+            )
+            place = self._parting(
+                Border(region, candidate.tensor, candidate.twin), values, equal_names, makers
+            )
+            gain = self._gain([place], equal_names, places)
             since = 0 if gain > most else since + 1
             if gain > most:
                 best, most = place, gain
-            elif gain >= total and best is not None and self._rank(one) < self._rank(best.border):
+            elif (
+                gain >= total
+                and best is not None
+                and self._rank(candidate) < self._rank(best.border)
+            ):
                 best = place  # What a normalization makes of its own result is the same again.
             if most >= total and best is not None and self._has_same_operator(best.border):
                 break
@@ -264,10 +280,10 @@ class _Search:
     @cached_property
     def _operators(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the operator that computes each tensor, of the model and of the reference."""
-        own, others = self._case.model.nodes, self._reference.nodes
+        own_nodes, nodes = self._case.model.nodes, self._reference.nodes
         return (
-            {name: node.op for node in own for name in node.makes},
-            {name: node.op for node in others for name in node.makes},
+            {name: node.op for node in own_nodes for name in node.makes},
+            {name: node.op for node in nodes for name in node.makes},
         )
 
     def _rank(self, pair: Candidate | Border) -> tuple[bool, int]:
@@ -275,19 +291,19 @@ class _Search:
         return not self._has_same_operator(pair), [*self._operators[1]].index(pair.twin)
 
     def _candidates(
-        self, made: Values, same: Mapping[str, str], right: Collection[int]
+        self, values: Values, equal_names: Mapping[str, str], makers: Collection[int]
     ) -> Iterator[Candidate]:
         """Return the places where the model may start to differ from the reference, given the
         tensors that are equal.
         """
-        kinds = {self._classes.get(name, name) for name in same.values()}
+        kinds = {self._classes.get(name, name) for name in equal_names.values()}
         # What is only moved in the reference may be what the model should have moved.
         moved = {n for node in self._reference.nodes if node.op in MOVING for n in node.makes}
-        taken = {n for n, kind in self._classes.items() if kind in kinds and n not in moved}
-        taken |= {*same.values()}
+        names = {n for n, kind in self._classes.items() if kind in kinds and n not in moved}
+        names |= {*equal_names.values()}
         return candidates(
-            (self._case.model.nodes, made, same, right),
-            (self._reference.nodes, self._theirs, taken, self._classes),
+            (self._case.model.nodes, values, equal_names, makers),
+            (self._reference.nodes, self._theirs, names, self._classes),
         )
 
     @cached_property
@@ -302,66 +318,81 @@ class _Search:
         }
 
     def _parting(
-        self, one: Border, made: Values, same: Mapping[str, str], right: Collection[int]
+        self,
+        border: Border,
+        values: Values,
+        equal_names: Mapping[str, str],
+        makers: Collection[int],
     ) -> Parting:
         """Return the border with the nodes behind it and the values that the reference computes
         there.
         """
-        unproven = tuple(index for index in one.nodes if index not in right)
-        others, nodes = self._reference.nodes, self._case.model.nodes
-        place = region_before(others, one.twin, set(same.values()))
-        instead = tuple(name for index in place for name in others[index].makes)
-        expected, shape = self._theirs[one.twin], np.shape(made[one.tensor])
+        unproven = tuple(index for index in border.nodes if index not in makers)
+        other_nodes, nodes = self._reference.nodes, self._case.model.nodes
+        place = region_before(other_nodes, border.twin, set(equal_names.values()))
+        instead = tuple(name for index in place for name in other_nodes[index].makes)
+        expected, shape = self._theirs[border.twin], np.shape(values[border.tensor])
         if expected.shape != shape and expected.size == np.prod(shape):
             expected = expected.reshape(shape)  # Products of matrices are often flattened.
-        read = dict.fromkeys(name for i in one.nodes for name in nodes[i].reads if name in same)
-        return Parting(one, expected, unproven, instead, tuple(read))
+        read = dict.fromkeys(
+            name for i in border.nodes for name in nodes[i].reads if name in equal_names
+        )
+        return Parting(border, expected, unproven, instead, tuple(read))
 
-    def _whole(self, made: Values, places: Mapping[str, Parting]) -> list[Parting]:
+    def _whole(self, values: Values, places: Mapping[str, Parting]) -> list[Parting]:
         """Return the outputs themselves as differences, if nothing narrower is known."""
-        nodes, same = self._case.model.nodes, self._pair_equal_tensors(made, places.values())
-        right, taken = self._borders.makers_of(same, places), set(same.values())
+        nodes, equal_tensors = self._case.model.nodes, self._pair_equal_tensors(
+            values, places.values()
+        )
+        makers, used_names = self._borders.makers_of(equal_tensors, places), set(
+            equal_tensors.values()
+        )
         instead = [name for node in self._reference.nodes for name in node.makes]
-        instead = [name for name in instead if name not in taken]
-        found = []
-        for name in self._case.differing(made, self._goal):
-            region = tuple(region_before(nodes, name, same.keys()))
-            unproven = tuple(index for index in region if index not in right)
-            read = dict.fromkeys(each for i in region for each in nodes[i].reads if each in same)
+        instead = [name for name in instead if name not in used_names]
+        found_partings = []
+        for name in self._case.differing(values, self._goal):
+            region = tuple(region_before(nodes, name, equal_tensors.keys()))
+            unproven = tuple(index for index in region if index not in makers)
+            read = dict.fromkeys(
+                name for i in region for name in nodes[i].reads if name in equal_tensors
+            )
             border = Border(region, name, "")
             place = Parting(border, self._goal[name], unproven, tuple(instead), tuple(read))
-            found.append(place)
-        return found
+            found_partings.append(place)
+        return found_partings
 
     def _gain(
-        self, chosen: Sequence[Parting], same: Mapping[str, str], places: Mapping[str, Parting]
+        self,
+        chosen: Sequence[Parting],
+        equal_names: Mapping[str, str],
+        places: Mapping[str, Parting],
     ) -> int:
         """Return how many more tensors match with further replacements: all if outputs match, 0 if
         only the replaced ones do.
         """
-        held = [*places.values(), *chosen]
-        made = self._compute_with(held)
-        if made is None:
+        gain = [*places.values(), *chosen]
+        values = self._compute_with(gain)
+        if values is None:
             return 0
-        if self._matches(made):
+        if self._matches(values):
             return sum(len(node.makes) for node in self._case.model.nodes)
-        return max(len(self._pair_equal_tensors(made, held)) - len(same) - len(chosen), 0)
+        return max(len(self._pair_equal_tensors(values, gain)) - len(equal_names) - len(chosen), 0)
 
     def _test(self, chosen: Sequence[Parting]) -> Outcome:
         """Return GOOD if the model matches with the reference values at some borders, else BAD."""
-        made = self._compute_with(chosen)
-        return Outcome.GOOD if made is not None and self._matches(made) else Outcome.BAD
+        values = self._compute_with(chosen)
+        return Outcome.GOOD if values is not None and self._matches(values) else Outcome.BAD
 
-    def _matches(self, made: Values) -> bool:
+    def _matches(self, values: Values) -> bool:
         """Return whether the outputs are as close to the reference as the search requires."""
-        found = self._case.differing(made, self._goal)
-        return all(each.relative <= self._left for each in found.values())
+        differing = self._case.differing(values, self._goal)
+        return all(difference.relative <= self._left for difference in differing.values())
 
     def _compute_with(self, chosen: Sequence[Parting]) -> dict[str, Any] | None:
         """Return all tensors with some replaced by the reference's; the last computation is
         cached.
         """
-        key = [(one.border.tensor, one.border.twin) for one in chosen]
+        key = [(parting.border.tensor, parting.border.twin) for parting in chosen]
         if self._last is None or self._last[0] != key:
             self._budget.taken += 1
             self._last = key, self._compute_tensors(chosen)
@@ -371,63 +402,69 @@ class _Search:
         """Return the tensors of the model with reference values at some borders; None if it
         cannot run.
         """
-        taken = {one.border.tensor: one.expected for one in chosen}
-        held = {**self._feed, **taken}
+        substitutes = {parting.border.tensor: parting.expected for parting in chosen}
+        values = {**self._feed, **substitutes}
         try:
-            loaded = self._load(held)
+            loaded = self._load(values)
             if loaded is None:
                 return None
-            compute, asked, own = loaded
-            made = compute({name: held[name] for name in asked})
+            compute, input_names, own_names = loaded
+            computed_value = compute({name: values[name] for name in input_names})
         except PolygraphyException:
             return None
-        return {**{name: value for name, value in made.items() if name not in own}, **taken}
+        return {
+            **{name: value for name, value in computed_value.items() if name not in own_names},
+            **substitutes,
+        }
 
-    def _load(self, held: Values) -> tuple[Callable[..., Any], list[str], set[str]] | None:
+    def _load(self, values: Values) -> tuple[Callable[..., Any], list[str], set[str]] | None:
         """Return a loaded function that computes all tensors from given ones, its inputs, and the
         given tensors it recomputes; None if it needs too much memory.
         """
-        key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(held.items()))
+        key = tuple(f"{name} {np.shape(value)}" for name, value in sorted(values.items()))
         if key not in self._loaded:
-            model, names = self._marked.apart(held)
+            model, names = self._marked.apart(values)
             opened = open_model(model)
-            if tensor_bytes(opened, held) > self._limit:
+            if tensor_bytes(opened, values) > self._limit:
                 return None
             marked = opened.marked()
             while len(self._loaded) >= _LOADED:
                 del self._loaded[next(iter(self._loaded))]
             compute = self._party.load(marked, plain=True)
-            asked = [value.name for value in marked.graph.input]
-            self._loaded[key] = compute, asked, set(names.values())
+            requested_names = [value.name for value in marked.graph.input]
+            self._loaded[key] = compute, requested_names, set(names.values())
         return self._loaded[key]
 
-    def _pair_equal_tensors(self, made: Values, places: Iterable[Parting]) -> dict[str, str]:
+    def _pair_equal_tensors(self, values: Values, places: Iterable[Parting]) -> dict[str, str]:
         """Return the reference tensor for each tensor of the model that is equal, by name."""
-        same = {**self._inputs, **{one.border.tensor: one.border.twin for one in places}}
-        taken = set(same.values())
+        equal_tensors = {
+            **self._inputs,
+            **{place.border.tensor: place.border.twin for place in places},
+        }
+        used_names = set(equal_tensors.values())
         for node in self._case.model.nodes:
             for name in node.makes:
-                if name in made and name not in same:
-                    twin = self._known_as.of(name, made[name], taken, node.op in MOVING)
-                    twin = twin or self._same_result(node, name, made, same)
-                    if twin is not None and twin not in taken:
-                        same[name] = twin
-                        taken.add(twin)
-        return same
+                if name in values and name not in equal_tensors:
+                    twin = self._known_as.of(name, values[name], used_names, node.op in MOVING)
+                    twin = twin or self._same_result(node, name, values, equal_tensors)
+                    if twin is not None and twin not in used_names:
+                        equal_tensors[name] = twin
+                        used_names.add(twin)
+        return equal_tensors
 
     def _same_result(
-        self, node: GraphNode, name: str, made: Values, same: Mapping[str, str]
+        self, node: GraphNode, name: str, made: Values, equal_names: Mapping[str, str]
     ) -> str | None:
         """Return the reference tensor computed by the same operator from equal inputs, if its value
         is equal; scalars need more than an equal value.
         """
         read, value = _computed_reads(node, self._case.model.constants), made[name]
-        twins = tuple(same.get(each, "") for each in read)
+        twins = tuple(equal_names.get(name, "") for name in read)
         if not read or not all(twins):
             return None
         place, found = node.makes.index(name), []
-        for other in self._by_reads.get((node.op, node.settings, twins), ()):
-            twin = other.makes[place] if place < len(other.makes) else ""
+        for other_node in self._by_reads.get((node.op, node.settings, twins), ()):
+            twin = other_node.makes[place] if place < len(other_node.makes) else ""
             if twin in self._theirs and not deviation(value, self._theirs[twin]):
                 found.append(twin)
         if not found or name in found or node.op not in MOVING:
@@ -435,14 +472,14 @@ class _Search:
         # If more nodes of the model move the same, one of them moves something else than it should.
         return found[0] if self._count_equal(node, name, made) <= len(found) else None
 
-    def _count_equal(self, node: GraphNode, name: str, made: Values) -> int:
+    def _count_equal(self, node: GraphNode, name: str, value: Values) -> int:
         """Return how many nodes of the model compute the same as one by the same operator from the
         same inputs.
         """
         key = node.op, node.settings, _computed_reads(node, self._case.model.constants)
         place = node.makes.index(name)
         names = (one.makes[place] for one in self._own_by_reads[key] if place < len(one.makes))
-        return sum(each in made and np.array_equal(made[each], made[name]) for each in names)
+        return sum(each in value and np.array_equal(value[each], value[name]) for each in names)
 
     @cached_property
     def _own_by_reads(self) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
@@ -459,10 +496,10 @@ def _group_by_reads(
     model: OpenModel,
 ) -> Mapping[tuple[str, str, tuple[str, ...]], Sequence[GraphNode]]:
     """Return the nodes of a model by operator, attributes and computed inputs."""
-    found: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
+    by_reads: dict[tuple[str, str, tuple[str, ...]], list[GraphNode]] = defaultdict(list)
     for node in model.nodes:
-        found[node.op, node.settings, _computed_reads(node, model.constants)].append(node)
-    return found
+        by_reads[node.op, node.settings, _computed_reads(node, model.constants)].append(node)
+    return by_reads
 
 
 def _computed_reads(node: GraphNode, constants: Collection[str]) -> tuple[str, ...]:

@@ -91,9 +91,9 @@ def group_places(places: Sequence[Parting]) -> list[list[Parting]]:
     groups: list[list[Parting]] = []
     for place in places:
         nodes = set(place.unproven)
-        sharing = [g for g in groups if any(nodes & set(one.unproven) for one in g)]
+        sharing = [g for g in groups if any(nodes & set(parting.unproven) for parting in g)]
         groups = [g for g in groups if g not in sharing]
-        groups.append([*(one for group in sharing for one in group), place])
+        groups.append([*(parting for group in sharing for parting in group), place])
     return groups
 
 
@@ -114,16 +114,16 @@ class Change:
         case: Case,
         pairing: Pairing,
         party: SuspectedParty,
-        found: Partings,
+        divergences: Partings,
         feed: Feed,
         places: Sequence[Parting],
     ) -> None:
-        self._case, self._party, self._found, self._places = case, party, found, places
+        self._case, self._party, self._found, self._places = case, party, divergences, places
         self._side, self._others = pairing.model, pairing.reference
         self._is_quantised = is_quantised(pairing)
-        self._held = {**found.values, **feed}
-        self._nodes = sorted({index for one in places for index in one.border.nodes})
-        self._goals = {one.border.tensor: one.expected for one in places}
+        self._held = {**divergences.values, **feed}
+        self._nodes = sorted({index for place in places for index in place.border.nodes})
+        self._goals = {place.border.tensor: place.expected for place in places}
         self._instead = sorted(
             {
                 self._others.producer[n]
@@ -132,8 +132,8 @@ class Change:
                 if n in self._others.producer
             }
         )
-        made = (name for index in self._nodes for name in case.model.nodes[index].makes)
-        total = sum(getattr(self._held.get(name), "nbytes", 0) for name in made)
+        names = (name for index in self._nodes for name in case.model.nodes[index].makes)
+        total = sum(getattr(self._held.get(name), "nbytes", 0) for name in names)
         self.budget = RunBudget.for_part(total, len(self._nodes))
         self._lost: Collection[str] = ()
         first = (next(filter(None, node.outputs), "") for node in self._side.nodes)
@@ -142,7 +142,7 @@ class Change:
     @property
     def unproven(self) -> set[int]:
         """Return the nodes that compute no verified tensor."""
-        return {index for one in self._places for index in one.unproven}
+        return {index for place in self._places for index in place.unproven}
 
     @property
     def is_right(self) -> bool:
@@ -182,18 +182,18 @@ class Change:
         self, *kinds: Callable[[int, int], Iterator[Variant]]
     ) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor."""
-        nodes, same = self._case.model.nodes, self._found.same
+        nodes, equal_tensors = self._case.model.nodes, self._found.same
         if self._is_quantised and any(is_coarse(nodes[index].op) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
         # Nodes that compute shapes come last: they have many variants, and are rarely at fault.
         ordered = sorted(self._nodes, key=lambda index: not self._is_numeric(index))
-        first = [i for i in ordered if any(i in one.unproven for one in self._places)]
-        rest = [
+        first = [i for i in ordered if any(i in place.unproven for place in self._places)]
+        other_nodes = [
             index
             for index in ordered
-            if index not in first and not all(name in same for name in nodes[index].makes)
+            if index not in first and not all(name in equal_tensors for name in nodes[index].makes)
         ]
-        for indices in (first, rest):
+        for indices in (first, other_nodes):
             for tried in kinds:
                 for index in indices:
                     if self.budget.is_spent:
@@ -233,7 +233,7 @@ class Change:
         reference computes.
         """
         behind = self._nodes_behind(index)
-        search = self._search_in([one for one in self._nodes if one == index or one in behind])
+        search = self._search_in([node for node in self._nodes if node == index or node in behind])
         if search is not None:
             yield from search.find_inputs(
                 position,
@@ -274,7 +274,7 @@ class Change:
         reference computes from that one, and only from equal ones besides.
         """
         twins = {twin: name for name, twin in self._twins.items()}
-        found: dict[str, list[str]] = {}
+        tensors_behind: dict[str, list[str]] = {}
         roots = {twin: {name} for twin, name in twins.items()}
         for index in self._instead:
             node = self._others.nodes[index]
@@ -283,32 +283,34 @@ class Change:
                 if name and name not in twins:
                     roots[name] = read
                     for root in read:
-                        found.setdefault(root, []).append(name)
-        return found
+                        tensors_behind.setdefault(root, []).append(name)
+        return tensors_behind
 
     def _nodes_behind(self, index: int) -> set[int]:
         """Return the nodes that depend on a node."""
         nodes = self._case.model.nodes
-        made = set(nodes[index].makes)
-        found: set[int] = set()
+        produced = set(nodes[index].makes)
+        nodes_behind: set[int] = set()
         for position in range(index + 1, len(nodes)):
-            if made.intersection(nodes[position].reads):
-                found.add(position)
-                made.update(nodes[position].makes)
-        return found
+            if produced.intersection(nodes[position].reads):
+                nodes_behind.add(position)
+                produced.update(nodes[position].makes)
+        return nodes_behind
 
     def _other_tensors(self) -> Iterator[OtherTensor]:
         """Yield the tensors that nodes may have read: the last equal ones first, then those that
         only the reference computes.
         """
-        taken = set(self._found.same.values())
+        used_names = set(self._found.same.values())
         is_only = sum(map(self._is_numeric, self.unproven)) == 1
-        mine = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
-        theirs = ((n, v, False) for n, v in self._found.theirs.items() if n not in taken)
-        for name, value, is_in_model in chain(mine, theirs):
+        own_tensors = ((name, self._held.get(name), True) for name in reversed([*self._found.same]))
+        reference_tensors = (
+            (n, v, False) for n, v in self._found.theirs.items() if n not in used_names
+        )
+        for name, value, is_in_model in chain(own_tensors, reference_tensors):
             if self._lost and (is_in_model or name not in self._lost):
                 continue
-            is_goal = any(is_close(value, one) for one in self._goals.values())
+            is_goal = any(is_close(value, goal) for goal in self._goals.values())
             # What another node of the model computes may be what this one should hand on; a tensor
             # of the reference proves nothing if other nodes may be at fault.
             if is_float(value) and (is_in_model or self._lost or is_only or not is_goal):
@@ -322,19 +324,19 @@ class Change:
         node = self._case.model.nodes[reason.node]
         if node.op not in MOVING or reason.variant.cause != "attribute":
             return reason
-        found = [(reason.node, reason.variant)]
+        choices = [(reason.node, reason.variant)]
         for index in self._neighbors(reason.node):
             position = self._position(index)
             if position is not None and self._whole is not None:
-                found += [(index, one) for one in self._whole.find_usual(position)][:1]
-        if len(found) == 1:
+                choices += [(index, variant) for variant in self._whole.find_usual(position)][:1]
+        if len(choices) == 1:
             return reason
-        counts = [self._count_alike(index, variant) for index, variant in found]
+        counts = [self._count_alike(index, variant) for index, variant in choices]
         most = max(counts)
         if counts.count(most) == 1:
-            index, variant = found[counts.index(most)]
+            index, variant = choices[counts.index(most)]
             return Explanation(index, variant, reason.places)
-        return evolve(reason, others=[index for index, _ in found[1:]])
+        return evolve(reason, others=[index for index, _ in choices[1:]])
 
     def _neighbors(self, index: int) -> list[int]:
         """Return the nodes of the same operator that only move the same numbers before or after
@@ -343,14 +345,16 @@ class Change:
         nodes = self._case.model.nodes
         waiting, near = [index], {index}
         while waiting:
-            one = waiting.pop()
-            for other in self._nodes:
-                is_next = {*nodes[one].makes} & {*nodes[other].reads}
-                is_next = is_next or {*nodes[other].makes} & {*nodes[one].reads}
-                if is_next and other not in near and nodes[other].op in MOVING:
-                    near.add(other)
-                    waiting.append(other)
-        return sorted(one for one in near if one != index and nodes[one].op == nodes[index].op)
+            position = waiting.pop()
+            for node in self._nodes:
+                is_next = {*nodes[position].makes} & {*nodes[node].reads}
+                is_next = is_next or {*nodes[node].makes} & {*nodes[position].reads}
+                if is_next and node not in near and nodes[node].op in MOVING:
+                    near.add(node)
+                    waiting.append(node)
+        return sorted(
+            number for number in near if number != index and nodes[number].op == nodes[index].op
+        )
 
     def _count_alike(self, index: int, variant: Variant) -> int:
         """Return how many nodes of the model have the operator and attributes of a variant, and
@@ -358,11 +362,11 @@ class Change:
         """
         position = self._position(index)
         assert position is not None
-        own = self._operator_key(variant.node)
+        operator_key = self._operator_key(variant.node)
         return sum(
-            self._operator_key(node) == own
-            for other, node in enumerate(self._side.nodes)
-            if other != position
+            self._operator_key(node) == operator_key
+            for other_index, node in enumerate(self._side.nodes)
+            if other_index != position
         )
 
     def _operator_key(self, node: Any) -> tuple[Any, ...]:
@@ -371,7 +375,7 @@ class Change:
         """
         maker = self._side.producer.get(node.inputs[0]) if node.inputs else None
         before = "" if maker is None else self._side.nodes[maker].op
-        texts = sorted((one.name, attribute_text(one)) for one in node.attributes)
+        texts = sorted((attribute.name, attribute_text(attribute)) for attribute in node.attributes)
         return node.op, before, tuple(texts)
 
     def _position(self, index: int) -> int | None:
@@ -386,7 +390,7 @@ def find_changes(
     party: SuspectedParty,
     feeds: tuple[Feed, Feed],
     goal: Values,
-    known: Sequence[Culprit],
+    known_culprits: Sequence[Culprit],
 ) -> Differences:
     """Return the nodes that compute different results than the reference from equal inputs.
 
@@ -403,44 +407,65 @@ def find_changes(
         None of `known` where that could not be found out, or is said by them already.
     """
     with case.attempt(titles.EQUAL_TENSORS) as notes:
-        found = partings(case, reference, party, *feeds, goal)
-        if found is None:
+        divergences = partings(case, reference, party, *feeds, goal)
+        if divergences is None:
             notes.append(steps.NO_DIVERGENCE)
-            return Differences(known, is_open=len(known) > 1)
-        notes.append(steps.equal_pairs(len(found.same), len(found.places)))
-    made: list[Culprit] = []
+            return Differences(known_culprits, is_open=len(known_culprits) > 1)
+        notes.append(steps.equal_pairs(len(divergences.same), len(divergences.places)))
+    new_culprits: list[Culprit] = []
     reasons: list[Explanation] = []
     is_late = is_open = False
     with case.attempt(titles.CHANGED_NODES) as notes:
-        groups = group_places(found.places)
-        search = _GroupSearch(case, reference, pairing, party, found, feeds[0], known)
-        explained = [one for group in groups for one in search.explain_each(group, len(groups))]
-        lost = {each for one in explained if one.reason is not None for each in one.reason.lost}
-        for one in explained:
-            reason = one.reason or (one.change.find_lost(lost) if lost else None)
-            if one.is_right:
+        groups = group_places(divergences.places)
+        search = _GroupSearch(
+            case, reference, pairing, party, divergences, feeds[0], known_culprits
+        )
+        explained = [
+            parting for group in groups for parting in search.explain_each(group, len(groups))
+        ]
+        lost = {
+            each
+            for parting in explained
+            if parting.reason is not None
+            for each in parting.reason.lost
+        }
+        for single_culprits in explained:
+            reason = single_culprits.reason or (
+                single_culprits.change.find_lost(lost) if lost else None
+            )
+            if single_culprits.is_right:
                 continue
             if reason is None:
-                is_late |= one.change.budget.is_cut_short
-                unexplained, is_unknown = search.describe(one)
-                made += unexplained
+                is_late |= single_culprits.change.budget.is_cut_short
+                unexplained, is_unknown = search.describe(single_culprits)
+                new_culprits += unexplained
                 is_open |= is_unknown
                 continue
             reasons.append(reason)
-            made.append(_changed_culprit(case, reason, found.same))
+            new_culprits.append(_changed_culprit(case, reason, divergences.same))
             is_open |= bool(reason.others)
-        notes.append(steps.explained_changes(len(reasons), len(made), is_late))
-    is_open |= sum(one.cause == "structure" and one not in known for one in made) > _UNEXPLAINED
-    is_whole = reasons and len(reasons) == len(made)
+        notes.append(steps.explained_changes(len(reasons), len(new_culprits), is_late))
+    is_open |= (
+        sum(
+            parting.cause == "structure" and parting not in known_culprits
+            for parting in new_culprits
+        )
+        > _UNEXPLAINED
+    )
+    is_whole = reasons and len(reasons) == len(new_culprits)
     repaired = None
     if is_whole:
         repaired = _repair_model(case, pairing.model, party, feeds[0], goal, reasons)
         if repaired is None:
-            return Differences(known or made, is_open=True)
-        remedy = case.undo_changes(pairing.model, [one.variant for one in reasons])
-        made = [evolve(one, remedy=remedy) for one in made]
+            return Differences(known_culprits or new_culprits, is_open=True)
+        remedy = case.undo_changes(pairing.model, [culprit.variant for culprit in reasons])
+        new_culprits = [evolve(reason, remedy=remedy) for reason in new_culprits]
     # They are the fewest that explain the outputs: fewer of them prove nothing.
-    culprits = known if made and all(one in known for one in made) else made
+    culprits = (
+        known_culprits
+        if new_culprits and all(culprit in known_culprits for culprit in new_culprits)
+        else new_culprits
+    )
     return Differences(culprits, repaired, is_open)
 
 
@@ -487,7 +512,7 @@ class _GroupSearch:
         group = self.explain(places, number)
         if group.is_right or group.reason is not None or len(places) == 1:
             return [group]
-        single = [self.explain([one], number + 1) for one in places]
+        single = [self.explain([place], number + 1) for place in places]
         is_explained = all(one.is_right or one.reason is not None for one in single)
         return single if is_explained else [group]
 
@@ -502,7 +527,7 @@ class _GroupSearch:
         reason = reason or change.find_common() or (None if group.is_said else change.find_other())
         if reason is None and not group.is_said and len(change.unproven) == 1:
             # Something may be missing before the node.
-            wider = [_with_makers(self.case, self.found, one) for one in places]
+            wider = [_with_makers(self.case, self.found, place) for place in places]
             reason = self._change(self.found, wider).find_common()
         return evolve(group, reason=None if reason is None else change.choose_node(reason))
 
@@ -510,9 +535,10 @@ class _GroupSearch:
         """Return the culprits of a group that no change explains, and whether it is not known which
         of their nodes it is.
         """
-        is_certain = all(self._is_certain(one) for one in group.places)
+        is_certain = all(self._is_certain(place) for place in group.places)
         wider = [
-            one if is_certain else _with_makers(self.case, self.found, one) for one in group.places
+            place if is_certain else _with_makers(self.case, self.found, place)
+            for place in group.places
         ]
         unexplained = _culprit_without_change(self.case, wider, self.feed)
         inside = group.inside
@@ -520,12 +546,6 @@ class _GroupSearch:
         culprits = list(inside) if is_inside else [unexplained]
         is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.is_said)
         return culprits, is_unknown
-
-    def _is_certain(self, place: Parting) -> bool:
-        """Return whether the one node of a place is run on equal inputs, and the reference computes
-        its tensor by the same operator; if not, a node before it may be missing.
-        """
-        return _has_same_operator(self.case, self.reference, place)
 
     def _change(self, found: Partings, places: Sequence[Parting]) -> Change:
         return Change(self.case, self.pairing, self.party, found, self.feed, places)
@@ -543,25 +563,25 @@ class _GroupSearch:
         return None if reason is None else change.choose_node(reason)
 
 
-def _extra_node(case: Case, variant: Variant, same: Mapping[str, str]) -> GraphNode | None:
+def _extra_node(case: Case, variant: Variant, equal_tensors: Mapping[str, str]) -> GraphNode | None:
     """Return the node that the reference lacks, if a variant reads what this node reads instead of
     what it computes; else None.
     """
     graph = case.model.indexed_graph
-    own = graph.nodes[graph.producer[output_name(variant)]].inputs
-    moved = [(a, b) for a, b in zip(own, variant.node.inputs) if a != b]
-    if len(moved) != 1 or len(own) != len(variant.node.inputs):
+    inputs = graph.nodes[graph.producer[output_name(variant)]].inputs
+    moved = [(a, b) for a, b in zip(inputs, variant.node.inputs) if a != b]
+    if len(moved) != 1 or len(inputs) != len(variant.node.inputs):
         return None
     [(name, instead)] = moved
     index = producers(case.model.nodes).get(name)
-    if index is None or name in same:
+    if index is None or name in equal_tensors:
         return None
     node = case.model.nodes[index]
-    read = {each for each in node.reads if each and each not in case.model.constants}
+    read = {name for name in node.reads if name and name not in case.model.constants}
     return node if read == {instead} else None
 
 
-def _changed_culprit(case: Case, reason: Explanation, same: Mapping[str, str]) -> Culprit:
+def _changed_culprit(case: Case, reason: Explanation, equal_tensors: Mapping[str, str]) -> Culprit:
     """Return the culprit for a change that explains the outputs.
 
     Args:
@@ -572,26 +592,28 @@ def _changed_culprit(case: Case, reason: Explanation, same: Mapping[str, str]) -
     node, variant = case.model.nodes[reason.node], reason.variant
     proof = evidence.undone_gives_expected(source="reference")
     remedy = Remedy(None, True, remedies.undo([variant.change]))
-    extra = None if reason.others else _extra_node(case, variant, same)
+    extra = None if reason.others else _extra_node(case, variant, equal_tensors)
     if extra is not None:
         facts = [evidence.changed(changes.extra_node(extra.op)), evidence.changed(variant.change)]
         return Culprit([extra.name], extra.makes[0], MODEL, "structure", facts=[*facts, proof],
                        remedy=remedy, op=extra.op)  # fmt: skip
-    others = [case.model.nodes[index].name for index in reason.others]
+    names = [case.model.nodes[index].name for index in reason.others]
     facts = [evidence.changed(variant.change), proof]
-    if others:
-        facts.append(evidence.change_elsewhere(others))
+    if names:
+        facts.append(evidence.change_elsewhere(names))
     return Culprit(
-        [node.name, *others], node.makes[0], MODEL, variant.cause,
+        [node.name, *names], node.makes[0], MODEL, variant.cause,
         facts=facts, remedy=remedy, op=node.op,
     )  # fmt: skip
 
 
-def _with_makers(case: Case, found: Partings, place: Parting) -> Parting:
+def _with_makers(case: Case, divergences: Partings, place: Parting) -> Parting:
     """Return a place with the nodes that compute the numbers that its nodes read."""
     nodes = case.model.nodes
     makers = producers(nodes)
-    read = [name for name in place.given if name in makers and is_float(found.values.get(name))]
+    read = [
+        name for name in place.given if name in makers and is_float(divergences.values.get(name))
+    ]
     before = {makers[name] for name in read}
     border = evolve(place.border, nodes=tuple(sorted({*place.border.nodes, *before})))
     return evolve(place, border=border, unproven=tuple(sorted({*place.unproven, *before})))
@@ -601,25 +623,26 @@ def _has_same_operator(case: Case, reference: OpenModel, place: Parting) -> bool
     """Return whether the reference computes a tensor by the same operator; if not, a node before it
     may be missing.
     """
-    own = {case.model.nodes[index].op for index in place.unproven}
-    others = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
+    own_ops = {case.model.nodes[index].op for index in place.unproven}
+    ops = {node.op for node in reference.nodes if set(node.makes) & set(place.instead)}
     idle = MOVING | {"Constant"}
-    return own - idle == others - idle and bool(own - idle)
+    return own_ops - idle == ops - idle and bool(own_ops - idle)
 
 
 def _culprits_within(
-    case: Case, group: Sequence[Parting], known: Sequence[Culprit], values: Values
+    case: Case, group: Sequence[Parting], culprits: Sequence[Culprit], values: Values
 ) -> list[Culprit]:
     """Return the structural differences within nodes, without nodes that only compute shapes: where
     the reference has constants in their place, taking that over brings what reads them along.
     """
-    nodes = [case.model.nodes[index] for one in group for index in one.border.nodes]
+    nodes = [case.model.nodes[index] for parting in group for index in parting.border.nodes]
     names = {node.name for node in nodes}
     numeric = {n.name for n in nodes if any(is_float(values.get(name)) for name in n.makes)}
     return [
-        one
-        for one in known
-        if set(one.nodes) <= names and (one.cause != "structure" or numeric & set(one.nodes))
+        culprit
+        for culprit in culprits
+        if set(culprit.nodes) <= names
+        and (culprit.cause != "structure" or numeric & set(culprit.nodes))
     ]
 
 
@@ -627,16 +650,19 @@ def _culprit_without_change(case: Case, group: Sequence[Parting], feed: Feed) ->
     """Return the culprit for nodes that no known change corrects."""
     nodes = case.model.nodes
     fed = fed_nodes(nodes, feed)
-    unproven = sorted({index for one in group for index in one.unproven if index in fed})
+    unproven = sorted({index for parting in group for index in parting.unproven if index in fed})
     names = [nodes[index].name for index in unproven if nodes[index].op != "Constant"]
-    tensors = [one.border.tensor for one in group]
+    tensors = [parting.border.tensor for parting in group]
     last = group[-1].border.tensor
     op = nodes[unproven[-1]].op if unproven else ""
     if len(names) == 1:
         facts = [evidence.computes_differently(tensors, 1), evidence.replaced(tensors)]
     else:
-        given = dict.fromkeys(name for one in group for name in one.given)
-        facts = [evidence.one_of_nodes([*given], tensors, len(names)), evidence.replaced(tensors)]
+        given_inputs = dict.fromkeys(name for parting in group for name in parting.given)
+        facts = [
+            evidence.one_of_nodes([*given_inputs], tensors, len(names)),
+            evidence.replaced(tensors),
+        ]
         op = ""
     return Culprit(names[:_MANY], last, MODEL, "structure", facts=facts, op=op)
 
@@ -653,8 +679,11 @@ def _repair_model(
     None.
     """
     part = Part(case.model.proto, feed)
-    known = {"", *feed, *graph.weights, *graph.producer}
-    if any(set(one.variant.node.inputs) - known - one.variant.weights.keys() for one in reasons):
+    known_names = {"", *feed, *graph.weights, *graph.producer}
+    if any(
+        set(reason.variant.node.inputs) - known_names - reason.variant.weights.keys()
+        for reason in reasons
+    ):
         return lambda: None  # What is missing is only in the reference, from where it was taken.
     try:
         for reason in reasons:
@@ -662,6 +691,6 @@ def _repair_model(
         values = part.run(party)
     except PolygraphyException:
         return None
-    found = case.differing(values, goal)
-    is_right = all(each.relative <= LEFT for each in found.values())
+    differing = case.differing(values, goal)
+    is_right = all(deviation.relative <= LEFT for deviation in differing.values())
     return cache(lambda: open_model(part.model)) if is_right else None

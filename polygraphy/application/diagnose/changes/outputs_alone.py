@@ -94,12 +94,12 @@ class _Guesses:
         self,
         case: Case,
         run: tuple[Feed, Values, Values],
-        found: Mapping[str, Deviation],
+        deviations: Mapping[str, Deviation],
         third: SuspectedParty,
     ) -> None:
         self._case = case
         self._feed, self._saved, self._values = run
-        self._found = found
+        self._found = deviations
         self._third = third
         self._party: SuspectedParty = case.parties[0]
         self._left_out: list[str] = []
@@ -125,14 +125,14 @@ class _Guesses:
         case, saved = self._case, self._saved
         with case.attempt(titles.THIRD_OPINION) as notes:
             try:
-                other: Values = self._third.load(case.model.proto)(self._feed)
+                values: Values = self._third.load(case.model.proto)(self._feed)
             except BackendError as error:
                 notes.append(str(error))
-                other = self._values
-            if not case.differing(other, saved):
+                values = self._values
+            if not case.differing(values, saved):
                 notes.append(steps.matches_saved(self._third.name, True))
-                both = self._third.name, self._party.name
-                return Unexplained(reasons.party_differs_from_saved(*both))
+                backends = self._third.name, self._party.name
+                return Unexplained(reasons.party_differs_from_saved(*backends))
             notes.append(steps.matches_saved(self._third.name, False))
         if self._are_usual_data():
             return Found(self._blame_data(evidence.usual_data_match()), case)
@@ -141,13 +141,13 @@ class _Guesses:
             changed += self.try_changed_nodes(notes)
         with case.attempt(titles.CHANGED_WEIGHTS) as notes:
             changed += self._find_factors(notes)
-        changed = [*{one.nodes[0]: one for one in reversed(changed)}.values()][::-1]
+        changed = [*{culprit.nodes[0]: culprit for culprit in reversed(changed)}.values()][::-1]
         if len(changed) == 1 and not self._left_out:
             return Found(DiagnosisResult(FAULT, changed), case)
         if changed:
-            names = [one.nodes[0] for one in changed[:4]]
+            names = [culprit.nodes[0] for culprit in changed[:4]]
             reason = reasons.candidates(names, len(changed), self._left_out)
-            candidates = [evolve(one, remedy=Remedy()) for one in changed]
+            candidates = [evolve(culprit, remedy=Remedy()) for culprit in changed]
             return Found(DiagnosisResult(INCONCLUSIVE, candidates, reason=reason), case)
         why: str = (
             reasons.model_or_data_changed(self._is_of_these_data())
@@ -167,13 +167,13 @@ class _Guesses:
 
     def _describe_mismatch(self, name: str) -> str:
         """Return a sentence about an output with another shape or data type, and what to do."""
-        arrays = [np.asarray(each[name]) for each in (self._values, self._saved)]
-        own, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
+        arrays = [np.asarray(values[name]) for values in (self._values, self._saved)]
+        computed, saved = (f"{array.dtype.name}{list(array.shape)}" for array in arrays)
         if arrays[0].size == arrays[1].size:
-            made = {name: arrays[0].reshape(arrays[1].shape)}
-            if not self._case.differing(made, self._saved):
-                return reasons.reshaped(name, own, saved)
-        return reasons.other_shape(name, own, saved)
+            reshaped = {name: arrays[0].reshape(arrays[1].shape)}
+            if not self._case.differing(reshaped, self._saved):
+                return reasons.reshaped(name, computed, saved)
+        return reasons.other_shape(name, computed, saved)
 
     def _blame_data(self, fact: Fact) -> DiagnosisResult:
         """Return the verdict that the data are at fault."""
@@ -192,19 +192,24 @@ class _Guesses:
             return True
         rng = np.random.default_rng(0)
         compute = self._case.loaded(self._party)
-        others = []
+        other_feeds = []
         try:
             for _ in range(_SHUFFLES):
                 mixed = {name: _shuffle(array, rng) for name, array in self._feed.items()}
-                others.append(compute(mixed))
+                other_feeds.append(compute(mixed))
         except BackendError:
             return True
         for name in names:
-            middle = np.mean([np.asarray(one[name], np.float64) for one in others], axis=0)
-            right = _remove_multiple(saved[name], middle)
-            own = correlation(_remove_multiple(values[name], middle), right)
-            strange = (correlation(_remove_multiple(one[name], middle), right) for one in others)
-            if own > _RELATED and own > max(strange):
+            middle = np.mean(
+                [np.asarray(values[name], np.float64) for values in other_feeds], axis=0
+            )
+            expected = _remove_multiple(saved[name], middle)
+            own_correlation = correlation(_remove_multiple(values[name], middle), expected)
+            strange = (
+                correlation(_remove_multiple(values[name], middle), expected)
+                for values in other_feeds
+            )
+            if own_correlation > _RELATED and own_correlation > max(strange):
                 return True
         return False
 
@@ -239,7 +244,9 @@ class _Guesses:
             for index in range(len(graph.nodes))
             if names is None or graph.identity(index) in names
         )
-        for variant in search.matching(one for index in chosen for one in variants(graph, index)):
+        for variant in search.matching(
+            variant for index in chosen for variant in variants(graph, index)
+        ):
             notes.append(f"{variant.change}.")
             yield self._culprit(graph.producer[output_name(variant)], variant)
         notes.append(steps.variants_tried(budget.taken, "variant", budget.is_cut_short))
@@ -254,8 +261,8 @@ class _Guesses:
 
     def _explains_saved(self, values: Values, compute: Compute) -> bool:
         """Return whether outputs match the saved ones within rounding."""
-        found = self._case.differing(values, self._saved)
-        if any(each.relative > LARGE for each in found.values()):
+        differing = self._case.differing(values, self._saved)
+        if any(deviation.relative > LARGE for deviation in differing.values()):
             return False
         noise = rounding_noise(compute, self._feed, values)
         return not self._case.differing(values, self._saved, noise)
@@ -308,13 +315,13 @@ class _Guesses:
         factor. Several may be equivalent.
         """
         for name, weight in self._side.weights.items():
-            held = None if weight.values is None else np.asarray(weight.values)
+            array = None if weight.values is None else np.asarray(weight.values)
             readers = self._side.readers.get(name, [])
-            if held is not None and is_float(held) and held.size and len(readers) == 1:
+            if array is not None and is_float(array) and array.size and len(readers) == 1:
                 [(index, _)] = readers
                 node = self._side.nodes[index]
                 change = partial(_describe_scaling, "weight", name, node.op)
-                yield index, change, partial(_scale_weight, node, name, held)
+                yield index, change, partial(_scale_weight, node, name, array)
         for index, node in enumerate(self._side.nodes):
             for name in numeric_attributes(node):
                 if number := node.attribute(name):
@@ -329,42 +336,44 @@ class _Guesses:
         """
         output = next(filter(None, self._side.nodes[index].outputs))
         goal, start = (
-            np.concatenate([np.asarray(of[one], np.float64).reshape(-1) for one in outputs])
+            np.concatenate([np.asarray(of[output], np.float64).reshape(-1) for output in outputs])
             for of in (self._saved, self._values)
         )
         way = goal - start
-        coarse = max(epsilon_of(self._saved[one].dtype) for one in outputs)
+        coarse = max(epsilon_of(self._saved[output].dtype) for output in outputs)
         left_over = _MATCHES * np.linalg.norm(way) + coarse * np.linalg.norm(goal)
 
         def difference_from_saved(values: Values) -> Any:
             """Return the differences from the saved outputs as one array."""
-            made = [np.asarray(values[one], np.float64).reshape(-1) for one in outputs]
-            return np.concatenate(made) - goal
+            arrays = [np.asarray(values[output], np.float64).reshape(-1) for output in outputs]
+            return np.concatenate(arrays) - goal
 
         def explains(values: Values) -> bool:
             """Return whether the values match the saved outputs."""
-            found = self._case.differing(values, self._saved)
+            differing = self._case.differing(values, self._saved)
             is_near = bool(np.linalg.norm(difference_from_saved(values)) <= left_over)
-            return is_near and all(one.relative <= _MATCHES + coarse for one in found.values())
+            return is_near and all(
+                deviation.relative <= _MATCHES + coarse for deviation in differing.values()
+            )
 
         before, after = (1.0, -1.0), 1.1
         for _ in range(_STEPS):
             variant = scaled(after)
             self._factor_budget.taken += 1
-            made = self._compute_variant(output, variant, self._trier, plain=True)
-            if made is None:
+            changed = self._compute_variant(output, variant, self._trier, plain=True)
+            if changed is None:
                 return None
-            if explains(made[1]):
+            if explains(changed[1]):
                 if abs(after - 1) <= _NEAR:
                     return None
-                whole = self._compute_variant(output, variant, self._party)
-                return after if whole is not None and explains(whole[1]) else None
-            apart = difference_from_saved(made[1])
-            left = float(np.dot(apart, way) / np.dot(way, way))
-            slope = (left - before[1]) / (after - before[0]) if after != before[0] else 0.0
-            if not np.isfinite(left) or not slope:
+                whole_variant = self._compute_variant(output, variant, self._party)
+                return after if whole_variant is not None and explains(whole_variant[1]) else None
+            apart = difference_from_saved(changed[1])
+            factor = float(np.dot(apart, way) / np.dot(way, way))
+            slope = (factor - before[1]) / (after - before[0]) if after != before[0] else 0.0
+            if not np.isfinite(factor) or not slope:
                 return None
-            before, after = (after, left), after - left / slope
+            before, after = (after, factor), after - factor / slope
             if not 1 / _LARGEST < abs(after) < _LARGEST:
                 return None
         return None
@@ -375,9 +384,9 @@ def _describe_scaling(role: str, name: str, op: str, factor: float) -> Fact:
     return changes.other_weight(role, name, changes.is_scaled(factor), op)
 
 
-def _scale_weight(node: Node, name: str, held: Any, factor: float) -> Variant:
+def _scale_weight(node: Node, name: str, value: Any, factor: float) -> Variant:
     """Return a variant of a node with a scaled weight."""
-    return Variant("weight", changes.differs(), node, {name: (held * factor).astype(held.dtype)})
+    return Variant("weight", changes.differs(), node, {name: (value * factor).astype(value.dtype)})
 
 
 def _scale_attribute(node: Node, name: str, number: float, factor: float) -> Variant:
@@ -389,10 +398,10 @@ def _remove_multiple(array: Any, middle: Any) -> Any:
     """Return the part of an array orthogonal to another array, because a changed weight may scale
     the outputs' common part.
     """
-    held = np.asarray(array, np.float64)
-    held, common = held - held.mean(), middle - middle.mean()
+    held_array = np.asarray(array, np.float64)
+    held_array, common = held_array - held_array.mean(), middle - middle.mean()
     size = float(np.vdot(common, common))
-    return held - common * (float(np.vdot(common, held)) / size) if size else held
+    return held_array - common * (float(np.vdot(common, held_array)) / size) if size else held_array
 
 
 def _shuffle(array: Any, rng: np.random.Generator) -> Any:

@@ -42,8 +42,8 @@ def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator
         goal: what its part should compute.
     """
     node = search.graph.nodes[position]
-    lost = _lost_inputs(search.graph, node, goal)
-    names = {f"input {at}": at for at in lost}
+    lost_values = _lost_inputs(search.graph, node, goal)
+    names = {f"input {at}": at for at in lost_values}
     is_bias = node.op in ("Conv", "ConvTranspose", "Gemm", "LayerNormalization", *_GATES)
 
     def variant_with(name: str, values: Any) -> Variant:
@@ -55,7 +55,7 @@ def find_lost_inputs(search: ChangeSearch, position: int, goal: Any) -> Iterator
         return Variant("structure", change, evolve(node, inputs=tuple(read)), {name: values})
 
     yield from _fit_weight(
-        search, goal, {name: lost[at] for name, at in names.items()}, variant_with
+        search, goal, {name: lost_values[at] for name, at in names.items()}, variant_with
     )
 
 
@@ -79,8 +79,8 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
             change = changes.is_value(starts[name].reshape(-1)[0], values.reshape(-1)[0])
         else:
             change = changes.differs()
-        said = changes.other_weight("weight", name, change, node.op)
-        return Variant("weight", said, node, {name: values})
+        weight = changes.other_weight("weight", name, change, node.op)
+        return Variant("weight", weight, node, {name: values})
 
     yield from _fit_weight(search, goal, starts, variant_with)
 
@@ -116,11 +116,12 @@ def _nearest(
     functions = {}
     for name, start in starts.items():
         try:
-            other = variant(name, start)
-            asked = part.change(output_name(other), other, asks=True)
-            compute = asked.load_first(search.runners)
+            other_variant = variant(name, start)
+            change = part.change(output_name(other_variant), other_variant, asks=True)
+            compute = change.load_first(search.runners)
         except PolygraphyException:
             continue
+<<<<<<< HEAD
         functions[name] = _weight_function(asked, compute, goals)
     known = {name: starts[name] for name in functions}
     wanted = _join(goals, goals)
@@ -135,11 +136,27 @@ def _nearest(
 def _weight_function(asked: Part, compute: Compute, goals: Values) -> Callable[[Any], Any]:
     """Return a function from the last input of a part to its tensors, as one vector."""
     *_, last = asked.feed
+=======
+        functions[name] = _weight_function(change, compute, output)
+    nearest = {name: starts[name] for name in functions}
+    return nearest_array(
+        functions, nearest, goal, lambda result: matches_expected(result, goal), tries
+    )
+
+
+def _weight_function(part: Part, compute: Compute, name: str) -> Callable[[Any], Any]:
+    """Return a function from the last input of a part to one of its tensors."""
+    *_, last = part.feed
+>>>>>>> main
 
     def function(array: Any) -> Any:
         """Return the tensors for an array as input; None if they cannot be computed."""
         try:
+<<<<<<< HEAD
             return _join(compute({**asked.feed, last: array}), goals)
+=======
+            return compute({**part.feed, last: array}).get(name)
+>>>>>>> main
         except PolygraphyException:
             return None
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import evolve, frozen
 
 from polygraphy.application.diagnose.case import Case, Values
-from polygraphy.application.diagnose.lowered.half_verdict import HalfModel
 from polygraphy.application.diagnose.oracle import Compared, Request
 from polygraphy.application.diagnose.outcome import Found
 from polygraphy.domain.diagnosis.closeness import has_nan, is_broken
@@ -25,7 +24,6 @@ class BackendRuns:
         refused_on: the number of the first set of data on which each of these does.
         compared: how the outputs of the first differ from those of the others.
         has_nan: whether outputs are not numbers.
-        half: makes the model in float32, if it computes in half precision.
         unexplained: why what was compared before differs without a reason; empty where it does not.
         diagnose: diagnoses another case in the same way.
     """
@@ -36,7 +34,6 @@ class BackendRuns:
     refused_on: Mapping[int, int]
     compared: Compared
     has_nan: bool
-    half: Callable[[], HalfModel | None]
     unexplained: str
     diagnose: Callable[[Case, Request], Found]
 

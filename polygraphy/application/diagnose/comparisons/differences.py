@@ -51,8 +51,8 @@ def find_differences(
     feeds = (feed, pair.feed_reference(feed))
     parting = find_changes(case, pair.reference, pairing, pair.party, feeds, expected, [*culprits])
     by_values = parting.culprits
-    taken = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
-    is_small = is_same_structure or taken <= (_FEW_PLAIN if is_plain else 1)
+    position = sum(1 if is_plain else len(culprit.nodes) for culprit in culprits)
+    is_small = is_same_structure or position <= (_FEW_PLAIN if is_plain else 1)
     if culprits and is_small:
         if is_plain and not all(culprit.remedy.proven for culprit in by_values):
             return proven  # They say what was changed, where values only say between what.
@@ -105,7 +105,9 @@ def prove_differences(
         needed = trace_suspects(needed, pairing, pair.pairing.model, differing)
     side = pair.pairing.model
     culprits = [_describe_difference(side, suspect, len(needed)) for suspect in needed]
-    is_open |= pairing is not pair.pairing and any(is_open_trace(one, side) for one in needed)
+    is_open |= pairing is not pair.pairing and any(
+        is_open_trace(suspect, side) for suspect in needed
+    )
     return Differences(culprits, repaired, is_open)
 
 
@@ -117,9 +119,13 @@ def _without_pairs(
     """
     pairs = list(combinations(needed, 2)) if 2 < len(needed) <= FEW_DIFFERENCES else []
     for pair in pairs:
-        rest = [one for one in needed if one not in pair]
-        if rest and all(one in needed for one in pair) and test(rest) is Outcome.GOOD:
-            needed = rest
+        remaining_suspects = [suspect for suspect in needed if suspect not in pair]
+        if (
+            remaining_suspects
+            and all(suspect in needed for suspect in pair)
+            and test(remaining_suspects) is Outcome.GOOD
+        ):
+            needed = remaining_suspects
     return needed
 
 
@@ -141,15 +147,15 @@ def add_copy_command(
         return differences
     remedy = Remedy(copy_command(case.path, pair.path, names) or None, True)
     named_changes = {
-        str(one.values["change"])
-        for each in culprits
-        for one in each.facts
-        if one.kind == "changed"
+        str(fact.values["change"])
+        for culprit in culprits
+        for fact in culprit.facts
+        if fact.kind == "changed"
     }
-    others = [one.change for one in chosen if str(one.change) not in named_changes]
-    copied = [evolve(each, remedy=remedy) for each in culprits]
-    if others and remedy.command and named_changes:
-        copied[-1] = evolve(copied[-1], facts=[*copied[-1].facts, evidence.also_copied(others)])
+    changes = [suspect.change for suspect in chosen if str(suspect.change) not in named_changes]
+    copied = [evolve(culprit, remedy=remedy) for culprit in culprits]
+    if changes and remedy.command and named_changes:
+        copied[-1] = evolve(copied[-1], facts=[*copied[-1].facts, evidence.also_copied(changes)])
     return evolve(differences, culprits=copied)
 
 
@@ -164,14 +170,14 @@ def _optimize_alike(
         executed = _graph_after_rewrites(pair.party, case.model.proto, level)
         if executed is None:
             continue
-        mine = graph_with_weights(executed)
+        graph = graph_with_weights(executed)
         for reference in (
             pair.reference.proto,
             _graph_after_rewrites(pair.party, pair.reference.proto, level),
         ):
             if reference is None:
                 continue
-            pairing = pair_graphs(mine, graph_with_weights(reference))
+            pairing = pair_graphs(graph, graph_with_weights(reference))
             differing = suspects(pairing)
             if len(differing) < most:
                 is_own = reference is pair.reference.proto

@@ -73,8 +73,8 @@ def export_again(
                 continue
             notes.append(steps.twin_is(f"dynamo={dynamo}", is_right))
             if is_right:
-                same = release.partition("+")[0] == program.release or not producer
-                return ExportedAgain(model, exporter, command, same, program.release)
+                is_same_release = release.partition("+")[0] == program.release or not producer
+                return ExportedAgain(model, exporter, command, is_same_release, program.release)
     return None
 
 
@@ -85,13 +85,13 @@ def export_for_example(
     exporter.
     """
     try:
-        made, command = program.export_again(feed, exporter)
+        model, command = program.export_again(feed, exporter)
     except Exception:
         if not any(exporter.sizes.values()):
             raise
         exporter = evolve(exporter, sizes={})
-        made, command = program.export_again(feed, exporter)
-    return open_model(made), command, exporter
+        model, command = program.export_again(feed, exporter)
+    return open_model(model), command, exporter
 
 
 def feed_export(model: OpenModel, feed: Feed) -> Feed:
@@ -103,10 +103,12 @@ def feed_export(model: OpenModel, feed: Feed) -> Feed:
 
 def _is_right(case: Case, model: OpenModel, feed: Feed, expected: Values) -> bool:
     """Return whether a model gives the expected outputs, rounding aside."""
-    given = feed_export(model, feed)
-    made = case.parties[0].load(model.given)(given)
+    exported_feed = feed_export(model, feed)
+    values = case.parties[0].load(model.given)(exported_feed)
     names = dict(zip(case.model.outputs, model.outputs, strict=True))
-    right = {names[name]: value for name, value in expected.items()}
+    expected_values = {names[name]: value for name, value in expected.items()}
     apart = case.of(model)
-    found = apart.differing(made, right)
-    return not found or rounding_accumulates(apart, [given], {0: [made], 1: [right]})
+    differing = apart.differing(values, expected_values)
+    return not differing or rounding_accumulates(
+        apart, [exported_feed], {0: [values], 1: [expected_values]}
+    )

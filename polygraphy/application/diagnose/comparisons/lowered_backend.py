@@ -100,8 +100,8 @@ def compare_lowering(
         built = Lowered(half.model.passes, partial(party.load, proto))
         opened, tolerance, run = OpenedLowering(half, built), half.tolerance, built.run
         feeds = choose_feeds_for_half(half.model, data_loader, case.record_left_out)
-    others = [each for each in case.parties if each is not party]
-    reference = others[0] if others else resolve(SuspectedParty, USUAL)
+    parties = [each for each in case.parties if each is not party]
+    reference = parties[0] if parties else resolve(SuspectedParty, USUAL)
     with case.attempt(f"{party.lowers_to}, {party.name}") as notes:
         case = evolve(case, feed=feeds[0])
         compute = case.loaded(reference)

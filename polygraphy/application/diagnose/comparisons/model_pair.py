@@ -60,8 +60,8 @@ class ModelPair:
     def feed_reference(self, feed: Feed) -> dict[str, Any]:
         """Return data by the names, and in the floating-point types, of the reference."""
         named = {self.pairing.tensors.get(name, name): value for name, value in feed.items()}
-        asked = self.reference.inputs
-        return {name: in_type(value, asked.get(name)) for name, value in named.items()}
+        inputs = self.reference.inputs
+        return {name: in_type(value, inputs.get(name)) for name, value in named.items()}
 
     def rename_outputs(self, case: Case, values: Values) -> dict[str, Any]:
         """Return outputs of the reference by the names that the model has for them."""
@@ -89,7 +89,7 @@ class ModelPair:
         except (PolygraphyException, KeyError):
             return False
         pairs = ((feed, expected), *self.also)
-        is_right = all(matches_reference(case, compute, *each) for each in pairs)
+        is_right = all(matches_reference(case, compute, *pair) for pair in pairs)
         del compute
         release_memory()
         return is_right

@@ -37,15 +37,15 @@ class ProgramParty(Party):
         return compute_step
 
 
-def program_party(own: Party, program: SourceProgram) -> ProgramParty:
+def program_party(candidate: Party, program: SourceProgram) -> ProgramParty:
     """Return the program as a party that runs the same steps as the model."""
     return ProgramParty(
         name=program.name,
-        party=own.party,
-        model=own.model,
-        plan=own.plan,
-        feeds=own.feeds,
-        facts=own.facts,
+        party=candidate.party,
+        model=candidate.model,
+        plan=candidate.plan,
+        feeds=candidate.feeds,
+        facts=candidate.facts,
         program=program,
     )
 
@@ -56,16 +56,16 @@ def _rename_outputs(outputs: Sequence[tuple[str, Any]], names: Sequence[str]) ->
     Raises:
         UsageError: they have no output in common.
     """
-    theirs = [name for name, _ in outputs]
-    if {*theirs} == {*names}:
+    reference_names = [name for name, _ in outputs]
+    if {*reference_names} == {*names}:
         return dict(outputs)
-    if len(theirs) == len(names):
+    if len(reference_names) == len(names):
         return dict(zip(names, (value for _, value in outputs)))
     partners = {
         str(pair.name0): str(pair.name1)
-        for pair in pair_outputs(theirs, names)
+        for pair in pair_outputs(reference_names, names)
         if pair.is_complete and pair.is_exact
     }
     if not partners:
-        raise errors.no_common_output(", ".join(theirs), ", ".join(names))
+        raise errors.no_common_output(", ".join(reference_names), ", ".join(names))
     return {partners[name]: value for name, value in outputs if name in partners}

@@ -52,15 +52,15 @@ def diagnose_rounded_weights(
     reverse = pair_graphs(side.reference.graph, side.model.graph)
     for suspect in suspects(reverse):
         for name, own_name in suspect.weights:
-            right, own = (
+            expected_values, values = (
                 reverse.model.weights[name].values,
                 reverse.reference.weights[own_name].values,
             )
-            dtype = precision_of_rounding(own, right)
+            dtype = precision_of_rounding(values, expected_values)
             if dtype is not None:
                 chosen.append(suspect)
                 counts[dtype] += 1
-                is_evident |= right.size >= _FEWEST_ELEMENTS
+                is_evident |= expected_values.size >= _FEWEST_ELEMENTS
     if not is_evident:
         return None
     with case.attempt(titles.WEIGHTS) as notes:
@@ -95,8 +95,8 @@ def _largest_loss(pair: ModelPair, rounded: ModelPair, feeds: Sequence[Feed]) ->
     return max(
         (
             rms_ratio(value, exact[name])
-            for own, exact in zip(runs[1], runs[0])
-            for name, value in own.items()
+            for own_values, exact in zip(runs[1], runs[0])
+            for name, value in own_values.items()
             if is_float(value)
         ),
         default=0.0,

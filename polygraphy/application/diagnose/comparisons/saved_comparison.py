@@ -99,10 +99,10 @@ def compare_saved(
         UsageError: they are of other tensors than the model has.
     """
     fitted = fit_results(case.model, run.sets, values)
-    right = Oracle(
+    oracle = Oracle(
         f"{run.kind}, {run.name}", fitted.sets, [*_describe_left_out(run, fitted, len(feeds))]
     )
-    of_outputs = right.beside(case, values)
+    of_outputs = oracle.beside(case, values)
     dtypes: dict[str, Any] = {}
     errors: dict[int, Mapping[str, TensorError]] = {}
 
@@ -114,19 +114,21 @@ def compare_saved(
         inner = fitted.inner & saved.keys()
         if not inner:
             return {}
-        own = trace_tensors(case, case.parties[0], feeds[number]).values
-        dtypes.update((name, own[name].dtype) for name in own if name in inner)
+        own_values = trace_tensors(case, case.parties[0], feeds[number]).values
+        dtypes.update((name, own_values[name].dtype) for name in own_values if name in inner)
         expected = _in_own_types(values[number], dtypes, saved)
-        errors[number], wrong = cumulative_errors(case, own, expected)
+        errors[number], wrong = cumulative_errors(case, own_values, expected)
         # It may be right in the type in which it was saved.
-        _, wrong = cumulative_errors(case, own, LazySubset(inner & wrong.keys(), saved.__getitem__))
+        _, wrong = cumulative_errors(
+            case, own_values, LazySubset(inner & wrong.keys(), saved.__getitem__)
+        )
         return wrong
 
     inner = [compare_inner(number) for number in range(len(fitted.sets))]
     compared = Compared(
         [{**outputs, **tensors} for outputs, tensors in zip(of_outputs.sets, inner)]
     )
-    case.record_comparison(right.name, right.left_out)
+    case.record_comparison(oracle.name, oracle.left_out)
     return SavedComparison(run, feeds, values, arbiter, fitted, compared, dtypes, errors)
 
 

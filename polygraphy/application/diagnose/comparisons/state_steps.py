@@ -81,9 +81,9 @@ def changed_states(judge: Judge, different: Sequence[str]) -> list[str]:
     return [name for name in different if name in states]
 
 
-def rewire_states(own: Party, loader: StepLoader, pairs: Sequence[tuple[str, str]]) -> Party:
+def rewire_states(candidate: Party, loader: StepLoader, pairs: Sequence[tuple[str, str]]) -> Party:
     """Return a party that feeds other outputs back."""
-    other = loader.with_states(pairs)
-    describe_model(other, own.model.inputs, own.model.facts)
-    feeds = list(other)
-    return evolve(own, plan=other.plan, feeds=feeds)
+    rewired = loader.with_states(pairs)
+    describe_model(rewired, candidate.model.inputs, candidate.model.facts)
+    feeds = list(rewired)
+    return evolve(candidate, plan=rewired.plan, feeds=feeds)

@@ -28,8 +28,10 @@ def data_of_steps(case: Case, data_loader: Any, party: SuspectedParty) -> Any:
     describe_model(data_loader, case.model.inputs, case.model.facts)
     first = None if data_loader.first_model is None else open_model(data_loader.first_model)
     feeds = list(data_loader)
-    own = Party(party.name, party, case.model, data_loader.plan, feeds, case.model.facts(), first)
-    run = Run(own, own.load())
+    own_party = Party(
+        party.name, party, case.model, data_loader.plan, feeds, case.model.facts(), first
+    )
+    run = Run(own_party, own_party.load())
     data: list[dict[str, Any]] = []
     for at in range(len(feeds)):
         run.advance()

@@ -79,7 +79,7 @@ class Party:
         if self.first is None:
             return compute
         pairing = pair_graphs(self.model.indexed_graph.graph, self.first.indexed_graph.graph)
-        names = {other: name for name, other in pairing.tensors.items()}
+        names = {tensor: name for name, tensor in pairing.tensors.items()}
         return self._choose(compute, party.load(self.first.marked(), plain=True), names)
 
     def _choose(
@@ -102,14 +102,16 @@ class Party:
         """Return the name of the node that computes an output, in a list; empty if unknown."""
         makers = {name: node.name for node in self.model.nodes for name in node.makes}
         if output not in makers and self.first is not None:
-            renamed = {name: own for own, name in self.feeds[0].names.items()}
+            renamed = {name: own_name for own_name, name in self.feeds[0].names.items()}
             output = renamed.get(output, output)
             makers = {name: node.name for node in self.first.nodes for name in node.makes}
         return [makers[output]] if makers.get(output) else []
 
     def partner(self, pair: StatePair, plan: StatePlan) -> StatePair | None:
         """Return the matching state of another plan: by name, else by order."""
-        by_name = next((own for own in self.plan.pairs if own.input == pair.input), None)
+        by_name = next(
+            (state_pair for state_pair in self.plan.pairs if state_pair.input == pair.input), None
+        )
         if by_name is not None or len(self.plan.pairs) != len(plan.pairs):
             return by_name
         return self.plan.pairs[list(plan.pairs).index(pair)]
@@ -158,8 +160,8 @@ class Drift:
     and states if they are kept in half precision, are off by as much as rounding explains.
     """
 
-    def __init__(self, who: Party, weights: float, states: float) -> None:
-        self._who, self._states = who, states
+    def __init__(self, party: Party, weights: float, states: float) -> None:
+        self._who, self._states = party, states
         self._weights = weights
         self._runs: list[Run] | None = None
         self._seen: list[dict[str, float]] = []
@@ -170,7 +172,7 @@ class Drift:
         """
         while len(self._seen) <= at:
             self._seen.append(self._next())
-        return max(seen.get(name, 0.0) for seen in self._seen[: at + 1])
+        return max(seen_values.get(name, 0.0) for seen_values in self._seen[: at + 1])
 
     def _next(self) -> dict[str, float]:
         """Run one more step of each model, and return the RMS by which small changes move each
@@ -253,9 +255,9 @@ class Judge:
     coarse: Sequence[str] = ()
 
     @staticmethod
-    def between(case: Case, own: Party, right: Party) -> Judge:
+    def between(case: Case, candidate: Party, reference: Party) -> Judge:
         """Return the judge of two parties, by the precision of both."""
-        sides = (own, right)
+        sides = (candidate, reference)
         computed = [compute_dtype(side.facts, side.plan.roles.judged or "") for side in sides]
         stored = {stored_precision(side.model.proto) for side in sides}
         weights = [dtype for dtype in stored if dtype is not None] if len(stored) > 1 else []
@@ -266,24 +268,26 @@ class Judge:
             if (dtype := side.plan.inputs[pair.input].dtype) in _COARSE
         ]
         epsilons = [
-            known.epsilon
+            precision.epsilon
             for dtype in (*computed, *weights)
-            if dtype is not None and (known := precision_of(dtype)) is not None
+            if dtype is not None and (precision := precision_of(dtype)) is not None
         ]
         levels = [side.plan.accuracy_levels() for side in sides]
         if any(4 in level for level in levels):
             epsilons.append(_LEVEL_4)
-        kept = max((precision_of(dtype).epsilon for dtype in states), default=0.0)  # type: ignore[union-attr]
-        moved = right if right.has_weights else own
-        drift = Drift(moved, max([*epsilons, 2.0**-23]), kept)
+        epsilon = max((precision_of(dtype).epsilon for dtype in states), default=0.0)  # type: ignore[union-attr]
+        moved = reference if reference.has_weights else candidate
+        drift = Drift(moved, max([*epsilons, 2.0**-23]), epsilon)
         types = [dtype for dtype in (*computed, *weights, *states) if dtype is not None]
-        known = coarsest(types)
+        precision = coarsest(types)
         coarse = [
             *(titles.rounded_weights(dtype) for dtype in weights),
             *(f"a {dtype} cache" for dtype in dict.fromkeys(states)),
             *([titles.COARSE_ACTIVATIONS] if 4 in {*levels[0], *levels[1]} else []),
         ]
-        return Judge(own, right, drift, "float32" if known is None else known.name, coarse)
+        return Judge(
+            candidate, reference, drift, "float32" if precision is None else precision.name, coarse
+        )
 
     def differing(
         self,
@@ -292,7 +296,7 @@ class Judge:
         reference_run: Run,
         names: Mapping[str, str],
         *,
-        whole: bool = False,
+        is_whole: bool = False,
     ) -> dict[str, Deviation]:
         """Return the deviations of outputs of a step that differ.
 
@@ -301,9 +305,9 @@ class Judge:
             run: the run that is diagnosed.
             reference_run: the other.
             names: its outputs, and those of the other.
-            whole: whether states are compared with their old slots.
+            is_whole: whether states are compared with their old slots.
         """
-        pairs = (run.values, reference_run.values) if whole else (run.shown, reference_run.shown)
+        pairs = (run.values, reference_run.values) if is_whole else (run.shown, reference_run.shown)
         return self.differing_values(at, (run.feed, reference_run.feed), pairs, names)
 
     def differing_values(
@@ -316,31 +320,33 @@ class Judge:
         """Return the deviations of outputs that differ, given their values at a step."""
         hidden = [padding(side.plan, feed) for side, feed in zip((self.own, self.right), feeds)]
         differing = {}
-        for name, other in names.items():
-            if name not in values[0] or other not in values[1]:
+        for name, other_name in names.items():
+            if name not in values[0] or other_name not in values[1]:
                 continue
             value = _read(self.own.feeds[at], name, values[0][name], hidden[0])
-            expected = _read(self.right.feeds[at], other, values[1][other], hidden[1])
-            off = self.judge(at, name, other, value, expected)
+            expected = _read(self.right.feeds[at], other_name, values[1][other_name], hidden[1])
+            off = self.judge(at, name, other_name, value, expected)
             if off is not None:
                 differing[name] = off
         return differing
 
-    def judge(self, at: int, name: str, other: str, value: Any, expected: Any) -> Deviation | None:
+    def judge(
+        self, at: int, name: str, other_name: str, value: Any, expected: Any
+    ) -> Deviation | None:
         """Return the deviation of an output if rounding does not explain it; else None."""
         if is_float(value) and is_float(expected) and value.shape == expected.shape:
-            own = value.astype(np.float32, copy=False), expected.astype(np.float32, copy=False)
+            values = value.astype(np.float32, copy=False), expected.astype(np.float32, copy=False)
             bounded = is_bounded(self.own.facts, name)
             off = deviation(
-                *own,
+                *values,
                 0.0,
-                rounding_between(own, (self.dtype, None), is_bounded=bounded),
+                rounding_between(values, (self.dtype, None), is_bounded=bounded),
                 is_bounded=bounded,
             )
             if not off or off.broken:
                 return off or None
             error, size = rms(value, expected), rms(expected, np.zeros_like(expected))
-            limit = min(_BESIDE * self.drift.of(at, other), _LARGEST * size)
+            limit = min(_BESIDE * self.drift.of(at, other_name), _LARGEST * size)
             return None if error <= limit else off
         off = deviation(value, expected, 0.0, None)
         return off if off else None
@@ -393,25 +399,31 @@ def output_names(party: Party, reference: Party) -> dict[str, str]:
     judged ones.
     """
     states = {pair.output for pair in party.plan.pairs}
-    theirs = {pair.output for pair in reference.plan.pairs}
-    names, others = [*party.model.outputs], [*reference.model.outputs]
-    is_numbered = {*names} != {*others} and len(names) == len(others)
+    outputs = {pair.output for pair in reference.plan.pairs}
+    names, other_names = [*party.model.outputs], [*reference.model.outputs]
+    is_numbered = {*names} != {*other_names} and len(names) == len(other_names)
     pairs = (
-        zip(names, others) if is_numbered else ((name, name) for name in names if name in others)
+        zip(names, other_names)
+        if is_numbered
+        else ((name, name) for name in names if name in other_names)
     )
-    found = {name: other for name, other in pairs if name not in states and other not in theirs}
-    if found:
-        return found
-    judged, other = party.plan.roles.judged, reference.plan.roles.judged
-    return {judged: other} if judged is not None and other is not None else {}
+    found_names = {
+        name: other_name
+        for name, other_name in pairs
+        if name not in states and other_name not in outputs
+    }
+    if found_names:
+        return found_names
+    judged, other_judged = party.plan.roles.judged, reference.plan.roles.judged
+    return {judged: other_judged} if judged is not None and other_judged is not None else {}
 
 
 def state_names(party: Party, reference: Party) -> dict[str, str]:
     """Return pairs of outputs that are states."""
     return {
-        pair.output: other.output
+        pair.output: partner.output
         for pair in party.plan.pairs
-        if (other := reference.partner(pair, party.plan)) is not None
+        if (partner := reference.partner(pair, party.plan)) is not None
     }
 
 
@@ -422,27 +434,32 @@ def run_side_by_side(judge: Judge, own_model: Any = None) -> SideBySide:
         judge: of both.
         own_model: a variant of the model that is run in its place.
     """
-    own = Run(judge.own, judge.own.load(own_model))
-    right = Run(judge.right, judge.right.load())
+    candidate = Run(judge.own, judge.own.load(own_model))
+    reference_run = Run(judge.right, judge.right.load())
     outputs, states = output_names(judge.own, judge.right), state_names(judge.own, judge.right)
     doubtful: set[str] = set()
     different: set[str] = set()
     for at in range(len(judge.own.feeds)):
-        own.advance()
-        right.advance()
-        wrong = judge.differing(at, own, right, outputs)
+        candidate.advance()
+        reference_run.advance()
+        wrong = judge.differing(at, candidate, reference_run, outputs)
         if wrong:
             output, off = next(iter(wrong.items()))
-            return SideBySide(FirstWrong(at, output, off, own, right), sorted(different))
+            return SideBySide(
+                FirstWrong(at, output, off, candidate, reference_run), sorted(different)
+            )
         different |= doubtful
-        comparable = {*_comparable(own, right, states)}
-        changed = judge.differing(at, own, right, states)
+        comparable = {*_comparable(candidate, reference_run, states)}
+        changed = judge.differing(at, candidate, reference_run, states)
         doubtful = {name for name in comparable & {*changed} if changed[name].relative > _OTHER}
-    shapes = ((own.values.get(name), right.values.get(other)) for name, other in states.items())
+    shapes = (
+        (candidate.values.get(name), reference_run.values.get(state))
+        for name, state in states.items()
+    )
     resized = {
         name
-        for name, (value, other) in zip(states, shapes)
-        if value is not None and other is not None and _shape(value) != _shape(other)
+        for name, (value, shape) in zip(states, shapes)
+        if value is not None and shape is not None and _shape(value) != _shape(shape)
     }
     return SideBySide(
         None,
@@ -456,27 +473,29 @@ def _shape(value: Any) -> Any:
     return getattr(value, "shape", None)
 
 
-def _comparable(own: Run, right: Run, names: Mapping[str, str]) -> Iterator[str]:
+def _comparable(candidate: Run, reference: Run, names: Mapping[str, str]) -> Iterator[str]:
     """Yield the outputs that have the same shape on both sides."""
-    for name, other in names.items():
-        one, two = own.shown.get(name), right.shown.get(other)
-        if one is not None and two is not None and one.shape == two.shape:
+    for name, other_name in names.items():
+        value, two = candidate.shown.get(name), reference.shown.get(other_name)
+        if value is not None and two is not None and value.shape == two.shape:
             yield name
 
 
-def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -> list[StepFeed]:
+def same_data(
+    candidate: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]
+) -> list[StepFeed]:
     """Return the steps of another model on the same data, matched by input name or role."""
     plan = right_loader.plan
     states = {pair.input for pair in plan.pairs}
     named: dict[str, str] = {}
     for role in (TOKENS, CHUNK, POSITIONS, MASK):
-        one, two = own.plan.roles.named(role), plan.roles.named(role)
-        if len(one) == len(two) == 1:
-            named[two[0]] = one[0]
-    made = []
-    for theirs, feed in zip(feeds, own.feeds):
-        arrays = dict(theirs)
-        for name, array in theirs.items():
+        names, two = candidate.plan.roles.named(role), plan.roles.named(role)
+        if len(names) == len(two) == 1:
+            named[two[0]] = names[0]
+    step_feeds = []
+    for step_feed, feed in zip(feeds, candidate.feeds):
+        arrays = dict(step_feed)
+        for name, array in step_feed.items():
             source = name if name in feed else named.get(name, "")
             if name in states or source not in feed:
                 continue
@@ -488,58 +507,61 @@ def same_data(own: Party, right_loader: StepLoader, feeds: Sequence[StepFeed]) -
             ):
                 arrays[name] = new.astype(array.dtype, copy=False)
         batch = next(
-            (feed[name].shape[0] for name in own.plan.roles.named(TOKENS) if feed[name].ndim), 1
+            (feed[name].shape[0] for name in candidate.plan.roles.named(TOKENS) if feed[name].ndim),
+            1,
         )
         for pair in plan.pairs:
             first = arrays.get(pair.input)
             if first is not None and first.ndim and first.shape[0] == 1 and batch > 1:
                 arrays[pair.input] = np.repeat(first, batch, 0)
-        made.append(theirs.like(arrays))
-    return made
+        step_feeds.append(step_feed.like(arrays))
+    return step_feeds
 
 
-def reference_party(case: Case, own: Party, loader: StepLoader, opened: OpenModel) -> Party:
+def reference_party(case: Case, candidate: Party, loader: StepLoader, opened: OpenModel) -> Party:
     """Return the party that runs a reference on the same data. It also runs the first step if it
     accepts its inputs; else both share a model for it.
     """
-    first = own.first
-    if first is not None and {*own.feeds[0]} <= {*opened.inputs}:
+    first = candidate.first
+    if first is not None and {*candidate.feeds[0]} <= {*opened.inputs}:
         first = None
-    right = loader.for_model(opened.proto, None if first is None else loader.first_model)
-    describe_model(right, opened.inputs, opened.facts)
-    feeds = same_data(own, right, list(right))
+    reference_loader = loader.for_model(opened.proto, None if first is None else loader.first_model)
+    describe_model(reference_loader, opened.inputs, opened.facts)
+    feeds = same_data(candidate, reference_loader, list(reference_loader))
     party = case.parties[0]
-    return Party(titles.REFERENCE, party, opened, right.plan, feeds, opened.facts(), first)
+    return Party(
+        titles.REFERENCE, party, opened, reference_loader.plan, feeds, opened.facts(), first
+    )
 
 
 def feed_with_states(
-    own: Party,
-    right: Party,
+    candidate: Party,
+    reference: Party,
     at: int,
     own_feed: Feed | None,
     right_feed: Feed,
-    kept: Sequence[str] = (),
+    kept_names: Sequence[str] = (),
 ) -> dict[str, Any] | None:
     """Return the inputs of a step with states taken from the other party; None if they do not fit.
 
     Args:
-        own: the party that is fed.
-        right: the other.
+        candidate: the party that is fed.
+        reference: the other.
         at: the step.
         own_feed: what the party was fed with on its own states; None if that is not known.
         right_feed: the same of the other.
-        kept: inputs that keep their own states.
+        kept_names: inputs that keep their own states.
     """
-    feed = dict(own.feeds[at])
-    if at == 0 and own.first is not None:
+    feed = dict(candidate.feeds[at])
+    if at == 0 and candidate.first is not None:
         return feed
-    for pair in own.plan.pairs:
-        if own_feed is not None and pair.input in kept:
+    for pair in candidate.plan.pairs:
+        if own_feed is not None and pair.input in kept_names:
             feed[pair.input] = own_feed[pair.input]
             continue
-        other = right.partner(pair, own.plan)
-        value = None if other is None else right_feed.get(other.input)
-        like = _like(own, pair, at, own_feed, value)
+        partner = reference.partner(pair, candidate.plan)
+        value = None if partner is None else right_feed.get(partner.input)
+        like = _like(candidate, pair, at, own_feed, value)
         fitted = None if value is None or like is None else fitted_state(value, like, pair)
         if fitted is None:
             return None
@@ -547,18 +569,18 @@ def feed_with_states(
     return feed
 
 
-def _like(own: Party, pair: StatePair, at: int, own_feed: Feed | None, value: Any) -> Any:
+def _like(candidate: Party, pair: StatePair, at: int, own_feed: Feed | None, value: Any) -> Any:
     """Return an array of the shape and type that a state has in a step."""
     if own_feed is not None and pair.input in own_feed:
         return own_feed[pair.input]
-    first = own.feeds[0].get(pair.input)
-    if first is None and own.first is not None:
-        first = own.plan.initial(pair)
+    first = candidate.feeds[0].get(pair.input)
+    if first is None and candidate.first is not None:
+        first = candidate.plan.initial(pair)
     if first is None or value is None:
         return None
     shape = list(first.shape)
     if pair.kind == GROWS and pair.axis is not None:
-        shape[pair.axis] = own.feeds[at].step.start
+        shape[pair.axis] = candidate.feeds[at].step.start
     elif value.ndim == first.ndim and pair.kind != SLOTS:
         shape = list(value.shape)
     return np.broadcast_to(np.zeros((), first.dtype), shape)

@@ -211,8 +211,10 @@ class Tolerance:
     @property
     def usual(self) -> float:
         """Return the relative tolerance of an element."""
-        known = precision_of(self.dtype.name)
-        return GROWTH * (known.epsilon if known else 0.0) if self.rtol is None else self.rtol
+        precision = precision_of(self.dtype.name)
+        return (
+            GROWTH * (precision.epsilon if precision else 0.0) if self.rtol is None else self.rtol
+        )
 
     def rounding(self, name: str, exact: Any) -> Rounding:
         """Return the tolerance of an output as a rounding limit."""
@@ -223,9 +225,9 @@ class Tolerance:
         size = root_mean_square(exact) if is_float(exact) else 0.0
         by_nature = is_bounded(self.facts, name)
         atol = rtol * (max(1.0, size) if by_nature else size)
-        made = Rounding(self.dtype.name, rtol, atol, "")
+        new_rounding = Rounding(self.dtype.name, rtol, atol, "")
         layout = layout_of(self.facts, name)
-        parted = in_parts(made, name, (exact, exact), layout, is_bounded=by_nature)
+        parted = in_parts(new_rounding, name, (exact, exact), layout, is_bounded=by_nature)
         return parted.times(self.share)
 
     def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
@@ -233,18 +235,20 @@ class Tolerance:
         the exact outputs are ignored.
         """
         worst = OutputError()
-        for name, right in exact.items():
+        for name, expected in exact.items():
             value = made[name]
-            if is_float(right) and is_float(value) and right.shape == value.shape:
-                value = np.where(np.isfinite(right), value, right)
-            found = deviation(
+            if is_float(expected) and is_float(value) and expected.shape == value.shape:
+                value = np.where(np.isfinite(expected), value, expected)
+            difference = deviation(
                 value,
-                right,
-                rounding=self.rounding(name, right),
+                expected,
+                rounding=self.rounding(name, expected),
                 is_sorted=is_ordered(self.facts, name),
             )
-            if found.excess > worst.excess or not worst.name:
-                worst = OutputError(found.part or name, found.excess, found.off, found.broken)
+            if difference.excess > worst.excess or not worst.name:
+                worst = OutputError(
+                    difference.part or name, difference.excess, difference.off, difference.broken
+                )
         return worst
 
     def worst(
@@ -316,8 +320,8 @@ class Lowered:
 
     def run(self, feed: Feed, without: Collection[str] = ()) -> Mapping[str, Any]:
         """Return the outputs with some nodes in float32."""
-        kept = set(without)
-        key = tuple(name for name in self.passes if name in kept)
+        float32_nodes = set(without)
+        key = tuple(name for name in self.passes if name in float32_nodes)
         if self._loaded is None or self._loaded[0] != key:
             self._loaded = None  # Its memory is free before the next one is loaded.
             is_plain = len(key) == len(self.passes)
@@ -388,11 +392,11 @@ class Trial:
         self._report = report
         self._order = list(range(len(feeds)))
         self._allowance = 1.0
-        with self._attempt(titles.IN_FLOAT32_BY_NODE) as said:
+        with self._attempt(titles.IN_FLOAT32_BY_NODE) as attempt:
             measured = [model.measure(feed) for feed in feeds]
             self.exact = [outputs for outputs, _ in measured]
             self._losses = worst_of(losses for _, losses in measured)
-            said.append(steps.nodes_measured(len(self._losses), len(feeds)))
+            attempt.append(steps.nodes_measured(len(self._losses), len(feeds)))
 
     def result(self) -> HalfPrecision:
         """Return the effect of half precision on the model."""
@@ -410,32 +414,34 @@ class Trial:
             checks = 0 if adds_up else 2
             facts["allowance"] = 1.0
             return HalfPrecision(verdict, before, before, checks=checks, adds_up=adds_up, **facts)
-        with self._attempt(titles.FEWEST_IN_FLOAT32) as said:
+        with self._attempt(titles.FEWEST_IN_FLOAT32) as attempt:
             order = order_nodes(self._losses, self._model.passes, self._model.users, self._limits)
             search = BoundedSearch(self._heals, *self._cost())
-            kept = healing_passes(order, search, is_ranked=True)
-            said.append(steps.sets_tried(len(kept or ()), len(order), search.checks))
+            kept_nodes = healing_passes(order, search, is_ranked=True)
+            attempt.append(steps.sets_tried(len(kept_nodes or ()), len(order), search.checks))
             if search.is_cut_short:
-                said.append(steps.CUT_SHORT)
+                attempt.append(steps.CUT_SHORT)
         facts |= {"is_fewest": not search.is_cut_short, "checks": search.checks}
-        if kept is None:
+        if kept_nodes is None:
             return HalfPrecision("inconclusive", before, before, **facts)
         if search.is_cut_short:
-            kept = self._drop_unneeded_nodes(kept)
+            kept_nodes = self._drop_unneeded_nodes(kept_nodes)
         self._tolerance = self._usual.allowing(facts["allowance"])
-        with self._attempt("counter-check") as said:
-            made = (self._lowered.run(feed, kept) for feed in self.feeds)
-            after = self._tolerance.worst(self.exact, made)
-            said.append(steps.counter_check(after))
-        in_order = [name for name in self._model.passes if name in set(kept)]
-        found = culprits_among(in_order, self._losses, self._model.users, self._limits)
+        with self._attempt("counter-check") as attempt:
+            feeds = (self._lowered.run(feed, kept_nodes) for feed in self.feeds)
+            after = self._tolerance.worst(self.exact, feeds)
+            attempt.append(steps.counter_check(after))
+        in_order = [name for name in self._model.passes if name in set(kept_nodes)]
+        half_culprits = culprits_among(in_order, self._losses, self._model.users, self._limits)
         is_enough = after.is_tolerable or self._allowance > MOST
         verdict = "fault" if is_enough else "inconclusive"
-        is_rounding = not before.broken and all(one.fault.cause == "rounding" for one in found)
+        is_rounding = not before.broken and all(
+            half_culprit.fault.cause == "rounding" for half_culprit in half_culprits
+        )
         gains = after.excess * facts["allowance"] <= _GAINS * before.excess
         if is_rounding and not gains and not self._amplify(in_order):
-            verdict, found = "inconclusive", []
-        facts |= {"culprits": found, "adds_up": not found}
+            verdict, half_culprits = "inconclusive", []
+        facts |= {"culprits": half_culprits, "adds_up": not half_culprits}
         return HalfPrecision(verdict, before, after, in_order, **facts)
 
     def judged(self, compute: Compute | None = None) -> tuple[OutputError, str]:
@@ -445,23 +451,23 @@ class Trial:
         Args:
             compute: computes the narrow model, where that is made already.
         """
-        with self._attempt(titles.all_nodes_in(HALF[self._limits.name])) as said:
-            made = [(compute or self._lowered.run)(feed) for feed in self.feeds]
-            errors = [self._tolerance.error(*pair) for pair in zip(self.exact, made)]
+        with self._attempt(titles.all_nodes_in(HALF[self._limits.name])) as attempt:
+            feeds = [(compute or self._lowered.run)(feed) for feed in self.feeds]
+            errors = [self._tolerance.error(*pair) for pair in zip(self.exact, feeds)]
             before = max(errors, key=lambda error: error.excess)
-            said.append(steps.error_of_all(before))
+            attempt.append(steps.error_of_all(before))
         self._order.sort(key=lambda index: -errors[index].excess)
         if not before.is_tolerable and not before.broken and self._is_ill_conditioned():
             return before, "ill-conditioned"
         if not before.is_tolerable and not self._has_own_tolerance():
-            alone = self._by_rounding().excess
-            share = BESIDE * alone
+            rounding_excess = self._by_rounding().excess
+            share = BESIDE * rounding_excess
             explains = not before.broken and before.excess <= share
             is_alike = not any(loss.cancels(self._limits) for loss in self._losses)
             if is_alike and explains and before.excess > MOST:
                 return before, "inconclusive"
             # Where it is too much by itself, what else is wrong is seen beside it.
-            is_most = is_alike and alone > MOST
+            is_most = is_alike and rounding_excess > MOST
             self._raise_tolerance(share if is_most else min(MOST, share))
         if before.excess > self._allowance:
             return before, ""
@@ -475,11 +481,11 @@ class Trial:
     @contextmanager
     def _attempt(self, title: str) -> Iterator[list[str]]:
         """Time a step of the search; the caller appends its notes to the list."""
-        said: list[str] = []
+        notes: list[str] = []
         start = time.perf_counter()
-        yield said
+        yield notes
         if self._report is not None:
-            self._report(Attempt(title, join_statements(*said), time.perf_counter() - start))
+            self._report(Attempt(title, join_statements(*notes), time.perf_counter() - start))
 
     def _heals(self, without: Sequence[str]) -> bool:
         """Return whether the outputs are close enough, asking first the data that fail most."""
@@ -487,24 +493,24 @@ class Trial:
 
     def _cost(self) -> tuple[int, int]:
         """Return the bytes and the nodes that a check computes, on all data."""
-        sizes = (one.elements for loss in self._losses for one in loss.results)
+        sizes = (result.elements for loss in self._losses for result in loss.results)
         return len(self.feeds) * _BYTES * sum(sizes), len(self.feeds) * len(self._losses)
 
-    def _drop_unneeded_nodes(self, kept: list[str]) -> list[str]:
+    def _drop_unneeded_nodes(self, kept_nodes: list[str]) -> list[str]:
         """Return a set of kept nodes without those that are neither at fault nor needed, after an
         interrupted search.
         """
-        found = culprits_among(kept, self._losses, self._model.users, self._limits)
-        for one in found[:_MOST_ASKED]:
-            fewer = [name for name in kept if name not in one.nodes]
+        half_culprits = culprits_among(kept_nodes, self._losses, self._model.users, self._limits)
+        for half_culprit in half_culprits[:_MOST_ASKED]:
+            fewer = [name for name in kept_nodes if name not in half_culprit.nodes]
             if all(self._error(index, fewer).is_tolerable for index in self._order):
-                kept = fewer
-        return kept
+                kept_nodes = fewer
+        return kept_nodes
 
     def _error(self, index: int, without: Collection[str]) -> OutputError:
         """Return the error of the lowered model on one input set."""
-        made = self._lowered.run(self.feeds[index], without)
-        return self._tolerance.error(self.exact[index], made)
+        error = self._lowered.run(self.feeds[index], without)
+        return self._tolerance.error(self.exact[index], error)
 
     def _has_own_tolerance(self) -> bool:
         """Return whether a tolerance is set, or a node amplifies rounding."""
@@ -532,8 +538,8 @@ class Trial:
         index, dtype = self._order[0], self._tolerance.dtype
         rounded = {name: _round_values(value, dtype) for name, value in self.feeds[index].items()}
         if all(np.isfinite(value).all() for value in rounded.values() if is_float(value)):
-            made = self._lowered.run(rounded, self._lowered.passes)
-            return not self._tolerance.error(self.exact[index], made).is_tolerable
+            values = self._lowered.run(rounded, self._lowered.passes)
+            return not self._tolerance.error(self.exact[index], values).is_tolerable
         return False
 
 

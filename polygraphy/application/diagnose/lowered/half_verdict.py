@@ -123,14 +123,14 @@ def half_culprits(
         names: what nodes are called where they have other names than those found.
         is_cast: whether it is cast by a command, which says what stays in float32 with them.
     """
-    for each in half.culprits:
-        fault = each.fault
+    for culprit in half.culprits:
+        fault = culprit.fault
         facts = [precision.lost(fault.loss), *proof]
-        if is_cast and each.beside:
-            more = max(len(each.beside) - _NAMED, 0)
-            facts.insert(1, precision.stay_in_float32([*each.beside[:_NAMED]], more))
-        nodes = [(names or {}).get(node, node) for node in each.nodes]
-        yield Culprit(nodes, fault.tensor, party, fault.cause, None, facts, remedy, each.op)
+        if is_cast and culprit.beside:
+            hidden = max(len(culprit.beside) - _NAMED, 0)
+            facts.insert(1, precision.stay_in_float32([*culprit.beside[:_NAMED]], hidden))
+        nodes = [(names or {}).get(node, node) for node in culprit.nodes]
+        yield Culprit(nodes, fault.tensor, party, fault.cause, None, facts, remedy, culprit.op)
 
 
 def _cast_culprits(
@@ -164,20 +164,24 @@ def diagnose_precision_loss(
     dtype = HALF[narrow]
     with case.attempt(titles.all_nodes_in(dtype)) as notes:
         half = open_half(reference.proto, half_type(dtype))
-        found = half.try_on(choose_feeds(half.model, [feed])).result()
-        notes.append(steps.loss(found.verdict, found.before))
-    mine, theirs = pairing.model, pairing.reference
-    nodes = {theirs.identity(other): mine.identity(index) for index, other in pairing.nodes.items()}
-    culprits = _cast_culprits(found, path, dtype, nodes)
-    curve = loss_by_node(found, dtype)
-    tensors = {other: name for name, other in pairing.tensors.items()}
-    renamed = [evolve(one, name=tensors.get(one.name, one.name)) for one in curve.tensors]
+        tensor_error = half.try_on(choose_feeds(half.model, [feed])).result()
+        notes.append(steps.loss(tensor_error.verdict, tensor_error.before))
+    model, theirs = pairing.model, pairing.reference
+    nodes = {theirs.identity(node): model.identity(index) for index, node in pairing.nodes.items()}
+    culprits = _cast_culprits(tensor_error, path, dtype, nodes)
+    curve = loss_by_node(tensor_error, dtype)
+    tensors = {tensor: name for name, tensor in pairing.tensors.items()}
+    renamed = [
+        evolve(tensor, name=tensors.get(tensor.name, tensor.name)) for tensor in curve.tensors
+    ]
     case.record_curve(evolve(curve, tensors=renamed))
     reason = reasons.inputs_alone(narrow)
-    made = DiagnosisResult(
-        found.verdict, culprits, reason=reason if found.verdict == ILL_CONDITIONED else ""
+    diagnosis = DiagnosisResult(
+        tensor_error.verdict,
+        culprits,
+        reason=reason if tensor_error.verdict == ILL_CONDITIONED else "",
     )
-    return made, found.before
+    return diagnosis, tensor_error.before
 
 
 def cast_model(model: Any, dtype: str, kept: Collection[str] = ()) -> Any:
@@ -222,14 +226,15 @@ def loss_by_node(found: HalfPrecision, dtype: str) -> Curve:
     limits = Range.of(half_type(dtype))
     tensors = [
         TensorError(
-            one.name,
+            result.name,
             None,
-            one.error if not one.broken else inf,
-            one.error / limits.spacing,
-            bool(one.broken) or any(one.name == each.fault.tensor for each in found.culprits),
+            result.error if not result.broken else inf,
+            result.error / limits.spacing,
+            bool(result.broken)
+            or any(result.name == culprit.fault.tensor for culprit in found.culprits),
         )
         for loss in found.losses
-        for one in loss.results
+        for result in loss.results
     ]
     return Curve(dtype, "isolated", tensors)
 
@@ -264,10 +269,10 @@ class HalfModel:
 def find_half_model(case: Case, feeds: Sequence[Feed]) -> HalfModel | None:
     """Return the model in float32, if it computes in half precision; else None."""
     models = resolve(NarrowModels)
-    found = models.narrow_nodes(case.model.proto)
-    if found is None:
+    found_nodes = models.narrow_nodes(case.model.proto)
+    if found_nodes is None:
         return None
-    dtype, nodes = found
+    dtype, nodes = found_nodes
     wide = [{name: in_float(array) for name, array in feed.items()} for feed in feeds]
     share = len(nodes) / max(1, len(case.model.nodes))
     return HalfModel(models.widen_model(case.model.proto), dtype, nodes, wide, share >= _MOST)
@@ -293,23 +298,23 @@ def widen_models(model: Any, reference: Any) -> tuple[Any, Any] | None:
 
 def is_wrong_in_float32(case: Case, half: HalfModel, third: SuspectedParty) -> bool:
     """Return whether parties differ in float32 as well: then it is not the precision."""
-    with case.attempt(titles.IN_FLOAT32) as said:
+    with case.attempt(titles.IN_FLOAT32) as notes:
         try:
             runs = [half.runs(party) for party in dict.fromkeys((*case.parties, third))]
         except REFUSALS as error:
-            said.append(steps.cannot_run(error))
+            notes.append(steps.cannot_run(error))
             return False
         most = max(
             (
                 each.relative
-                for one in runs[1:]
-                for values, expected in zip(one, runs[0])
+                for run in runs[1:]
+                for values, expected in zip(run, runs[0])
                 for each in case.differing(values, expected).values()
             ),
             default=0.0,
         )
         is_wrong = most > LARGE
-        said.append(steps.BACKENDS_DIFFER if is_wrong else steps.BACKENDS_AGREE)
+        notes.append(steps.BACKENDS_DIFFER if is_wrong else steps.BACKENDS_AGREE)
     return is_wrong
 
 
@@ -325,36 +330,38 @@ def diagnose_half_model(
         third: who computes what is right.
     """
     name = type_name(half.dtype)
-    with case.attempt(titles.all_nodes_in(name)) as said:
+    with case.attempt(titles.all_nodes_in(name)) as notes:
         try:
             opened = half.open()
-            found = opened.try_on(half.feeds).result()
+            half_result = opened.try_on(half.feeds).result()
             exact = half.runs(third)
         except PolygraphyException as error:
-            said.append(steps.cannot_run(error))
+            notes.append(steps.cannot_run(error))
             return Skip(str(error))
-        said.append(steps.loss(found.verdict, found.before))
-        if found.verdict != AGREE and not is_observed(outputs, found.before):
-            said.append(steps.LOWERING_NOT_OBSERVED)
+        notes.append(steps.loss(half_result.verdict, half_result.before))
+        if half_result.verdict != AGREE and not is_observed(outputs, half_result.before):
+            notes.append(steps.LOWERING_NOT_OBSERVED)
             return Skip(steps.LOWERING_NOT_OBSERVED)
-    if found.verdict == ILL_CONDITIONED:
+    if half_result.verdict == ILL_CONDITIONED:
         reason = reasons.inputs_alone(name)
         return Found(DiagnosisResult(ILL_CONDITIONED, reason=reason), case)
-    if found.verdict == AGREE:
-        if not _are_tolerable(exact, outputs, opened.tolerance.allowing(found.allowance)):
+    if half_result.verdict == AGREE:
+        if not _are_tolerable(exact, outputs, opened.tolerance.allowing(half_result.allowance)):
             return Skip("the outputs differ by more than half precision explains")
-        reason = reasons.rounding_only(name, found.before)
+        reason = reasons.rounding_only(name, half_result.before)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
-    if found.verdict != FAULT:
+    if half_result.verdict != FAULT:
         return Skip("no set of nodes explains the outputs")
     remedy, proof = Remedy(), list[Fact]()
-    if found.kept:
-        note = remedies.convert_again(cast_words(name, found.kept))
-        remedy = Remedy(None, found.after.is_tolerable, note)
-        proof.append(precision.error_in_narrow_type(name, str(found.before)))
-        proof.append(precision.error_with_nodes_in_float32(found.kept, str(found.after)))
-    culprits = [*half_culprits(found, remedy, proof)]
-    if all(one.cause in ("nan", "rounding") for one in culprits):
+    if half_result.kept:
+        note = remedies.convert_again(cast_words(name, half_result.kept))
+        remedy = Remedy(None, half_result.after.is_tolerable, note)
+        proof.append(precision.error_in_narrow_type(name, str(half_result.before)))
+        proof.append(
+            precision.error_with_nodes_in_float32(half_result.kept, str(half_result.after))
+        )
+    culprits = [*half_culprits(half_result, remedy, proof)]
+    if all(culprit.cause in ("nan", "rounding") for culprit in culprits):
         # What the weights have lost already is lost in float32 as well.
         culprits = _find_lost_epsilons(case, Range.of(half.dtype)) or culprits
     return Found(DiagnosisResult(FAULT, culprits), case)
@@ -375,15 +382,15 @@ def diagnose_saved_outputs(
     """
     name = type_name(half.dtype)
     goal = {output: in_float(array) for output, array in saved.items() if output in values}
-    with case.attempt(titles.IN_FLOAT32) as said:
+    with case.attempt(titles.IN_FLOAT32) as notes:
         try:
             tolerance = half.open().tolerance
             [wide] = half.runs(case.parties[0])
         except REFUSALS as error:
-            said.append(steps.cannot_run(error))
+            notes.append(steps.cannot_run(error))
             return Skip(str(error))
         is_right = tolerance.error(goal, wide).is_tolerable
-        said.append(steps.matches_saved(titles.FLOAT32_MODEL, is_right))
+        notes.append(steps.matches_saved(titles.FLOAT32_MODEL, is_right))
     if not is_right:
         return Skip("the model differs from the saved results in float32, too")
     answer = diagnose_half_model(case, half, [[values]], third)
@@ -397,16 +404,20 @@ def diagnose_saved_outputs(
 def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
     """Return whether the expected half-precision loss is visible in the backends' difference."""
     apart = 0.0
-    for made in zip(*outputs):
+    for result in zip(*outputs):
         arrays = [
-            in_a_row(values[loss.name]).astype(np.float64) for values in made if loss.name in values
+            in_a_row(values[loss.name]).astype(np.float64)
+            for values in result
+            if loss.name in values
         ]
         if not all(np.isfinite(array).all() for array in arrays):
             return True
         shapes = {array.shape for array in arrays}
         if len(shapes) > 1:
             return True
-        apart = max([apart, *(float(np.max(abs(one - arrays[0]), initial=0)) for one in arrays)])
+        apart = max(
+            [apart, *(float(np.max(abs(array - arrays[0]), initial=0)) for array in arrays)]
+        )
     return not loss.broken and apart >= _OBSERVED * loss.error
 
 
@@ -417,31 +428,37 @@ def _are_tolerable(
     backend's.
     """
     wide = [
-        [{output: in_float(array) for output, array in values.items()} for values in made]
-        for made in outputs
+        [{output: in_float(array) for output, array in values.items()} for values in result]
+        for result in outputs
     ]
     return all(
-        allowed.worst(right, made).is_tolerable for made in wide for right in (exact, wide[0])
+        allowed.worst(expected, result).is_tolerable
+        for result in wide
+        for expected in (exact, wide[0])
     )
 
 
 def _find_lost_epsilons(case: Case, limits: Range) -> list[Culprit]:
     """Return the nodes that add an epsilon which half precision rounds to zero, or nearly."""
     side = case.model.indexed_graph
-    found = []
+    found_side = []
     for index, node in enumerate(side.nodes):
-        held = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
-        lost = [(name, value) for name, value in held if value is not None]
-        if not lost or not is_guard(side, index) or lost[0][1] > _GONE * limits.smallest:
+        epsilons = [(name, epsilon_of(side, name)) for name in node.inputs if node.op in ADDING]
+        finite_epsilons = [(name, value) for name, value in epsilons if value is not None]
+        if (
+            not finite_epsilons
+            or not is_guard(side, index)
+            or finite_epsilons[0][1] > _GONE * limits.smallest
+        ):
             continue
-        name, value = lost[0]
+        name, value = finite_epsilons[0]
         label = side.identity(index)
         facts = [precision.lost_epsilon(node.op, label, name, value, limits.name, limits.smallest)]
         note = remedies.raise_epsilon(name, limits.normal)
         nodes, remedy = [side.identity(index)], Remedy(note=note)
-        made = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
-        found.append(made)
-    return found
+        culprit = Culprit(nodes, node.outputs[0], MODEL, "epsilon", None, facts, remedy, node.op)
+        found_side.append(culprit)
+    return found_side
 
 
 def _reason(found: HalfPrecision, dtype: str) -> str:
@@ -472,8 +489,8 @@ def _describe_allowance(found: HalfPrecision) -> str:
 
 def _describe_rounding(found: HalfPrecision, dtype: str) -> str:
     """Return that rounding in all nodes is why outputs are off, and how to accept that."""
-    kept, nodes = len(found.kept), len(found.losses)
-    return reasons.rounding_accumulates(dtype, found.before, kept, nodes, found.after)
+    rounding, nodes = len(found.kept), len(found.losses)
+    return reasons.rounding_accumulates(dtype, found.before, rounding, nodes, found.after)
 
 
 def _headroom(found: HalfPrecision, dtype: str) -> str:
@@ -487,17 +504,17 @@ def _headroom(found: HalfPrecision, dtype: str) -> str:
     return reasons.headroom(top.name, share, dtype, bool(_describe_overflow(found, dtype)))
 
 
-def _describe_overflow(found: HalfPrecision, dtype: str) -> str:
+def _describe_overflow(is_found: HalfPrecision, dtype: str) -> str:
     """Return a sentence that lists tensors beyond the type's range (such as masks) without effect
     on outputs.
     """
     limits = Range.of(half_type(dtype))
-    made = {result.name for loss in found.losses for result in loss.results}
+    names = {result.name for loss in is_found.losses for result in loss.results}
     faults = [
         fault
-        for loss in found.losses
-        if loss.name not in found.kept
-        and (fault := loss.fault(limits, made)) is not None
+        for loss in is_found.losses
+        if loss.name not in is_found.kept
+        and (fault := loss.fault(limits, names)) is not None
         and fault.cause == "overflow"
     ]
     if not faults:

@@ -80,9 +80,11 @@ class Quantised:
         self._operands = find_quantized_operands(self._model)
         self._read: dict[str, str] = {}
         self.places: dict[str, list[tuple[str, int, str]]] = {}
-        for one, twin, read in self._twins():
-            self._read[one.name] = read
-            self.places.setdefault(one.node, []).append((twin, one.position, one.name))
+        for quantised_operand, twin, read in self._twins():
+            self._read[quantised_operand.name] = read
+            self.places.setdefault(quantised_operand.node, []).append(
+                (twin, quantised_operand.position, quantised_operand.name)
+            )
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
 
     def _twins(self) -> Iterator[tuple[QuantisedOperand, str, str]]:
@@ -92,22 +94,22 @@ class Quantised:
         if not self._operands:
             return
         pairing = pair_graphs(graph_with_weights(dequantize_model(self._model)), self._graph)
-        mine, theirs = pairing.model, pairing.reference
-        ops = {mine.identity(index): node.op for index, node in enumerate(mine.nodes)}
-        places = {theirs.identity(index): index for index in range(len(theirs.nodes))}
-        places |= {mine.identity(index): other for index, other in pairing.nodes.items()}
+        model, reference = pairing.model, pairing.reference
+        ops = {model.identity(index): node.op for index, node in enumerate(model.nodes)}
+        places = {reference.identity(index): index for index in range(len(reference.nodes))}
+        places |= {model.identity(index): node for index, node in pairing.nodes.items()}
         outputs = self._named({name: name for name in self._reference.outputs})
-        for one in self._operands:
-            if one.position == OUTPUT:
-                if one.step is not None and one.name in outputs:
-                    yield one, outputs[one.name], outputs[one.name]
+        for operand in self._operands:
+            if operand.position == OUTPUT:
+                if operand.step is not None and operand.name in outputs:
+                    yield operand, outputs[operand.name], outputs[operand.name]
                 continue
-            if one.node not in places or one.step is None:
+            if operand.node not in places or operand.step is None:
                 continue
-            twin = theirs.nodes[places[one.node]]
-            read = twin.inputs[one.position] if one.position < len(twin.inputs) else ""
-            if read and twin.op == ops.get(one.node):
-                yield one, theirs.identity(places[one.node]), read
+            twin = reference.nodes[places[operand.node]]
+            read = twin.inputs[operand.position] if operand.position < len(twin.inputs) else ""
+            if read and twin.op == ops.get(operand.node):
+                yield operand, reference.identity(places[operand.node]), read
 
     def result(
         self, feeds: Sequence[Feed], goals: Sequence[Values], outputs: Sequence[Values], number: int
@@ -125,8 +127,8 @@ class Quantised:
             BackendError: the party cannot run the reference, quantised.
         """
         case = self._case
-        order = sorted(range(len(feeds)), key=lambda one: one != number)
-        sets = [(feeds[one], goals[one]) for one in order]
+        order = sorted(range(len(feeds)), key=lambda index: index != number)
+        sets = [(feeds[index], goals[index]) for index in order]
         most = self._largest_difference(outputs[number], goals[number])
         with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
             alike = self._named(self._party.load(self.quantised())(feeds[number]))
@@ -144,39 +146,43 @@ class Quantised:
         )
         names = sorted(self.places, key=lambda name: -ranked[name])
         with case.attempt(titles.FEWEST_UNQUANTIZED) as notes:
-            kept = healing_passes(names, search, is_ranked=True)
-            if kept is None:
+            kept_nodes = healing_passes(names, search, is_ranked=True)
+            if kept_nodes is None:
                 notes.append(steps.NO_NODES)
                 return Skip("the models differ in more than quantization")
-            notes.append(steps.sets_tried(len(kept), len(names), search.checks))
+            notes.append(steps.sets_tried(len(kept_nodes), len(names), search.checks))
             if search.is_cut_short:
                 notes.append(steps.CUT_SHORT)
-        if len(kept) > _FEW or 1 < len(names) < 2 * len(kept):
+        if len(kept_nodes) > _FEW or 1 < len(names) < 2 * len(kept_nodes):
             worst = [(name, ranked[name]) for name in names[:_FEW]]
-            reason = reasons.quantization_accumulates(most, len(kept), len(names), worst)
+            reason = reasons.quantization_accumulates(most, len(kept_nodes), len(names), worst)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        after = self._output_error(kept, sets)
-        output = self._output_of(kept)
-        facts = [evidence.quantization_cost(most, after, len(kept), len(names))]
+        after = self._output_error(kept_nodes, sets)
+        output = self._output_of(kept_nodes)
+        facts = [evidence.quantization_cost(most, after, len(kept_nodes), len(names))]
         if output is None:
-            facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept]
+            facts += [evidence.quantized_inputs_cost(name, ranked[name]) for name in kept_nodes]
         else:
             facts += self._describe_part(output, outputs[number], goals[number])
         note = (
-            remedies.quantize_without(self._add_sharing_nodes(kept))
+            remedies.quantize_without(self._add_sharing_nodes(kept_nodes))
             if output is None
             else remedies.split_scale(output)
         )
-        op = next((node.op for node in case.model.nodes if node.name == kept[0]), "")
+        op = next((node.op for node in case.model.nodes if node.name == kept_nodes[0]), "")
         remedy = Remedy(None, True, note)
-        nodes = kept if output is None else [*self._before(output), *kept]
+        nodes = kept_nodes if output is None else [*self._before(output), *kept_nodes]
         culprit = Culprit(nodes, None, MODEL, "quantisation", None, facts, remedy, op)
         return Found(DiagnosisResult(FAULT, [culprit]), case)
 
-    def _output_of(self, kept: Sequence[str]) -> str | None:
+    def _output_of(self, kept_names: Sequence[str]) -> str | None:
         """Return the output whose own quantization is the only fault; None if it is not."""
-        found = [one.name for one in self._operands if one.node in kept and one.position == OUTPUT]
-        return found[0] if len(found) == len(kept) == 1 else None
+        names = [
+            operand.name
+            for operand in self._operands
+            if operand.node in kept_names and operand.position == OUTPUT
+        ]
+        return names[0] if len(names) == len(kept_names) == 1 else None
 
     def _before(self, output: str) -> list[str]:
         """Return the node that quantizes an output."""
@@ -189,21 +195,25 @@ class Quantised:
         nodes = self._case.model.nodes
         return [node.name for node in nodes if not reads.isdisjoint(node.makes)]
 
-    def _add_sharing_nodes(self, kept: Sequence[str]) -> list[str]:
+    def _add_sharing_nodes(self, kept_names: Sequence[str]) -> list[str]:
         """Return nodes with all nodes that share their quantized tensors: a tensor stays in
         floating point only if no node requires it quantized.
         """
         nodes = self._case.model.nodes
         quantized = {name for name, _ in self._pairs()}
         shared = {
-            read for node in nodes if node.name in kept for read in node.reads if read in quantized
+            read
+            for node in nodes
+            if node.name in kept_names
+            for read in node.reads
+            if read in quantized
         }
         before = {source for name, source in self._pairs() if name in shared}
         shared |= {name for name, source in self._pairs() if source in before}
         return [
             node.name
             for node in nodes
-            if node.name in kept
+            if node.name in kept_names
             or (node.op not in QUANTISING and not shared.isdisjoint(node.reads))
             or not before.isdisjoint(node.makes)
         ]
@@ -223,24 +233,31 @@ class Quantised:
 
     def _rank_nodes(self, feed: Feed) -> dict[str, float]:
         """Return, by node, the loss from quantizing its inputs."""
-        held = trace_tensors(self._case.of(self._reference), self._party, feed).held
+        values = trace_tensors(self._case.of(self._reference), self._party, feed).held
         weights = {weight.name: weight for weight in self._graph.all_weights}
 
         def reference_value(name: str) -> Any:
             """Return the value of a tensor in the original model: a weight, or a recorded
             tensor; None if unknown.
             """
-            theirs = self._read.get(name, "")
-            return weights[theirs].values if theirs in weights else held.get(theirs)
+            reference_name = self._read.get(name, "")
+            return (
+                weights[reference_name].values
+                if reference_name in weights
+                else values.get(reference_name)
+            )
 
-        found = losses(self._operands, reference_value)
+        nodes = losses(self._operands, reference_value)
         release_memory()
-        return found
+        return nodes
 
     def quantised(self, without: Collection[str] = ()) -> Any:
         """Return the reference quantized like the model, except some nodes."""
         places = [
-            place for node, held in self.places.items() if node not in without for place in held
+            place
+            for node, held_place in self.places.items()
+            if node not in without
+            for place in held_place
         ]
         return requantize_model(self._reference.proto, self._model, places)
 
@@ -260,20 +277,20 @@ class Quantised:
         release_memory()
         return off
 
-    def _rms_difference(self, values: Values, others: Values) -> float:
+    def _rms_difference(self, values: Values, other_values: Values) -> float:
         """Return the relative RMS difference of outputs, which tolerates a few elements rounded to
         another step.
         """
         return max(
             (
-                rms_ratio(values[name], other)
-                for name, other in others.items()
-                if name in values and is_float(other)
+                rms_ratio(values[name], other_value)
+                for name, other_value in other_values.items()
+                if name in values and is_float(other_value)
             ),
             default=0.0,
         )
 
-    def _largest_difference(self, values: Values, others: Values) -> float:
+    def _largest_difference(self, values: Values, other_values: Values) -> float:
         """Return the largest relative difference of outputs."""
-        differing = self._case.differing(values, others)
-        return max((one.relative for one in differing.values()), default=0.0)
+        differing = self._case.differing(values, other_values)
+        return max((deviation.relative for deviation in differing.values()), default=0.0)

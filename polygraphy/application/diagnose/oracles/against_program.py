@@ -76,10 +76,12 @@ def against_program(case: Case, request: Request) -> StepOutcome:
         return _explain_refusal(case, request, opened, computed, len(values), refusal)
     with case.attempt("comparison") as notes:
         names, left_out = _pair_outputs(case, computed[0], values[0])
-        sets = [{names[name]: value for name, value in one if name in names} for one in computed]
-        right = Oracle(source.name, sets, left_out)
-        compared = right.beside(case, values)
-        case.record_comparison(right.name, right.left_out)
+        sets = [
+            {names[name]: value for name, value in pairs if name in names} for pairs in computed
+        ]
+        oracle = Oracle(source.name, sets, left_out)
+        compared = oracle.beside(case, values)
+        case.record_comparison(oracle.name, oracle.left_out)
         notes.append(deviation_sentence(compared.found, len(names), source.name))
     if not compared:
         if len(case.parties) > 1:
@@ -133,71 +135,78 @@ def _explain_refusal(
         error: what it says.
     """
     assert request.program is not None
-    own = case.model.outputs
+    own_outputs = case.model.outputs
     refused = Unexplained(reasons.program_runs(request.program.name, error))
-    if len(computed[number]) != len(own):
+    if len(computed[number]) != len(own_outputs):
         return refused
     sets = [
-        dict(zip(_own_names(own, outputs), (value for _, value in outputs))) for outputs in computed
+        dict(zip(_own_names(own_outputs, outputs), (value for _, value in outputs)))
+        for outputs in computed
     ]
     case, comparison = _compare(case, request, opened, number, sets)
     answer = explain_by_file(case, comparison)
     if not isinstance(answer, Found):
         return refused
     fact = evidence.refused(case.parties[0].name, str(error), because=True)
-    culprits = [evolve(one, facts=[*one.facts, fact]) for one in answer.result.culprits]
+    culprits = [evolve(culprit, facts=[*culprit.facts, fact]) for culprit in answer.result.culprits]
     case.record_comparison(request.program.name)
     return evolve(answer, result=evolve(answer.result, culprits=culprits))
 
 
-def _outputs_differ(outputs: Outputs, others: Outputs) -> bool:
+def _outputs_differ(outputs: Outputs, other_pairs: Outputs) -> bool:
     """Return whether the outputs of two runs differ."""
-    return any(deviation(value, other) for (_, value), (_, other) in zip(outputs, others))
+    return any(
+        deviation(value, other_value) for (_, value), (_, other_value) in zip(outputs, other_pairs)
+    )
 
 
-def _own_names(own: Sequence[str], outputs: Outputs) -> list[str]:
+def _own_names(own_names: Sequence[str], outputs: Outputs) -> list[str]:
     """Return the output of the model for each of the program, of as many: by name, or in order."""
     names = [name for name, _ in outputs]
-    return names if {*names} == {*own} else [*own]
+    return names if {*names} == {*own_names} else [*own_names]
 
 
-def _pair_outputs(case: Case, outputs: Outputs, own: Values) -> tuple[Mapping[str, str], list[str]]:
+def _pair_outputs(
+    case: Case, outputs: Outputs, own_values: Values
+) -> tuple[Mapping[str, str], list[str]]:
     """Return the model output for each program output, and notes on outputs without one.
 
     Args:
         case: the model.
         outputs: what the program returns.
-        own: what the model computes.
+        own_values: what the model computes.
 
     Raises:
         UsageError: they have no output in common.
     """
-    mine, theirs = case.model.outputs, [name for name, _ in outputs]
-    if len(mine) == len(theirs):
-        return dict(zip(theirs, _own_names(mine, outputs))), []
+    own_outputs, reference_names = case.model.outputs, [name for name, _ in outputs]
+    if len(own_outputs) == len(reference_names):
+        return dict(zip(reference_names, _own_names(own_outputs, outputs))), []
     shapes = {name: np.shape(value) for name, value in outputs}
     names = {
-        str(one.name0): str(one.name1)
-        for one in pair_outputs(theirs, mine)
-        if one.is_complete
-        and (one.is_exact or shapes[str(one.name0)] == np.shape(own[str(one.name1)]))
+        str(output.name0): str(output.name1)
+        for output in pair_outputs(reference_names, own_outputs)
+        if output.is_complete
+        and (
+            output.is_exact or shapes[str(output.name0)] == np.shape(own_values[str(output.name1)])
+        )
     }
     if not names:
-        said = ", ".join(f"{name} {tuple(np.shape(value))}" for name, value in outputs)
-        raise errors.no_common_output(said, ", ".join(mine))
-    lost = [(name, "program") for name in theirs if name not in names]
-    lost += [(name, "model") for name in mine if name not in names.values()]
-    return names, [reasons.no_counterpart(*each) for each in lost]
+        text = ", ".join(f"{name} {tuple(np.shape(value))}" for name, value in outputs)
+        raise errors.no_common_output(text, ", ".join(own_outputs))
+    lost_pairs = [(name, "program") for name in reference_names if name not in names]
+    lost_pairs += [(name, "model") for name in own_outputs if name not in names.values()]
+    return names, [reasons.no_counterpart(*names) for names in lost_pairs]
 
 
 def _notes(case: Case, program: OpenedProgram, values: Sequence[Values]) -> str:
     """Return notes for matching outputs, as sentences."""
-    said = [*program.notes]
+    notes = [*program.notes]
     inputs = case.model.inputs
     for name, dims in program.open_dimensions.items():
         shape = inputs[name].shape or ()
         fixed = [axis for axis in dims if axis < len(shape) and isinstance(shape[axis], int)]
         if fixed:
-            said.append(reasons.fixed_dimension(name, shape, fixed))
-    said.append(describe_constant_outputs(constant_outputs(values, case.model.outputs)))
-    return join_statements(*said)
+            notes.append(reasons.fixed_dimension(name, shape, fixed))
+    notes.append(describe_constant_outputs(constant_outputs(values, case.model.outputs)))
+    return join_statements(*notes)

@@ -78,21 +78,27 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
 
 def _check_input_names(case: Case, pair: ModelPair) -> None:
     """Raise UsageError if the reference has inputs with other names or shapes."""
-    asked = pair.reference.inputs
-    for name, own in case.model.inputs.items():
+    inputs = pair.reference.inputs
+    for name, input_name in case.model.inputs.items():
         twin = pair.pairing.tensors.get(name, name)
-        if twin not in asked:
+        if twin not in inputs:
             raise errors.reference_without_input(pair.path, name)
-        shape, given = asked[twin].shape, own.shape
-        if shape is not None and given is not None and not _are_compatible(shape, given):
-            raise errors.reference_with_other_inputs(pair.path, twin, tuple(shape), tuple(given))
+        shape, given_shape = inputs[twin].shape, input_name.shape
+        if (
+            shape is not None
+            and given_shape is not None
+            and not _are_compatible(shape, given_shape)
+        ):
+            raise errors.reference_with_other_inputs(
+                pair.path, twin, tuple(shape), tuple(given_shape)
+            )
 
 
-def _are_compatible(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+def _are_compatible(shape: Sequence[Any], other_items: Sequence[Any]) -> bool:
     """Return whether two shapes are compatible; named dimensions match any size."""
-    return len(shape) == len(other) and all(
+    return len(shape) == len(other_items) and all(
         not (isinstance(a, int) and isinstance(b, int) and a != b and min(a, b) > 0)
-        for a, b in zip(shape, other)
+        for a, b in zip(shape, other_items)
     )
 
 
@@ -112,26 +118,26 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
     """Return the differences between the outputs of two models, or the final outcome."""
     party, narrow = pair.party, pair.pairing.model.narrow
     with case.attempt("outputs") as notes:
-        right = _run_reference(case, pair, feeds)
-        expected = right.sets
+        reference = _run_reference(case, pair, feeds)
+        expected = reference.sets
         try:
             compute = case.loaded(party)
             values: list[Values] = [compute(feed) for feed in feeds]
         except BackendError as error:
             notes.append(steps.refuses_only_model(party.name))
             return explain_refusal(case, pair, feeds, expected[0], error)
-        case.record_comparison(right.name, right.left_out)
-        compared = right.beside(case, values)
+        case.record_comparison(reference.name, reference.left_out)
+        compared = reference.beside(case, values)
         outputs = sum(name in expected[0] for name in case.model.outputs)
         note = deviation_sentence(compared.found, outputs)
         rounded = None if narrow is None else _simulate_rounding(case, pair, feeds)
-        lost = ""
+        loss_sentence = ""
         if rounded is not None:
             # Some backends compute in float32 what hardware would round.
-            lost = deviation_sentence(right.beside(case, rounded).found, outputs)
-            note = steps.with_rounding(party.name, note, str(narrow), lost)
+            loss_sentence = deviation_sentence(reference.beside(case, rounded).found, outputs)
+            note = steps.with_rounding(party.name, note, str(narrow), loss_sentence)
         notes.append(note if outputs else "")
-        notes += [steps.not_compared([reason]) for reason in right.left_out]
+        notes += [steps.not_compared([reason]) for reason in reference.left_out]
     if pair.goal is not None:
         del compute
         case.unload()
@@ -140,10 +146,12 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
     if not compared:
         if not is_single:
             return Skip("the models compute the same")
-        is_lost = bool(lost) and not rounding_explains(case, feeds, rounded or (), expected)
-        more = _describe_hidden_loss(case, pair, lost) if is_lost else ""
+        is_lost = bool(loss_sentence) and not rounding_explains(
+            case, feeds, rounded or (), expected
+        )
+        hidden_loss = _describe_hidden_loss(case, pair, loss_sentence) if is_lost else ""
         harmless = pair.describe_harmless(case, values, expected)
-        return Found(DiagnosisResult(AGREE, reason=join_statements(more, harmless)), case)
+        return Found(DiagnosisResult(AGREE, reason=join_statements(hidden_loss, harmless)), case)
     del compute
     case.unload()
     is_coarse = narrow is not None or is_quantised(pair.pairing)
@@ -151,7 +159,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         if not is_single:
             return Skip("the precision of the model explains its outputs")
         is_lost = rounded is not None and not rounding_explains(case, feeds, rounded, expected)
-        reason = _describe_rounding(case, pair, values, expected, lost if is_lost else "")
+        reason = _describe_rounding(case, pair, values, expected, loss_sentence if is_lost else "")
         return Found(DiagnosisResult(AGREE, reason=reason), case)
     return ModelComparison(pair, feeds, values, expected, compared)
 
@@ -169,10 +177,10 @@ def _is_within_steps(
     if not rounding_explains(case, feeds, values, expected, by_steps=True):
         return False
     return not is_quantised(pair.pairing) or all(
-        rms_ratio(own[name], right[name]) <= USUAL_LOSS
-        for own, right in zip(values, expected)
-        for name in right
-        if name in own and is_float(right[name])
+        rms_ratio(value[name], expected[name]) <= USUAL_LOSS
+        for value, expected in zip(values, expected)
+        for name in expected
+        if name in value and is_float(expected[name])
     )
 
 
@@ -217,7 +225,7 @@ def _describe_rounding(
     pair: ModelPair,
     values: Sequence[Values],
     expected: Sequence[Values],
-    lost: str,
+    loss_sentence: str,
 ) -> str:
     """Return that outputs are as near as the precision of the model allows.
 
@@ -226,16 +234,16 @@ def _describe_rounding(
         pair: the model and its reference.
         values: what the backend computes of the data.
         expected: what is right.
-        lost: how much further off they are where every operator rounds, if that is too much.
+        loss_sentence: how much larger their error is if every operator rounds, if that is too much.
     """
     reason: str = reasons.ROUNDED
-    if lost:
-        reason = join_statements(reason, _describe_hidden_loss(case, pair, lost))
+    if loss_sentence:
+        reason = join_statements(reason, _describe_hidden_loss(case, pair, loss_sentence))
     return join_statements(reason, pair.describe_harmless(case, values, expected))
 
 
-def _describe_hidden_loss(case: Case, pair: ModelPair, lost: str) -> str:
+def _describe_hidden_loss(case: Case, pair: ModelPair, loss_sentence: str) -> str:
     """Return that rounding at every operator loses more, and the command that finds out why."""
     evaluator = resolve(SuspectedParty, REFERENCE)
     command = diagnose_command(case.path, [evaluator], {"reference": pair.path}, case.data_options)
-    return reasons.hardware_loses_more(pair.party.name, lost[:-1], command)
+    return reasons.hardware_loses_more(pair.party.name, loss_sentence[:-1], command)

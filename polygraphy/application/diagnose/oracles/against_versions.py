@@ -25,18 +25,18 @@ def against_versions(case: Case, request: Request) -> StepOutcome:
     return compare_versions(case, request.versions, request.feeds)
 
 
-def compare_other_versions(found: Found, request: Request) -> Found:
+def compare_other_versions(case: Found, request: Request) -> Found:
     """Return the result, or "inconclusive" if it finds no fault but other versions of the backends
     compute something else. They are not compared again if they were the oracle.
     """
-    is_first = request.compares_versions_first(found.case)
-    if request.versions is None or is_first or found.result.verdict != AGREE:
-        return found
-    outcome = compare_versions(found.case, request.versions, request.feeds)
+    is_first = request.compares_versions_first(case.case)
+    if request.versions is None or is_first or case.result.verdict != AGREE:
+        return case
+    outcome = compare_versions(case.case, request.versions, request.feeds)
     if not isinstance(outcome, Unexplained):
-        return found
-    result = found.case.evidence.allowed(found.result, unexplained=outcome.why)
-    return evolve(found, result=result)
+        return case
+    result = case.case.evidence.allowed(case.result, unexplained=outcome.why)
+    return evolve(case, result=result)
 
 
 def add_right_versions(found: Found, request: Request) -> Found:
@@ -47,12 +47,12 @@ def add_right_versions(found: Found, request: Request) -> Found:
     return evolve(found, result=result)
 
 
-def add_open_versions(found: Found, request: Request) -> Found:
+def add_open_versions(outcome: Found, request: Request) -> Found:
     """Add the versions that differ, or that could not be compared."""
     if request.versions is None:
-        return found
-    case, feeds = found.case, request.feeds
+        return outcome
+    case, feeds = outcome.case, request.feeds
     if not feeds:
         given = [case.feed] if case.feed else None
         feeds = given or choose_feeds_for_parties(case, request.data_loader)
-    return evolve(found, result=cover_versions(case, request.versions, found.result, feeds))
+    return evolve(outcome, result=cover_versions(case, request.versions, outcome.result, feeds))

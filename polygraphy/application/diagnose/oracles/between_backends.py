@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial, reduce
+from functools import reduce
 
 import numpy as np
 from attrs import evolve
 
 from polygraphy.application.diagnose.case import REFUSALS, Case, Values
 from polygraphy.application.diagnose.comparisons.backend_runs import BackendRuns, is_not_finite
-from polygraphy.application.diagnose.lowered.half_verdict import find_half_model
 from polygraphy.application.diagnose.oracle import Compared, Oracle, Request
 from polygraphy.application.diagnose.outcome import Found, Step, step_from, take_steps
 from polygraphy.application.diagnose.steps.matching_outputs import report_matching_outputs
@@ -88,7 +87,6 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
         )
         compared = _compare(case, outputs)
         notes.append(_describe(case, request, compared, len(outputs), has_nan))
-    half = cache(partial(find_half_model, case, request.feeds))
     return BackendRuns(
         request,
         outputs,
@@ -96,7 +94,6 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
         refused_on,
         compared,
         has_nan,
-        half,
         unexplained,
         between_backends,
     )
@@ -104,8 +101,8 @@ def _run_backends(case: Case, request: Request, unexplained: str) -> BackendRuns
 
 def _compare(case: Case, outputs: Mapping[int, Sequence[Values]]) -> Compared:
     """Return the comparison of the first backend with all others."""
-    first, *others = [*outputs.values()] or [()]
-    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in others]
+    first, *other_outputs = [*outputs.values()] or [()]
+    comparisons = [Oracle(titles.EACH_OTHER, other).beside(case, first) for other in other_outputs]
     return reduce(Compared.worse, comparisons) if comparisons else Compared()
 
 

@@ -91,45 +91,47 @@ def _open_states(case: Case, request: Request, loader: StepLoader) -> ModelWithS
     describe_model(loader, case.model.inputs, case.model.facts)
     plan, feeds = loader.plan, list(loader)
     first = case.parties[0]
-    other = None if loader.first_model is None else open_model(loader.first_model)
-    own = Party(first.name, first, case.model, plan, feeds, case.model.facts(), other)
+    model = None if loader.first_model is None else open_model(loader.first_model)
+    candidate = Party(first.name, first, case.model, plan, feeds, case.model.facts(), model)
     with case.attempt("states") as notes:
         notes.append(describe_pairs(plan.pairs))
     if request.program is not None:
-        right: Party = program_party(own, request.program)
-        return ModelWithStates(request, loader, own, plan, right, plan.conflicts)
+        reference: Party = program_party(candidate, request.program)
+        return ModelWithStates(request, loader, candidate, plan, reference, plan.conflicts)
     if request.reference is None:
-        return ModelWithStates(request, loader, own, plan, None, plan.conflicts)
-    right = reference_party(case, own, loader, open_model(request.reference))
-    own = _with_states(own, loader, right.plan)
-    conflicts = _other_wires(own, plan, right.plan) or plan.conflicts
-    return ModelWithStates(request, loader, own, plan, right, conflicts)
+        return ModelWithStates(request, loader, candidate, plan, None, plan.conflicts)
+    reference = reference_party(case, candidate, loader, open_model(request.reference))
+    candidate = _with_states(candidate, loader, reference.plan)
+    conflicts = _other_wires(candidate, plan, reference.plan) or plan.conflicts
+    return ModelWithStates(request, loader, candidate, plan, reference, conflicts)
 
 
-def _with_states(own: Party, loader: StepLoader, right: StatePlan) -> Party:
+def _with_states(candidate: Party, loader: StepLoader, reference_plan: StatePlan) -> Party:
     """Return a party with additional states taken from a reference with the same interface."""
-    known = {pair.output for pair in own.plan.pairs} | {pair.input for pair in own.plan.pairs}
-    outputs = {tensor.name for tensor in own.plan.graph.outputs}
-    more = [
+    known_names = {pair.output for pair in candidate.plan.pairs} | {
+        pair.input for pair in candidate.plan.pairs
+    }
+    outputs = {tensor.name for tensor in candidate.plan.graph.outputs}
+    pairs = [
         (pair.output, pair.input)
-        for pair in right.pairs
+        for pair in reference_plan.pairs
         if pair.output in outputs
-        and pair.input in own.plan.inputs
-        and not {pair.output, pair.input} & known
+        and pair.input in candidate.plan.inputs
+        and not {pair.output, pair.input} & known_names
     ]
-    if not more:
-        return own
+    if not pairs:
+        return candidate
     return rewire_states(
-        own, loader, [*((pair.output, pair.input) for pair in own.plan.pairs), *more]
+        candidate, loader, [*((pair.output, pair.input) for pair in candidate.plan.pairs), *pairs]
     )
 
 
-def _other_wires(own: Party, plan: StatePlan, right: StatePlan) -> list[Conflict]:
+def _other_wires(candidate: Party, plan: StatePlan, state_plan: StatePlan) -> list[Conflict]:
     """Return the outputs that continue a different input than in a reference with the same
     interface.
     """
-    expected = {pair.output: pair.input for pair in right.pairs}
-    makers = {name: node.name for node in own.model.nodes for name in node.makes}
+    expected = {pair.output: pair.input for pair in state_plan.pairs}
+    makers = {name: node.name for node in candidate.model.nodes for name in node.makes}
     if {pair.input for pair in plan.pairs} - {*expected.values()}:
         return []
     return [
@@ -149,10 +151,10 @@ def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
     """Return the outcome of comparing the steps with those of the reference, or of each other
     backend.
     """
-    own = states.own
-    others = [evolve(own, name=party.name, party=party) for party in case.parties[1:]]
-    for right in others if states.right is None else [states.right]:
-        comparison = _compare_parties(case, states, right)
+    candidate = states.own
+    parties = [evolve(candidate, name=party.name, party=party) for party in case.parties[1:]]
+    for reference in parties if states.right is None else [states.right]:
+        comparison = _compare_parties(case, states, reference)
         if isinstance(comparison, StepComparison):
             return take_steps(STEPS_ON_WRONG_STEP, case, comparison)
         if isinstance(comparison, Found):
@@ -164,10 +166,10 @@ def compare_side_by_side(case: Case, states: ModelWithStates) -> StepOutcome:
 
 def refuse_unsteady_program(case: Case, states: ModelWithStates) -> StepOutcome:
     """Return that a program is no reference if two runs of a step differ; else a skip."""
-    right = states.right
-    if states.request.program is None or right is None:
+    reference = states.right
+    if states.request.program is None or reference is None:
         return Skip("there is no program")
-    compute, feed = right.load(), right.feeds[0]
+    compute, feed = reference.load(), reference.feeds[0]
     values, again = compute(feed), compute(feed)
     if any(deviation(value, again[name]) for name, value in values.items()):
         unsteady = DiagnosisResult(INCONCLUSIVE, reason=reasons.UNSTEADY_PROGRAM)
@@ -184,32 +186,32 @@ STEPS: Sequence[Step[ModelWithStates]] = (
 
 
 def _compare_parties(
-    case: Case, states: ModelWithStates, right: Party
+    case: Case, states: ModelWithStates, reference: Party
 ) -> StepComparison | StepOutcome:
     """Return the comparison of two parties on their own states, with the first step that differs on
     equal states.
     """
-    own, is_reference = states.own, states.right is not None
+    candidate, is_reference = states.own, states.right is not None
     try:
-        judge = Judge.between(case, own, right)
+        judge = Judge.between(case, candidate, reference)
         oracle = titles.REFERENCE_MODEL if is_reference else titles.ANOTHER_BACKEND
         program = states.request.program
         case.record_comparison(oracle if program is None else program.name)
         with case.attempt(titles.OWN_STATES) as notes:
             beside = run_side_by_side(judge)
-            notes.append(_describe_steps(own, beside))
+            notes.append(_describe_steps(candidate, beside))
         if allowed := _harmless_differences(judge):
             with case.attempt(titles.NOT_COUNTED) as notes:
                 notes.append(steps.not_counted(allowed))
     except BackendError as error:
-        return explain_failing_step(case, own, error, right)
+        return explain_failing_step(case, candidate, error, reference)
     wrong = beside.first
     if beside.unread:
-        reason = reasons.unread_states(beside.unread, len(own.feeds))
+        reason = reasons.unread_states(beside.unread, len(candidate.feeds))
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
     if wrong is None:
         return Skip("all steps agree")
-    harmless = [pair.input for pair in own.plan.pairs if pair.output in beside.states]
+    harmless = [pair.input for pair in candidate.plan.pairs if pair.output in beside.states]
     equal = _first_on_equal_states(judge, wrong, harmless)
     if isinstance(equal, str):
         return Found(DiagnosisResult(INCONCLUSIVE, reason=equal), case)
@@ -217,7 +219,7 @@ def _compare_parties(
     changed = changed_states(judge, different)
     with case.attempt(titles.EQUAL_STATES) as notes:
         notes.append(steps.first_step_on_equal_states(at, changed))
-    step = own.feeds[wrong.at].step
+    step = candidate.feeds[wrong.at].step
     facts = [state_evidence.first_wrong_step(step.index, wrong.position, wrong.output)]
     if at != wrong.at or changed:
         facts.append(state_evidence.state_left_wrong((changed or different)[0], at))
@@ -238,11 +240,11 @@ def _harmless_differences(judge: Judge) -> list[str]:
     return [*judge.coarse, *([titles.HIDDEN_POSITIONS] if is_padded else [])]
 
 
-def _describe_steps(own: Party, beside: SideBySide) -> str:
+def _describe_steps(candidate: Party, beside: SideBySide) -> str:
     """Return a sentence about all steps, including states that differ without effect."""
     wrong = beside.first
     if wrong is None:
-        return steps.all_steps_agree(len(own.feeds), beside.states)
+        return steps.all_steps_agree(len(candidate.feeds), beside.states)
     return steps.first_wrong_step(wrong.at, wrong.position, wrong.output, wrong.off)
 
 
@@ -252,53 +254,59 @@ def _first_on_equal_states(
     """Return the first step that differs on the reference's states, the differing outputs, and the
     inputs of this and later steps; or why there is none.
     """
-    own, right = judge.own, judge.right
-    names = {**output_names(own, right), **state_names(own, right)}
-    silent = {pair.output for pair in own.plan.pairs if pair.input in harmless}
-    names = {name: other for name, other in names.items() if name not in silent}
-    compute, run = own.load(), Run(right, right.load())
-    mine = Run(own, own.load()) if harmless else None
+    candidate, reference = judge.own, judge.right
+    names = {**output_names(candidate, reference), **state_names(candidate, reference)}
+    silent = {pair.output for pair in candidate.plan.pairs if pair.input in harmless}
+    names = {name: other_name for name, other_name in names.items() if name not in silent}
+    compute, run = candidate.load(), Run(reference, reference.load())
+    own_run = Run(candidate, candidate.load()) if harmless else None
     data: list[dict[str, Any]] = []
     for at in range(wrong.at + 1):
         run.advance()
-        if mine is not None:
-            mine.advance()
+        if own_run is not None:
+            own_run.advance()
         feed = feed_with_states(
-            own, right, at, None if mine is None else mine.feed, run.feed, harmless
+            candidate, reference, at, None if own_run is None else own_run.feed, run.feed, harmless
         )
         if feed is None:
-            step = own.feeds[wrong.at].step
+            step = candidate.feeds[wrong.at].step
             return reasons.states_differ_in_kind(step.index, step.start)
         data = [feed, *data][:_SETS]
         values = compute(feed)
-        found = judge.differing_values(
-            at, (feed, run.feed), (_new_slots(own, feed, values, at), run.shown), names
+        differing_values = judge.differing_values(
+            at, (feed, run.feed), (_new_slots(candidate, feed, values, at), run.shown), names
         )
-        if found:
-            return at, list(found), data
-    step = own.feeds[wrong.at].step
+        if differing_values:
+            return at, list(differing_values), data
+    step = candidate.feeds[wrong.at].step
     return reasons.equal_states_agree(step.index, step.start)
 
 
-def _new_slots(own: Party, feed: Feed, values: Any, at: int) -> Any:
+def _new_slots(candidate: Party, feed: Feed, values: Any, at: int) -> Any:
     """Return the slots of states that a step wrote."""
-    run = Run(own, lambda _: values)
-    return run.memory.keep(own.feeds[at], feed, values, own.name)
+    run = Run(candidate, lambda _: values)
+    return run.memory.keep(candidate.feeds[at], feed, values, candidate.name)
 
 
 def _correcting_states(judge: Judge, wrong: FirstWrong, harmless: Sequence[str]) -> list[str]:
     """Return the states that, copied from the other party, each correct the first incorrect step;
     empty if none does.
     """
-    own, right = judge.own, judge.right
-    compute, names = wrong.own.compute, output_names(own, right)
-    found = []
-    for pair in own.plan.pairs:
-        kept = [each.input for each in own.plan.pairs if each.input != pair.input]
-        feed = feed_with_states(own, right, wrong.at, wrong.own.feed, wrong.right.feed, kept)
+    candidate, reference = judge.own, judge.right
+    compute, names = wrong.own.compute, output_names(candidate, reference)
+    correcting_states = []
+    for pair in candidate.plan.pairs:
+        inputs = [
+            state_pair.input
+            for state_pair in candidate.plan.pairs
+            if state_pair.input != pair.input
+        ]
+        feed = feed_with_states(
+            candidate, reference, wrong.at, wrong.own.feed, wrong.right.feed, inputs
+        )
         if feed is None or pair.input in harmless:
             continue
         feeds, values = (feed, wrong.right.feed), (compute(feed), wrong.right.values)
         if not judge.differing_values(wrong.at, feeds, values, names):
-            found.append(pair.input)
-    return found
+            correcting_states.append(pair.input)
+    return correcting_states

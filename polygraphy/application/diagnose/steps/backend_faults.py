@@ -62,11 +62,11 @@ def find_fault(case: Case, runs: BackendRuns) -> StepOutcome:
     half precision.
     """
     case = evolve(case, model=inline_branches(case, runs.request.feeds))
-    found = take_steps((explain_by_nodes, explain_by_first_nan), case, runs)
-    if isinstance(found, Found) and found.result.verdict == FAULT:
-        return found  # A backend does not round where the model says so.
+    fault = take_steps((explain_by_nodes, explain_by_first_nan), case, runs)
+    if isinstance(fault, Found) and fault.result.verdict == FAULT:
+        return fault  # A backend does not round where the model says so.
     lost = explain_by_some_half_precision(case, runs)
-    return lost if isinstance(lost, Found) else found
+    return lost if isinstance(lost, Found) else fault
 
 
 def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
@@ -74,8 +74,8 @@ def explain_by_first_nan(case: Case, runs: BackendRuns) -> StepOutcome:
     for number, feed in enumerate(runs.request.feeds):
         for index in runs.outputs:
             if runs.has_nan_on(case, index, number):
-                known = _trace_tensors(case, runs, feed)
-                culprit = None if known is None else first_non_finite(case, known)
+                tensors = _trace_tensors(case, runs, feed)
+                culprit = None if tensors is None else first_non_finite(case, tensors)
                 if culprit is not None:
                     return Found(DiagnosisResult(FAULT, [culprit]), case)
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NOT_BORN), case)
@@ -89,35 +89,35 @@ def explain_by_nodes(case: Case, runs: BackendRuns) -> StepOutcome:
     feed = runs.request.feeds[number]
     options = data_options(case.model, runs.request.data_loader, number, feed)
     case = evolve(case, feed=feed, data_options=options)
-    known = _trace_tensors(case, runs, feed)
-    if known is None:
+    tensors = _trace_tensors(case, runs, feed)
+    if tensors is None:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=reasons.NO_TENSORS), case)
     culprits: list[Culprit] = []
     mistaken: list[Culprit] = []
     unclear: list[Culprit] = []
     for party in case.parties:
-        if party is known.party:
+        if party is tensors.party:
             continue
-        places, votes = _find_places(case, party, known, differing)
+        places, votes = _find_places(case, party, tensors, differing)
         jurors = {id(place): opinion.juror for place, opinion in votes if not opinion.reference}
         for place in places:
-            culprit = culprit_at(case, party, place, known)
+            culprit = culprit_at(case, party, place, tensors)
             if juror := jurors.get(id(place)):
-                fact = evidence.reference_is_right(juror, known.party.name)
+                fact = evidence.reference_is_right(juror, tensors.party.name)
                 culprit = evolve(culprit, facts=[*culprit.facts, fact])
             culprits.append(culprit)
         wrong = [(place, opinion) for place, opinion in votes if opinion.reference]
-        if wrong and known.party in case.parties:
-            mistaken += reference_culprits(case, wrong, party, known)
+        if wrong and tensors.party in case.parties:
+            mistaken += reference_culprits(case, wrong, party, tensors)
         open_places = [place for place, opinion in votes if not opinion.juror]
-        unclear += undecided_culprits(case, open_places, party, known)
-    return Found(_conclude(case, runs, known, culprits, mistaken, unclear), case)
+        unclear += undecided_culprits(case, open_places, party, tensors)
+    return Found(_conclude(case, runs, tensors, culprits, mistaken, unclear), case)
 
 
 def _conclude(
     case: Case,
     runs: BackendRuns,
-    known: Trace,
+    known_culprits: Trace,
     culprits: list[Culprit],
     mistaken: Sequence[Culprit],
     unclear: Sequence[Culprit],
@@ -127,14 +127,14 @@ def _conclude(
     Args:
         case: what is diagnosed.
         runs: what the backends compute.
-        known: what is right.
+        known_culprits: what is right.
         culprits: nodes that a backend computes wrongly.
         mistaken: nodes that the arbiter computes wrongly.
         unclear: nodes of which nothing decides who computes them wrongly.
     """
     if culprits or mistaken:
         culprits = prove_remedies(
-            case, culprits, [*_right_pairs(case, runs, known)] if culprits else []
+            case, culprits, [*_right_pairs(case, runs, known_culprits)] if culprits else []
         )
         if unclear and not any(culprit.remedy.proven for culprit in culprits):
             return _undecided_result(unclear, [*mistaken, *culprits])
@@ -143,9 +143,11 @@ def _conclude(
         return _undecided_result(unclear)
     if is_explained_by_precision(case, runs, by_steps=True):
         return DiagnosisResult(AGREE, reason=reasons.STEPS_EXPLAIN)
-    result = diagnose_rounding(case, runs.compared.found, known)
-    if result.verdict == INCONCLUSIVE and known.party is runs.request.arbiter:
-        plain = describe_plain_remedies(case, _trace_outputs(case, runs, known), known.feed)
+    result = diagnose_rounding(case, runs.compared.found, known_culprits)
+    if result.verdict == INCONCLUSIVE and known_culprits.party is runs.request.arbiter:
+        plain = describe_plain_remedies(
+            case, _trace_outputs(case, runs, known_culprits), known_culprits.feed
+        )
         return evolve(result, reason=join_statements(result.reason, plain))
     return result
 
@@ -155,12 +157,12 @@ def _trace_tensors(case: Case, runs: BackendRuns, feed: Feed) -> Trace | None:
     with case.attempt(titles.ALL_TENSORS) as notes:
         for party in (runs.request.arbiter, *case.parties):
             try:
-                known = trace_tensors(case, party, feed)
+                tensors = trace_tensors(case, party, feed)
             except REFUSALS as error:
                 notes.append(steps.party_cannot(party.name, error))
                 continue
-            notes.append(steps.traced(len(known.values), party.name))
-            return known
+            notes.append(steps.traced(len(tensors.values), party.name))
+            return tensors
     return None
 
 
@@ -172,10 +174,14 @@ def _trace_outputs(case: Case, runs: BackendRuns, known: Trace) -> Values:
 
 def _right_pairs(case: Case, runs: BackendRuns, trace: Trace) -> Iterator[tuple[Feed, Values]]:
     """Yield input sets with the correct outputs, those that show the fault first."""
-    is_plain = trace.party is not runs.request.arbiter
-    compute = case.loaded(trace.party, plain=is_plain)
-    for feed in (trace.feed, *(each for each in runs.request.feeds if each is not trace.feed)):
-        yield feed, compute(feed)
+    feeds, is_arbiter = runs.request.feeds, trace.party is runs.request.arbiter
+    order = sorted(range(len(feeds)), key=lambda number: feeds[number] is not trace.feed)
+    known = [sets for index, sets in runs.outputs.items() if case.parties[index] is trace.party]
+    if is_arbiter and known:
+        yield from ((feeds[number], known[0][number]) for number in order)
+        return
+    compute = case.loaded(trace.party, plain=not is_arbiter)
+    yield from ((feeds[number], compute(feeds[number])) for number in order)
 
 
 def _find_places(
@@ -236,12 +242,12 @@ def _ask_jurors(
                 known_votes.append(opinion)
             votes.append(opinion)
         for juror in dict.fromkeys(opinion.juror for opinion in votes if opinion.juror):
-            own = [opinion for opinion in votes if opinion.juror == juror]
+            opinions = [opinion for opinion in votes if opinion.juror == juror]
             wrong = {
-                party.name: sum(opinion.party for opinion in own),
-                trace.party.name: sum(opinion.reference for opinion in own),
+                party.name: sum(opinion.party for opinion in opinions),
+                trace.party.name: sum(opinion.reference for opinion in opinions),
             }
-            notes.append(steps.verdicts(juror, len(own), wrong))
+            notes.append(steps.verdicts(juror, len(opinions), wrong))
         if undecided_nodes := sum(not opinion.juror for opinion in votes):
             notes.append(steps.undecided(undecided_nodes))
     return votes

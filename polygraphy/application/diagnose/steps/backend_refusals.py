@@ -38,8 +38,8 @@ def explain_backend_refusals(case: Case, runs: BackendRuns) -> StepOutcome:
     feed = request.feeds[number]
     options = data_options(case.model, request.data_loader, number, feed)
     case = evolve(case, feed=feed, data_options=options)
-    others = [each for each in request.feeds if each is not feed]
-    refused = diagnose_refusals(case, request.arbiter, runs.refusals, feed, others)
+    feeds = [values for values in request.feeds if values is not feed]
+    refused = diagnose_refusals(case, request.arbiter, runs.refusals, feed, feeds)
     if len(runs.outputs) < 2 or not runs.compared:
         return refused
     result = runs.diagnose(runs.able(case), request).result

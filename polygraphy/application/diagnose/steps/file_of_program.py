@@ -90,17 +90,17 @@ class _File:
         if differences.has_other_nodes and not self._again.is_same_release:
             return Skip("another version of the exporter may translate differently")
         weights = [spot for spot in differences.spots if self._is_parameter(spot)]
-        others = [spot for spot in differences.spots if spot not in weights]
-        apart = self._find_example_changes(others, differences.has_other_nodes)
+        spots = [spot for spot in differences.spots if spot not in weights]
+        apart = self._find_example_changes(spots, differences.has_other_nodes)
         if differences.has_other_nodes and (apart.has_other_nodes or self._is_chosen(differences)):
             return Skip("the example decides which nodes there are")
-        frozen_spots = unlike(others, apart)
+        frozen_spots = unlike(spots, apart)
         culprits = []
         if frozen_spots:
             culprits.append(self._frozen_culprit(frozen_spots, apart))
-        rest = [spot for spot in differences.spots if spot not in frozen_spots]
-        if rest or differences.has_other_nodes:
-            culprits.append(self._file(evolve(differences, spots=rest)))
+        remaining_spots = [spot for spot in differences.spots if spot not in frozen_spots]
+        if remaining_spots or differences.has_other_nodes:
+            culprits.append(self._file(evolve(differences, spots=remaining_spots)))
         return Found(DiagnosisResult(FAULT, culprits), self._case)
 
     def _find_training(self) -> Culprit | None:
@@ -122,11 +122,11 @@ class _File:
         """
         if not spot.is_weight:
             return False
-        right = np.asarray(spot.expected)
+        array = np.asarray(spot.expected)
         sizes = (name for name in self._program.weights)
-        return right.size > 1 and (
+        return array.size > 1 and (
             spot.node.op in ("Conv", "ConvTranspose", "BatchNormalization")  # Folded, or as it is.
-            or any(same_weight(right, self._program.weights[name]) for name in sizes)
+            or any(same_weight(array, self._program.weights[name]) for name in sizes)
         )
 
     def _find_example_changes(
@@ -140,12 +140,14 @@ class _File:
         with self._case.attempt(titles.OTHER_EXAMPLE) as notes:
             for feed in other_examples(self._feed, self._again.exporter.sizes):
                 try:
-                    made, *_ = export_for_example(self._program, feed, self._again.exporter)
-                    other = describe_with_weights(made.proto)
+                    example_model, *_ = export_for_example(
+                        self._program, feed, self._again.exporter
+                    )
+                    other_model = describe_with_weights(example_model.proto)
                 except Exception:  # Exporters raise anything, and not every example is valid.
                     continue
                 # Keys are positions in the correct export, so it comes second.
-                apart = compare_twins(other.graph, self._twin.graph)
+                apart = compare_twins(other_model.graph, self._twin.graph)
                 if unlike(spots, apart) or (has_other_nodes and apart.has_other_nodes):
                     notes.append(steps.example_changes(len(apart.spots), apart.has_other_nodes))
                     return apart
@@ -162,18 +164,20 @@ class _File:
             decided = self._program.decisions(self._feed)
         except REFUSALS:
             return []
-        if not any(each.follows_data for each in decided):
+        if not any(decision.follows_data for decision in decided):
             return []
         with self._case.attempt(titles.OTHER_BRANCH) as notes:
-            for other, decision in self._other_branches(decided):
-                left = compare_twins(self._model.graph, other.graph)
-                if not _explains(left, differences, decision is not None):
+            for model, decision in self._other_branches(decided):
+                twin_differences = compare_twins(self._model.graph, model.graph)
+                if not _explains(twin_differences, differences, decision is not None):
                     continue
                 notes.append(steps.same_nodes(decision.text if decision else ""))
-                weights = [spot for spot in left.spots if self._is_parameter(spot)]
-                culprits = [self._branch_culprit(differences, left, decision)]
+                weights = [spot for spot in twin_differences.spots if self._is_parameter(spot)]
+                culprits = [self._branch_culprit(differences, twin_differences, decision)]
                 if weights:
-                    culprits.append(self._file(TwinDifferences(weights, weights=left.weights)))
+                    culprits.append(
+                        self._file(TwinDifferences(weights, weights=twin_differences.weights))
+                    )
                 return culprits
             notes.append(steps.NO_BRANCH_EXPLAINS)
         return []
@@ -190,30 +194,30 @@ class _File:
         sizes = self._again.exporter.sizes
         tried = 0
         for feed in (*other_examples(self._feed, sizes), *_scaled_examples(self._feed)):
-            other = self._describe_export(feed, self._again.exporter)
-            if other is None:
+            export = self._describe_export(feed, self._again.exporter)
+            if export is None:
                 continue
             decision = self._first_other_decision(decided, feed)
-            yield other, decision
-            between = self._example_between(feed, other)
+            yield export, decision
+            between = self._example_between(feed, export)
             if between is not None:
-                made = self._describe_export(between, self._again.exporter)
-                if made is not None:
-                    yield made, decision or self._first_other_decision(decided, between)
-        for one in (each for each in decided if each.follows_data):
-            for outcome in one.others:
+                exported_model = self._describe_export(between, self._again.exporter)
+                if exported_model is not None:
+                    yield exported_model, decision or self._first_other_decision(decided, between)
+        for single_decision in (decision for decision in decided if decision.follows_data):
+            for outcome in single_decision.others:
                 if (tried := tried + 1) > _MOST_BRANCHES:
                     return
-                exporter = evolve(self._again.exporter, decides=(one, outcome))
-                made = self._describe_export(self._feed, exporter)
-                if made is not None:
-                    yield made, one
+                exporter = evolve(self._again.exporter, decides=(single_decision, outcome))
+                exported_model = self._describe_export(self._feed, exporter)
+                if exported_model is not None:
+                    yield exported_model, single_decision
 
     def _describe_export(self, feed: Feed, exporter: Exporter) -> Model | None:
         """Return the description of an export; None if the exporter fails."""
         try:
-            made, *_ = export_for_example(self._program, feed, exporter)
-            return describe_with_weights(made.proto)
+            export, *_ = export_for_example(self._program, feed, exporter)
+            return describe_with_weights(export.proto)
         except Exception:  # Exporters raise anything, and not every example is valid.
             return None
 
@@ -222,44 +226,56 @@ class _File:
         does.
         """
         try:
-            others = {(one.path, one.line): one for one in self._program.decisions(feed)}
+            decisions = {
+                (decision.path, decision.line): decision
+                for decision in self._program.decisions(feed)
+            }
         except Exception:  # The program may not take the example.
             return None
-        for one in decided:
-            other = others.get((one.path, one.line))
-            if one.follows_data and (other is None or other.outcomes != one.outcomes):
-                return one
+        for decision in decided:
+            other_decision = decisions.get((decision.path, decision.line))
+            if decision.follows_data and (
+                other_decision is None or other_decision.outcomes != decision.outcomes
+            ):
+                return decision
         # What a conditional expression decides is not recorded.
-        return next((one for one in decided if one.follows_data and not one.outcomes), None)
+        return next(
+            (decision for decision in decided if decision.follows_data and not decision.outcomes),
+            None,
+        )
 
-    def _example_between(self, feed: Feed, other: Model) -> Feed | None:
+    def _example_between(self, feed: Feed, model: Model) -> Feed | None:
         """Return the example for which the exporter should write as many nodes as the file has, if
         the number of nodes grows with the example as it does for another one.
         """
-        counts = [len(computing_nodes(each.graph)) for each in (self._twin, other, self._model)]
+        counts = [len(computing_nodes(model.graph)) for model in (self._twin, model, self._model)]
         if counts[0] == counts[1]:
             return None
         share = (counts[2] - counts[0]) / (counts[1] - counts[0])
         return interpolate_examples(self._feed, feed, share) if share not in (0.0, 1.0) else None
 
     def _branch_culprit(
-        self, differences: TwinDifferences, left: TwinDifferences, decision: Decision | None
+        self,
+        differences: TwinDifferences,
+        twin_differences: TwinDifferences,
+        decision: Decision | None,
     ) -> Culprit:
         """Return the nodes of the file that another decision of Python explains.
 
         Args:
             differences: of the file from the export for the data.
-            left: of the file from the export in which Python decides something else.
+            twin_differences: of the file from the export in which Python decides something else.
             decision: the statement that decides; None if it is not known.
         """
         if differences.has_other_nodes:
             facts, nodes, origin = self._other_nodes(differences)
         else:
-            known = {(spot.node.label, spot.name) for spot in left.spots}
-            spots = [s for s in differences.spots if (s.node.label, s.name) not in known]
+            known_spots = {(spot.node.label, spot.name) for spot in twin_differences.spots}
+            spots = [s for s in differences.spots if (s.node.label, s.name) not in known_spots]
             values = ((spot, _text(spot.value), _text(spot.expected)) for spot in spots[:_NAMED])
             facts = [
-                program_evidence.other_constant(s.node.op, s.name, *both) for s, *both in values
+                program_evidence.other_constant(s.node.op, s.name, *both_names)
+                for s, *both_names in values
             ]
             nodes, origin = [spot.node for spot in spots], ""
         if decision is not None:
@@ -277,8 +293,8 @@ class _File:
     def _is_chosen(self, differences: TwinDifferences) -> bool:
         """Return whether a Python condition decides about nodes that the model lacks."""
         pairs = self._counterparts()
-        made = [name for position in differences.missing for name in self._nodes[position].outputs]
-        return any(self._program.condition_of(pairs[name]) for name in made if name in pairs)
+        names = [name for position in differences.missing for name in self._nodes[position].outputs]
+        return any(self._program.condition_of(pairs[name]) for name in names if name in pairs)
 
     def _frozen_culprit(self, spots: Sequence[Spot], apart: TwinDifferences) -> Culprit:
         """Return the constants that follow from the example.
@@ -288,28 +304,30 @@ class _File:
             apart: in what an export with another example differs.
         """
         first = spots[0]
-        shown = _text({spot.key: spot for spot in apart.spots}[first.key].value)
+        text = _text({spot.key: spot for spot in apart.spots}[first.key].value)
         values = _text(first.value), _text(first.expected)
         facts = [
             program_evidence.frozen_number(first.node.op, first.name, *values),
-            program_evidence.other_example(shown),
+            program_evidence.other_example(text),
             program_evidence.exported_again(self._again.words),
         ]
         operation, origin = self._operation(first.twin)
         by_size = not _follows_from_values(self._program)
         if not by_size:
-            read = [one for one in self._program.nodes if one.op in _READ_BY_PYTHON]
+            read = [node for node in self._program.nodes if node.op in _READ_BY_PYTHON]
             origin = nearest_origin(self._program.nodes, read[0]) or origin
         if operation:
             facts.insert(0, program_evidence.exported(operation, [first.node.op]))
         note = remedies.KEEP_SIZE if by_size and self._again.exporter.sizes else ""
         remedy = Remedy(None, False, note or remedies.KEEP_NUMBER)
         readers = [*{spot.node.label: spot.node for spot in spots}.values()]
-        made = self._culprit(readers, "constant", facts, remedy, EXPORTER, origin)
+        culprit = self._culprit(readers, "constant", facts, remedy, EXPORTER, origin)
         holders = [node for node in self._model.graph.nodes if first.name in node.outputs]
         if not holders:
-            return made
-        return evolve(made, nodes=[*(node.label for node in holders), *made.nodes], op="Constant")
+            return culprit
+        return evolve(
+            culprit, nodes=[*(node.label for node in holders), *culprit.nodes], op="Constant"
+        )
 
     def _file(self, differences: TwinDifferences) -> Culprit:
         """Return that the file is not an export of the program."""
@@ -337,8 +355,8 @@ class _File:
         ][:_NAMED]
         changed = [spot.node for spot in spots]
         if differences.has_other_nodes:
-            said, nodes, where = self._other_nodes(differences)
-            facts, changed = [*said, *facts], [*nodes, *changed]
+            said_facts, nodes, where = self._other_nodes(differences)
+            facts, changed = [*said_facts, *facts], [*nodes, *changed]
             origin = where or origin
         cause = "structure" if differences.has_other_nodes else "attribute"
         cause = "weight" if weights and not differences.has_other_nodes else cause
@@ -359,16 +377,18 @@ class _File:
         """
         extra, missing = differences.extra, differences.missing
         facts, origin, nodes = [], "", [*extra, *differences.turned]
-        done = [self._operation(position) for position in missing]
-        known = [each for each in dict.fromkeys(done) if each[0]]
-        if len(extra) == 1 and len(known) == 1:
-            origin = known[0][1]
-            facts.append(program_evidence.other_operator(extra[0].op, extra[0].label, *known[0]))
+        finished_operations = [self._operation(position) for position in missing]
+        known_pairs = [names for names in dict.fromkeys(finished_operations) if names[0]]
+        if len(extra) == 1 and len(known_pairs) == 1:
+            origin = known_pairs[0][1]
+            facts.append(
+                program_evidence.other_operator(extra[0].op, extra[0].label, *known_pairs[0])
+            )
         else:
             facts += [program_evidence.only_in_file(node.op, node.label) for node in extra[:_NAMED]]
-            facts += [program_evidence.only_in_program(*each) for each in known[:_NAMED]]
-            origin = next((where for _, where in known if where), "")
-        if not known:
+            facts += [program_evidence.only_in_program(*names) for names in known_pairs[:_NAMED]]
+            origin = next((where for _, where in known_pairs if where), "")
+        if not known_pairs:
             ops = dict.fromkeys(self._nodes[position].op for position in missing)
             facts += [program_evidence.only_in_program(op, "") for op in [*ops][:_NAMED]]
         facts += [program_evidence.other_wiring(n.op, n.label) for n in differences.turned[:_NAMED]]
@@ -378,17 +398,17 @@ class _File:
 
     def _nodes_after_gap(self, missing: Sequence[int]) -> list[Node]:
         """Return the first node of the model after nodes that it lacks."""
-        made = {name for position in missing for name in self._nodes[position].outputs}
+        names = {name for position in missing for name in self._nodes[position].outputs}
         counts: dict[str, list[Node]] = {}
         for node in computing_nodes(self._model.graph):
             counts.setdefault(node.op, []).append(node)
-        seen: dict[str, int] = {}
+        seen_values: dict[str, int] = {}
         for position, node in enumerate(self._nodes):
             if position in missing:
                 continue
-            index = seen.get(node.op, 0)
-            seen[node.op] = index + 1
-            if made & set(node.inputs) and index < len(counts.get(node.op, ())):
+            index = seen_values.get(node.op, 0)
+            seen_values[node.op] = index + 1
+            if names & set(node.inputs) and index < len(counts.get(node.op, ())):
                 return [counts[node.op][index]]
         return computing_nodes(self._model.graph)[-1:]
 
@@ -398,10 +418,10 @@ class _File:
         """
         node = self._nodes[position]
         pairs = self._counterparts()
-        theirs = next((pairs[name] for name in node.outputs if name in pairs), "")
-        known = set(pairs.values())
-        done = operations(self._program.nodes, theirs, known - {theirs}) if theirs else []
-        first: GraphNode | None = next((one for one in done if one.op != "getitem"), None)
+        pair = next((pairs[name] for name in node.outputs if name in pairs), "")
+        known_pairs = set(pairs.values())
+        nodes = operations(self._program.nodes, pair, known_pairs - {pair}) if pair else []
+        first: GraphNode | None = next((node for node in nodes if node.op != "getitem"), None)
         if first is not None:
             return first.op, nearest_origin(self._program.nodes, first)
         return "", str(node.origin or "")
@@ -411,12 +431,12 @@ class _File:
         if self._pairs is None:
             apart = self._case.of(self._again.model)
             values = map(self._expected.get, self._case.model.outputs)
-            right = dict(zip(self._again.model.outputs, values))
-            given = feed_export(self._again.model, self._feed)
+            expected = dict(zip(self._again.model.outputs, values))
+            export = feed_export(self._again.model, self._feed)
             try:
                 # Both take the data by the names of the model that was given.
                 self._pairs = Counterparts(
-                    apart, _Renamed(self._program, self._feed), given, right
+                    apart, _Renamed(self._program, self._feed), export, expected
                 ).pairs
             except (*REFUSALS, KeyError, ValueError):
                 self._pairs = {}
@@ -472,42 +492,44 @@ def other_examples(feed: Feed, sizes: Mapping[str, Mapping[int, str]]) -> Iterat
         yield {name: changed(np.asarray(array)) for name, array in feed.items()}
 
 
-def _explains(left: TwinDifferences, differences: TwinDifferences, is_decided: bool) -> bool:
+def _explains(
+    twin_differences: TwinDifferences, differences: TwinDifferences, is_decided: bool
+) -> bool:
     """Return whether an export in which Python decides something else explains in what a file
     differs from an export for the data.
 
     Args:
-        left: in what the file differs from it.
+        twin_differences: in what the file differs from it.
         differences: in what the file differs from the export for the data.
         is_decided: whether a statement is known that decides something else.
     """
-    if left.has_other_nodes:
+    if twin_differences.has_other_nodes:
         return False
-    fewer = len(left.spots) < len(differences.spots)
+    fewer = len(twin_differences.spots) < len(differences.spots)
     return differences.has_other_nodes or (is_decided and fewer)
 
 
-def interpolate_examples(feed: Feed, other: Feed, share: float) -> Feed | None:
+def interpolate_examples(feed: Feed, other_values: Feed, share: float) -> Feed | None:
     """Return an example between two others, or beyond the second, in sizes and in values.
 
     Args:
         feed: the example for a share of 0.
-        other: the example for a share of 1.
+        other_values: the example for a share of 1.
         share: how far the result is from the first.
     """
     result: dict[str, Any] = {}
     for name, array in feed.items():
-        first, second = np.asarray(array), np.asarray(other[name])
+        first, second = np.asarray(array), np.asarray(other_values[name])
         sizes = [round(a + share * (b - a)) for a, b in zip(np.shape(first), np.shape(second))]
         if min(sizes, default=1) < 1 or np.prod(sizes) > _LARGEST:
             return None
-        made = first
+        point = first
         for axis, size in enumerate(sizes):
-            made = np.take(made, np.arange(size) % first.shape[axis], axis)
+            point = np.take(point, np.arange(size) % first.shape[axis], axis)
         if first.shape == second.shape and first.dtype.kind in "iu":
             moved = first + share * (second.astype(np.float64) - first)
-            made = np.maximum(np.rint(moved), 0).astype(first.dtype)
-        result[name] = made
+            point = np.maximum(np.rint(moved), 0).astype(first.dtype)
+        result[name] = point
     return result
 
 
@@ -542,8 +564,12 @@ def _trains(node: Node, model: Model) -> bool:
         return bool(node.attribute("training_mode"))
     if node.op != "Dropout" or len(node.inputs) < 3:
         return False
-    held = next((each for each in model.graph.all_weights if each.name == node.inputs[2]), None)
-    return held is not None and held.values is not None and bool(np.any(np.asarray(held.values)))
+    weight = next(
+        (weight for weight in model.graph.all_weights if weight.name == node.inputs[2]), None
+    )
+    return (
+        weight is not None and weight.values is not None and bool(np.any(np.asarray(weight.values)))
+    )
 
 
 def _follows_from_values(program: OpenedProgram) -> bool:

@@ -98,18 +98,20 @@ def _first_open_set(
     there is none, or the differences are unknown.
     """
     repaired = None if differences.repaired is None else differences.repaired()
-    others = [
+    pairs = [
         pair
         for number, pair in enumerate(zip(comparison.feeds, comparison.expected))
         if number != comparison.compared.number
     ]
-    if repaired is None or not others:
+    if repaired is None or not pairs:
         return None
     try:
         compute = comparison.pair.party.load(repaired.proto)
     except PolygraphyException:
         return None
-    return next((each for each in others if not matches_reference(case, compute, *each)), None)
+    return next(
+        (outputs for outputs in pairs if not matches_reference(case, compute, *outputs)), None
+    )
 
 
 def _measure_layers(case: Case, comparison: ModelComparison) -> None:
@@ -117,13 +119,13 @@ def _measure_layers(case: Case, comparison: ModelComparison) -> None:
     pair, feed, party = comparison.pair, comparison.feed, comparison.pair.party
     with case.attempt(titles.LAYER_BY_LAYER) as notes:
         try:
-            right = trace_tensors(case.of(pair.reference), party, pair.feed_reference(feed)).values
+            values = trace_tensors(case.of(pair.reference), party, pair.feed_reference(feed)).values
             twins = {**{name: name for name in case.model.outputs}, **pair.pairing.tensors}
             computed = {name for node in case.model.nodes for name in node.makes}
             paired = {name: twin for name, twin in twins.items() if name in computed}
-            known = Trace(rename_tensors(right, paired), feed, party)
-            first = describe_first_error(case, party, known)
-            compared = compare_isolated_nodes(case, case.model, party, known).compared
+            trace = Trace(rename_tensors(values, paired), feed, party)
+            first = describe_first_error(case, party, trace)
+            compared = compare_isolated_nodes(case, case.model, party, trace).compared
             case.keep_errors(party.name, "isolated", compared)
         except (PolygraphyException, KeyError) as error:
             notes.append(steps.cannot_compare(error))

@@ -47,7 +47,9 @@ def explain_refusal(
     case = evolve(case, repaired=differences.repaired)
     if differences.culprits:
         refusal = evidence.refused(pair.party.name, str(error), because=True)
-        culprits = [evolve(one, facts=[*one.facts, refusal]) for one in differences.culprits]
+        culprits = [
+            evolve(culprit, facts=[*culprit.facts, refusal]) for culprit in differences.culprits
+        ]
         return Found(DiagnosisResult(FAULT, culprits), case)
     refusal = evidence.refused(pair.party.name, str(error))
     cast = _describe_cast(case, pair, feeds, refusal)

@@ -50,12 +50,14 @@ def _first_unsteady(case: Case, party: SuspectedParty) -> list[int]:
     uninitialized memory; empty if marking all tensors hides it, or memory does not suffice.
     """
     try:
-        first, *others = trace_repeatedly(case, party, case.feed, _RUNS) or [{}]
+        first, *other_outputs = trace_repeatedly(case, party, case.feed, _RUNS) or [{}]
     except REFUSALS:
         return []
     for index, node in enumerate(case.model.nodes):
         for name in node.makes:
-            if name in first and any(deviation(other[name], first[name]) for other in others):
+            if name in first and any(
+                deviation(other_values[name], first[name]) for other_values in other_outputs
+            ):
                 return [index]
     return []
 

@@ -54,23 +54,37 @@ def _compare_codes(
     """Return the outcome of a comparison of the integer codes of the backends, given their outputs
     on the data with the largest difference.
     """
-    (first, _), *others = outputs
+    (first, _), *other_parties = outputs
     search = _CodeSearch(case, codes, first, runs.request.feeds[runs.compared.number])
-    found = [(party, one) for party, _ in others for one in search.compare(party)]
-    every = [one for _, one in found]
+    differences = [
+        (party, step_difference)
+        for party, _ in other_parties
+        for step_difference in search.compare(party)
+    ]
+    every = [step_difference for _, step_difference in differences]
     notes.append(words.code_differences(every, len(codes.tensors)))
-    larger = [(party, one) for party, one in found if one.steps > 1]
+    larger = [
+        (party, step_difference)
+        for party, step_difference in differences
+        if step_difference.steps > 1
+    ]
     if larger:
-        decided = [search.culprit(party, one, runs) for party, one in larger[:_MOST]]
-        culprits = [one for one in decided if one is not None]
+        decided = [
+            search.culprit(party, step_difference, runs)
+            for party, step_difference in larger[:_MOST]
+        ]
+        culprits = [culprit for culprit in decided if culprit is not None]
         if not culprits:
             return Skip("codes differ by several steps, and nobody can decide")
         return Found(DiagnosisResult(FAULT, culprits), case)
-    if any(one.share > _allowed_share(one.tensor.op) for one in every):
+    if any(
+        step_difference.share > _allowed_share(step_difference.tensor.op)
+        for step_difference in every
+    ):
         return Skip("codes differ too often for a function that is exact")
     if search.has_float_differences:
         return Skip("float nodes differ on equal codes")
-    if not every or not all(search.is_exact(*one) for one in outputs):
+    if not every or not all(search.is_exact(*step_difference) for step_difference in outputs):
         return Skip("marking codes changes the outputs")
     return Found(DiagnosisResult(AGREE, reason=words.one_step_apart(every)), case)
 
@@ -97,7 +111,9 @@ class _CodeSearch:
         self._case, self._codes, self._first, self._feed = case, codes, first, feed
         self._values = first.load(codes.marked())(feed)
         self._given = {
-            one.name: self._values[one.name] for one in codes.tensors if one.name in self._values
+            tensor.name: self._values[tensor.name]
+            for tensor in codes.tensors
+            if tensor.name in self._values
         }
         self._split, extra = codes.split(self._given)
         self._split_feed = {**feed, **extra}
@@ -105,9 +121,9 @@ class _CodeSearch:
 
     def compare(self, party: SuspectedParty) -> list[StepDifference]:
         """Return the tensors for which a backend computes different codes from equal codes."""
-        made = party.load(self._split)(self._split_feed)
-        self.has_float_differences |= bool(self._case.differing(made, self._values))
-        return step_differences(self._codes.tensors, self._given, made)
+        values = party.load(self._split)(self._split_feed)
+        self.has_float_differences |= bool(self._case.differing(values, self._values))
+        return step_differences(self._codes.tensors, self._given, values)
 
     def is_exact(self, party: SuspectedParty, outputs: Values) -> bool:
         """Return whether marking the codes leaves the outputs of a backend unchanged."""
@@ -116,7 +132,7 @@ class _CodeSearch:
         return not self._case.differing(marked, outputs)
 
     def culprit(
-        self, party: SuspectedParty, one: StepDifference, runs: BackendRuns
+        self, party: SuspectedParty, step_difference: StepDifference, runs: BackendRuns
     ) -> Culprit | None:
         """Return the node that differs by several steps, if a third backend can decide; None to
         continue the search.
@@ -124,24 +140,28 @@ class _CodeSearch:
         arbiter = runs.request.arbiter
         if arbiter.backend in (party.backend, self._first.backend):
             return None
-        both = self._first, party
+        both_pair = self._first, party
         try:
-            right = arbiter.load(self._codes.split_into_pairs(self._given))(self._split_feed)
-            wrong = [each for each in both if self._is_wrong(each, one.tensor, right)]
+            expected = arbiter.load(self._codes.split_into_pairs(self._given))(self._split_feed)
+            wrong = [
+                party
+                for party in both_pair
+                if self._is_wrong(party, step_difference.tensor, expected)
+            ]
             if len(wrong) != 1:
                 return None
-            is_rewrite = not self._is_wrong(wrong[0], one.tensor, right, plain=True)
+            is_rewrite = not self._is_wrong(wrong[0], step_difference.tensor, expected, plain=True)
         except REFUSALS:
             return None
         if is_rewrite and wrong[0].passes and self._can_run(arbiter):
             return None  # The search for the pass can trace the model.
         facts = [
-            words.codes_differ(self._first.name, party.name, one),
+            words.codes_differ(self._first.name, party.name, step_difference),
             words.arbiter_decides(arbiter.name),
         ]
         if is_rewrite:
             facts.append(words.correct_without_rewrites(wrong[0].name))
-        tensor, cause = one.tensor, "rewrite" if is_rewrite else "kernel"
+        tensor, cause = step_difference.tensor, "rewrite" if is_rewrite else "kernel"
         name = wrong[0].name
         return Culprit([tensor.node], tensor.name, name, cause, facts=facts, op=tensor.op)
 
@@ -154,8 +174,10 @@ class _CodeSearch:
         return True
 
     def _is_wrong(
-        self, party: SuspectedParty, tensor: CodeTensor, right: Values, *, plain: bool = False
+        self, party: SuspectedParty, tensor: CodeTensor, expected: Values, *, plain: bool = False
     ) -> bool:
         """Return whether a backend computes codes that are several steps off."""
-        made = party.load(self._split, plain=plain)(self._split_feed)
-        return any(each.steps > 1 for each in step_differences([tensor], right, made))
+        wrong = party.load(self._split, plain=plain)(self._split_feed)
+        return any(
+            difference.steps > 1 for difference in step_differences([tensor], expected, wrong)
+        )

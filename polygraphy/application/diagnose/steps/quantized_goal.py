@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence, Sized
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -43,19 +43,19 @@ from polygraphy.ports.diagnosing import QuantizedModel, open_quantized, quantize
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
-_RUNS = 200
-_SECONDS, _LEAST = 2.0, 0.05
-"""A search takes at most this many seconds, and 200 runs of at least so many seconds each: short
-runs are measured badly on a busy machine.
+_RUNS, _LEAST_RUNS = 200, 20
+"""A search without `--budget` runs the model with switches at most this many times on all data, and
+at least so many times with sets. Runs, not seconds, so that a busy machine gives the same answer.
 """
 _RANKING = 0.4
-"""The share of the time for what each site loses by itself; the rest is for sets."""
+"""The share of the runs, or of the time, for what each site loses by itself; the rest is for sets.
+"""
 _MOST_SETS = 100_000
 """At most so many sets are run if the user gives the time."""
 _LEAST_SEARCH = 0.3
-"""The share of the time that sets get at least."""
+"""The share of `--budget` that sets get at least."""
 _REPAIRS, _REPAIRING = 24, 0.5
-"""At most so many sets of parameters are corrected, in this share of the time."""
+"""At most so many sets of parameters are corrected, in this share of `--budget`."""
 _FLOAT_BYTES = 12
 """Bytes that the search holds for each weight in floating point: three copies of the model."""
 _BYTES = {**dict.fromkeys(STORED, 30), "uint8": 60}
@@ -126,7 +126,7 @@ class _GoalSearch:
         self._right = Outputs(comparison.expected)
         self._rms = RmsRatio(lambda name: layout_of(case.facts, name))
         self._metric: Metric = goal.metric or self._rms
-        self._seconds, self._limit, self._allowed = 0.0, 0.0, 0.0
+        self._limit = self._allowed = inf if goal.seconds is None else goal.seconds
         self._start = time.perf_counter()
 
     def outcome(self) -> StepOutcome:
@@ -151,16 +151,14 @@ class _GoalSearch:
         if floor > goal.within:
             reason = words.goal_out_of_reach(goal.name, floor, goal.within)
             return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
-        self._run(case.model.proto)
-        self._limit = self._time_limit()
         self._allowed = self._time_left()
-        own = self._judge(self._run(case.model.proto, plain=True))
-        if own <= max(goal.within, _halve(before)):
+        judge = self._judge(self._run(case.model.proto, plain=True))
+        if judge <= max(goal.within, _halve(before)):
             # A rewrite may rely on parameters that fit together: they may be why.
             repair = self._find_repair(model, self._losses(model), before)
             if repair is not None and repair.after <= goal.within:
                 return self._repaired_result(model, repair)
-            why = words.rewrites_lose(goal.name, own, before, goal.within)
+            why = words.rewrites_lose(goal.name, judge, before, goal.within)
             with case.attempt(titles.WITHOUT_REWRITES) as notes:
                 notes.append(why)
             return Unexplained(why)
@@ -189,12 +187,12 @@ class _GoalSearch:
             if repair.after <= goal.within:
                 return self._repaired_result(model, repair)
             culprits = self._wrong_parameters(model, repair)
-            known = {model.sites[number].name: loss for number, loss in losses.items()}
+            site_loss = {model.sites[number].name: loss for number, loss in losses.items()}
             model, before = repair.model, repair.after
             losses = {
-                number: known[site.name]
+                number: site_loss[site.name]
                 for number, site in enumerate(model.sites)
-                if site.name in known
+                if site.name in site_loss
             }
         switches = self._switches(model)
         rules = rules_of(model.nodes, model.sites, model.producer)
@@ -205,38 +203,43 @@ class _GoalSearch:
             return Found(
                 self._diffuse_result(model, search, rules, switches, before, culprits), case
             )
-        kept = list(search.kept)
-        cost = words.kept_nodes(goal.name, before, after, kept, len(rules.candidates), goal.within)
-        facts = [cost, words.tried_sets(search.runs, search.proven, len(kept), search.is_cut_short)]
-        if not kept:
+        kept_names = list(search.kept)
+        cost = words.kept_nodes(
+            goal.name, before, after, kept_names, len(rules.candidates), goal.within
+        )
+        facts = [
+            cost,
+            words.tried_sets(search.runs, search.proven, len(kept_names), search.is_cut_short),
+        ]
+        if not kept_names:
             return Found(
                 self._save_model(
                     DiagnosisResult(FAULT, culprits, reason=notes), model.float_at_sites(())
                 ),
                 case,
             )
-        off = rules.off(kept)
-        lost = {number: losses[number].loss for number in off if number in losses}
-        for number in sorted(lost, key=lambda one: -lost[one])[:2]:
+        off = rules.off(kept_names)
+        lost_losses = {number: losses[number].loss for number in off if number in losses}
+        for number in sorted(lost_losses, key=lambda index: -lost_losses[index])[:2]:
             site = model.sites[number]
             facts.append(words.site_loss(site.name, site.kind, site.format, losses[number]))
-        for number in lost:
+        for number in lost_losses:
             shared = losses[number].shared
             if shared is not None and shared[0] > max(_SHARED, _SHARED_RATIO * shared[1]):
                 facts.append(words.shared_scale(model.sites[number].name, *shared))
-        line = exclusion(model.producer, kept)
-        again = self._quantize_again(model, kept, before)
+        line = exclusion(model.producer, kept_names)
+        again = self._quantize_again(model, kept_names, before)
         ops = {node.name: node.op for node in model.nodes}
-        op = ops.get(kept[-1], "")
+        op = ops.get(kept_names[-1], "")
         note = words.keep_in_float(
-            kept,
+            kept_names,
             line,
             is_known=bool(model.producer),
             again=again,
             is_saved=goal.save is not None,
         )
         remedy = Remedy(None, True, note)
-        culprit = Culprit(kept, None, MODEL, "quantisation", None, facts, remedy, op)
+        culprit = Culprit(kept_names, None, MODEL, "quantisation", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 
@@ -246,20 +249,22 @@ class _GoalSearch:
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
     def _quantize_again(
-        self, model: QuantizedModel, kept: Sequence[str], before: float
+        self, model: QuantizedModel, kept_names: Sequence[str], before: float
     ) -> float | None:
         """Return the metric after running the quantizer again without some nodes; None if it is not
         installed, or does not reproduce this model.
         """
         reference = self._comparison.pair.reference.proto
-        same = quantize_again(model.producer, reference, model.sites, [])
-        if same is None:
+        unchanged = quantize_again(model.producer, reference, model.sites, [])
+        if unchanged is None:
             return None
-        made = quantize_again(model.producer, reference, model.sites, kept)
+        requantized = quantize_again(model.producer, reference, model.sites, kept_names)
         try:
-            value = self._judge(self._run(same))
+            value = self._judge(self._run(unchanged))
             is_same = abs(value - before) <= _AS_BEFORE * before
-            return self._judge(self._run(made)) if is_same and made is not None else None
+            return (
+                self._judge(self._run(requantized)) if is_same and requantized is not None else None
+            )
         except BackendError:
             return None
 
@@ -268,7 +273,9 @@ class _GoalSearch:
     def _check_memory(self) -> None:
         """Raise UsageError if the weights, as the search holds them, do not fit."""
         weights = self._case.model.indexed_graph.graph.all_weights
-        needed = sum(prod(one.shape) * _BYTES.get(str(one.dtype), _FLOAT_BYTES) for one in weights)
+        needed = sum(
+            prod(weight.shape) * _BYTES.get(str(weight.dtype), _FLOAT_BYTES) for weight in weights
+        )
         limit = self._case.budget or 2 * self._case.room
         if needed > limit:
             raise errors.search_needs_memory(needed, limit)
@@ -290,14 +297,16 @@ class _GoalSearch:
             InputError: the user's metric raises, or returns no number.
         """
         metric = metric or self._metric
-        right = self._right
-        names = [name for name in right if all(name in each for each in values)]
-        outputs = Outputs([{name: each[name] for name in names} for each in values])
+        expected_outputs = self._right
+        names = [name for name in expected_outputs if all(name in value for value in values)]
+        outputs = Outputs([{name: value[name] for name in names} for value in values])
         is_given = metric is self._goal.metric
         if is_given:  # It may change the arrays that it gets.
-            outputs, right = (_copy_outputs(each) for each in (outputs, right))
+            outputs, expected_outputs = (
+                _copy_outputs(outputs) for outputs in (outputs, expected_outputs)
+            )
         try:
-            value = float(metric(outputs, right))
+            value = float(metric(outputs, expected_outputs))
         except (Exception, SystemExit) as error:
             if is_given:
                 raise errors.metric_raises(self._goal.name, error) from error
@@ -307,25 +316,17 @@ class _GoalSearch:
         return value
 
     def _run(self, model: Any, *, plain: bool = False) -> list[Values]:
-        """Return the outputs of a model for each input set; measure how long that takes."""
+        """Return the outputs of a model for each input set."""
         compute = self._party.load(model, plain=plain)
-        start = time.perf_counter()
         values: list[Values] = [compute(feed) for feed in self._feeds]
-        self._seconds = time.perf_counter() - start
         del compute
         release_memory()
         return values
 
-    def _time_limit(self) -> float:
-        """Return the seconds for the search: those of `--budget`, or two and 200 runs of the model;
-        a run with switches may take several times as long.
-        """
-        if self._goal.seconds is not None:
-            return self._goal.seconds
-        return time.perf_counter() - self._start + _SECONDS + _RUNS * max(self._seconds, _LEAST)
-
     def _time_left(self) -> float:
-        """Return the seconds that are left for the search; negative if it took longer."""
+        """Return the seconds of `--budget` that are left, negative if it took longer; infinite
+        without it.
+        """
         return self._limit - (time.perf_counter() - self._start)
 
     def _site_powers(
@@ -343,7 +344,8 @@ class _GoalSearch:
                 rules,
                 losses,
                 lambda values: self._judge(values, self._rms),
-                _RANKING * self._time_left(),
+                _RANKING * (_RUNS if self._goal.seconds is None else self._time_left()),
+                is_in_seconds=self._goal.seconds is not None,
             )
             notes.append(words.sites_measured(measured, inputs, len(self._feeds)))
         return powers
@@ -375,7 +377,7 @@ class _GoalSearch:
             tried: dict[tuple[int, ...], tuple[QuantizedModel, float, float]] = {}
             # Where a part that is lost anyway hides what a repair does to the others, the rms of
             # everything shows it.
-            whole = RmsRatio()
+            rms_ratio = RmsRatio()
             by_metric, first, target = True, before, self._goal.within
 
             def remaining_loss(numbers: Sequence[int]) -> float:
@@ -385,14 +387,14 @@ class _GoalSearch:
                     schemes = {number: losses[number].best for number in key}
                     fixed = model.repaired(schemes)
                     values = self._run(fixed.float_at_sites(()))
-                    tried[key] = fixed, self._judge(values), self._judge(values, whole)
+                    tried[key] = fixed, self._judge(values), self._judge(values, rms_ratio)
                 _, value, rms = tried[key]
                 return value if by_metric else rms
 
             every, count = remaining_loss(suspects), len(suspects)
             if every > max(_halve(first), target):
                 by_metric, target = False, 0.0
-                first = self._judge(self._comparison.values, whole)
+                first = self._judge(self._comparison.values, rms_ratio)
                 every = remaining_loss(suspects)
             if every > max(_halve(first), target):
                 # Some of them may be as the quantizer wants them, and worse with other values.
@@ -418,16 +420,23 @@ class _GoalSearch:
                     break
                 size *= 2
             for number in reversed(chosen):
-                rest = [one for one in chosen if one != number]
-                if rest and self._can_try(tried) and remaining_loss(rest) <= enough:
-                    chosen = rest
+                remaining_chosen = [index for index in chosen if index != number]
+                if (
+                    remaining_chosen
+                    and self._can_try(tried)
+                    and remaining_loss(remaining_chosen) <= enough
+                ):
+                    chosen = remaining_chosen
             fixed, after, _ = tried[tuple(sorted(chosen))]
             notes.append(words.repaired(len(chosen), count, after))
         return _Repair(fixed, {number: losses[number] for number in chosen}, before, after)
 
     def _can_try(self, tried: Sized) -> bool:
         """Return whether there is time to correct other parameters."""
-        return len(tried) < _REPAIRS and self._time_left() > (1 - _REPAIRING) * self._allowed
+        is_in_time = self._goal.seconds is None or (
+            self._time_left() > (1 - _REPAIRING) * self._allowed
+        )
+        return len(tried) < _REPAIRS and is_in_time
 
     def _wrong_parameters(self, model: QuantizedModel, repair: _Repair) -> list[Culprit]:
         """Return culprits for the sites with wrong scales or zero points, or one culprit for a
@@ -488,11 +497,11 @@ class _GoalSearch:
             return value
 
         with self._case.attempt(titles.FEWEST_IN_FLOAT) as notes:
-            left = max(20, _RUNS - int(switches.runs))
+            sets_left = max(_LEAST_RUNS, _RUNS - int(switches.runs))
             if self._goal.seconds is not None:
-                left = _MOST_SETS  # The time is the limit.
+                sets_left = _MOST_SETS  # The time is the limit.
             search = SetSearch(
-                rules, measure, powers, within, left, lambda: self._time_left() <= 0
+                rules, measure, powers, within, sets_left, lambda: self._time_left() <= 0
             ).result()
             after = search.value
             if search.kept:
@@ -514,10 +523,12 @@ class _GoalSearch:
         off = [*model.between, *biases]
         on = [number for number in range(len(model.sites)) if number not in off]
         again = Switches(self._party, model, self._feeds, requantizes=True)
-        right = Outputs(self._run(model.float_at_sites(off)))
+        judge = Outputs(self._run(model.float_at_sites(off)))
         # By the outputs: two different errors may be of equal size.
-        own, other = (RmsRatio()(Outputs(one.run(on)), right) for one in (plain, again))
-        return again if other < own else plain
+        own_value, other_value = (
+            RmsRatio()(Outputs(switches.run(on)), judge) for switches in (plain, again)
+        )
+        return again if other_value < own_value else plain
 
     def _diffuse_result(
         self,
@@ -554,7 +565,7 @@ def _halve(value: float) -> float:
 def _copy_outputs(outputs: Outputs) -> Outputs:
     """Return outputs with copied arrays."""
     return Outputs(
-        [{name: np.copy(value) for name, value in each.items()} for each in outputs.samples]
+        [{name: np.copy(value) for name, value in sample.items()} for sample in outputs.samples]
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
 
 import numpy as np
 
@@ -21,7 +22,7 @@ _LARGEST = 1e6
 _USUAL_LOSS = 0.01
 """The loss that a site is expected to have, where it cannot be measured by itself."""
 _AGAIN_SHARE = 0.25
-"""Weights that a backend quantizes again may take this share of the time of the sites."""
+"""Weights that a backend quantizes again may take this share of the runs or time of the sites."""
 
 
 class Switches:
@@ -87,10 +88,12 @@ def expect_powers(
     rules: Rules,
     losses: Mapping[int, SiteLoss],
     judge: Judge,
-    seconds: float,
+    limit: float,
+    *,
+    is_in_seconds: bool,
 ) -> tuple[PowerSum, MeasuredPowers, int]:
     """Return the predicted losses of sets of sites, the measurements, and on how many inputs they
-    are; fewer if time is short.
+    are; fewer if the limit is low.
 
     Args:
         switches: the model with switches.
@@ -98,13 +101,17 @@ def expect_powers(
         rules: which nodes ask for a site.
         losses: what each site loses of its own tensor.
         judge: returns the loss of outputs.
-        seconds: the time for this.
+        limit: the runs on all inputs for this, or the seconds.
+        is_in_seconds: whether the limit is in seconds.
     """
     groups = _groups(rules)
-    end = time.perf_counter() + seconds
-    for _ in range(2):  # The first run is slower.
-        switches.run((), 1)
-    possible = seconds / max(switches.seconds, 1e-6)
+    end = inf
+    possible = limit * len(switches.feeds)
+    if is_in_seconds:
+        end = time.perf_counter() + limit
+        for _ in range(2):  # The first run is slower.
+            switches.run((), 1)
+        possible = limit / max(switches.seconds, 1e-6)
     inputs = max(1, min(len(switches.feeds), int(possible / max(len(groups), 1))))
 
     def loss(on: Collection[int]) -> float:
@@ -122,13 +129,14 @@ def expect_powers(
     for group, power in zip(groups, measured.values):
         powers[group[0]] = power
     again: dict[int, tuple[int, Sequence[int], float]] = {}
-    end += _AGAIN_SHARE * seconds
+    end += _AGAIN_SHARE * limit
+    most_again = int(_AGAIN_SHARE * possible / inputs)
     for weight, (before, behind) in model.between.items() if switches.requantizes else ():
-        # About as much as the weight itself loses, if there is no time.
+        # About as much as the weight itself loses, if the limit is reached.
         power = powers[weight]
-        if not is_over():
-            both = loss((before, behind[0])) ** 2
-            power = max(both - powers[before] - powers[behind[0]], 0.0)
+        if not is_over() and len(again) < most_again:
+            both_loss = loss((before, behind[0])) ** 2
+            power = max(both_loss - powers[before] - powers[behind[0]], 0.0)
         again[weight] = before, behind, power
     return PowerSum(powers, again), measured, inputs
 
@@ -146,5 +154,5 @@ def _groups(rules: Rules) -> list[list[int]]:
 
 def _expected(group: Sequence[int], losses: Mapping[int, SiteLoss]) -> float:
     """Return the power that a group of sites is expected to have, relative to others."""
-    own = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
-    return sum(min(loss, 1.0) ** 2 for loss in own)
+    expected = [losses[number].loss if number in losses else _USUAL_LOSS for number in group]
+    return sum(min(loss, 1.0) ** 2 for loss in expected)

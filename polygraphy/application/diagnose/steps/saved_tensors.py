@@ -85,11 +85,13 @@ def explain_by_tensors(case: Case, comparison: SavedComparison) -> StepOutcome:
 
 def _with_nan(broken: Culprit, culprits: Sequence[Culprit]) -> Sequence[Culprit]:
     """Return the culprit with the origin of NaN, and the other differences."""
-    same = [one for one in culprits if not set(one.nodes).isdisjoint(broken.nodes)]
-    if not any(one.remedy.proven for one in same):
+    affected = [culprit for culprit in culprits if not set(culprit.nodes).isdisjoint(broken.nodes)]
+    if not any(culprit.remedy.proven for culprit in affected):
         return [with_reasons(broken, culprits)]
-    said = {id(one): evolve(one, facts=[*broken.facts, *one.facts]) for one in same}
-    return [said.get(id(one), one) for one in culprits]
+    updates = {
+        id(culprit): evolve(culprit, facts=[*broken.facts, *culprit.facts]) for culprit in affected
+    }
+    return [updates.get(id(culprit), culprit) for culprit in culprits]
 
 
 class _SavedTensors:
@@ -119,19 +121,19 @@ class _SavedTensors:
         feed, saved = comparison.feed, comparison.in_own_types()
         order = producers(model.nodes)
         values = LazySubset((name for name in saved if name in order), saved.__getitem__)
-        known = Trace(values, feed, self._third)
+        trace = Trace(values, feed, self._third)
         self._lost = LazySubset((name for name in saved if name not in order), saved.__getitem__)
         with case.attempt(titles.LAYER_BY_LAYER) as notes:
             first = describe_first_error(
-                case, self._party, known, comparison.errors.get(comparison.number)
+                case, self._party, trace, comparison.errors.get(comparison.number)
             )
             notes.append(steps.NO_DIFFERENCE if first is None else steps.first_difference(first))
-        differing = self._find_wrong_tensors(known)
+        differing = self._find_wrong_tensors(trace)
         if differing is None:
             return Unexplained(reasons.NO_NODES)
         regions: dict[str, list[int]] = {}
         for name in differing:  # A node with several results is one culprit.
-            region = region_before(model.nodes, name, known.values.keys() | feed.keys())
+            region = region_before(model.nodes, name, trace.values.keys() | feed.keys())
             if region not in regions.values():
                 regions[name] = region
         if not regions and self._tf32:
@@ -151,10 +153,10 @@ class _SavedTensors:
         for name, region in regions.items():
             index = positions.get(next(iter(model.nodes[region[-1]].makes), ""))
             culprits.append(
-                self._describe_culprit(name, region, differing[name], side, index, known)
+                self._describe_culprit(name, region, differing[name], side, index, trace)
             )
         entering = [
-            one for one, region in zip(culprits, regions.values())
+            culprit for culprit, region in zip(culprits, regions.values())
             if any(set(model.nodes[index].reads) & feed.keys() for index in region)
         ]  # fmt: skip
         is_entry = (
@@ -162,11 +164,11 @@ class _SavedTensors:
             and len(entering) == len(culprits)
             and not any(x.remedy.proven for x in culprits)
         )
-        if is_entry and self._is_other_data(known, regions, differing, feed):
+        if is_entry and self._is_other_data(trace, regions, differing, feed):
             return Found(self._blame_data(culprits), case)
         if len(self._changed) == len(culprits):
             remedy = case.undo_changes(side, self._changed)
-            culprits = [evolve(one, remedy=remedy) for one in culprits]
+            culprits = [evolve(culprit, remedy=remedy) for culprit in culprits]
         return Found(DiagnosisResult(FAULT, culprits), case)
 
     def _find_wrong_tensors(self, trace: Trace) -> dict[str, tuple[Deviation, Any]] | None:
@@ -185,6 +187,7 @@ class _SavedTensors:
                     continue
                 case.keep_errors(party.name, "isolated", made_alone.compared)
                 self._computed.append(party.name)
+<<<<<<< HEAD
                 relevant = {
                     name: (made, made_alone.values[name])
                     for name, made in made_alone.wrong
@@ -196,11 +199,22 @@ class _SavedTensors:
                     self._tf32 |= tf32
                     relevant = {name: off for name, off in relevant.items() if name not in tf32}
                 wrong.append(relevant)
+=======
+                wrong.append(
+                    {
+                        name: (deviation, made_alone.values[name])
+                        for name, deviation in made_alone.wrong
+                        if _is_relevant(deviation, self._rounding(name))
+                    }
+                )
+>>>>>>> main
             if not wrong:
                 return None
             # What only one of two makes otherwise is no fault of the model.
             differing = {
-                name: made for name, made in wrong[0].items() if all(name in one for one in wrong)
+                name: new_pair
+                for name, new_pair in wrong[0].items()
+                if all(name in difference for difference in wrong)
             }
             notes.append(steps.wrong_tensors(len(differing), self._run.is_traced))
         return differing
@@ -229,8 +243,8 @@ class _SavedTensors:
         """Return the culprit for nodes that do not reproduce saved tensors."""
         nodes = self._case.model.nodes
         fed = fed_nodes(nodes, trace.feed)
-        computing = [one for one in region if one in fed] or [
-            one for one in region if nodes[one].op != "Constant"
+        computing = [index for index in region if index in fed] or [
+            index for index in region if nodes[index].op != "Constant"
         ]
         source = "program" if self._run.is_traced else "saved"
         facts = [evidence.wrong_from_saved(name, wrong[0], source, [*self._computed])]
@@ -270,13 +284,15 @@ class _SavedTensors:
             if proven:
                 facts.append(evidence.undone_gives_expected(source=source))
         elif self._run.is_traced:
-            cause, said, one = self._find_changed_node(name, computing, region, side, trace)
-            facts += said
-            computing, proven = ([one], True) if one is not None else (computing, False)
+            cause, said_facts, culprit = self._find_changed_node(
+                name, computing, region, side, trace
+            )
+            facts += said_facts
+            computing, proven = ([culprit], True) if culprit is not None else (computing, False)
         else:
             facts.append(evidence.cannot_tell_apart())
         return Culprit(
-            [nodes[one].name for one in computing],
+            [nodes[index].name for index in computing],
             name,
             MODEL,
             cause,
@@ -306,34 +322,34 @@ class _SavedTensors:
         search = self._search_in(name, region, side, trace)
         if search is None or len(computing) > _INSIDE:
             return "changed", [], None
-        for one in computing:
-            index = positions.get(next(iter(self._case.model.nodes[one].makes)))
+        for number in computing:
+            index = positions.get(next(iter(self._case.model.nodes[number].makes)))
             tried = () if index is None else variants(side, index)
             for variant in search.matching(tried):
                 self._changed.append(variant)
                 source = "program" if self._run.is_traced else "saved"
                 proof = evidence.undone_gives_expected(len(computing), source)
-                return variant.cause, [evidence.changed(variant.change), proof], one
+                return variant.cause, [evidence.changed(variant.change), proof], number
         return "changed", [], None
 
-    def _find_inverted_condition(self, name: str, known: Trace) -> str:
+    def _find_inverted_condition(self, name: str, trace: Trace) -> str:
         """Return the If whose inverted condition reproduces the saved tensor; empty if there is
         none.
         """
-        whole, held = self._case.whole, known.held
-        index = producers(whole.nodes).get(name)
-        if index is None or whole.nodes[index].op != "If":
+        open_model, values = self._case.whole, trace.held
+        index = producers(open_model.nodes).get(name)
+        if index is None or open_model.nodes[index].op != "If":
             return ""
-        condition = whole.nodes[index].reads[0]
-        if condition not in held:
+        condition = open_model.nodes[index].reads[0]
+        if condition not in values:
             return ""
         try:
-            part = cut_part(whole, [index], held, [name])
-            feed = {**part.feed, condition: np.logical_not(held[condition])}
-            made = part.load_first((self._third, self._party))(feed)[name]
+            part = cut_part(open_model, [index], values, [name])
+            feed = {**part.feed, condition: np.logical_not(values[condition])}
+            value = part.load_first((self._third, self._party))(feed)[name]
         except (PolygraphyException, KeyError):  # What the other branch reads was not saved.
             return ""
-        return whole.nodes[index].name if matches_expected(made, known.values[name]) else ""
+        return open_model.nodes[index].name if matches_expected(value, trace.values[name]) else ""
 
     def _search_in(
         self, name: str, region: Sequence[int], side: Side, trace: Trace, share: float = CLOSE
@@ -382,12 +398,12 @@ class _SavedTensors:
         if not self._run.is_traced:  # What an exporter wrote may follow from its example.
             sized = resize_variants(search.graph, index, first, np.shape(output), np.shape(goal))
             tried = chain(sized, usual_variants(search.graph, index))
-        found = chain(
+        variant = chain(
             search.matching(tried),
             search.find_numbers(index),
             search.find_inputs(index, self._saved_tensors(), search.part.feed),
         )
-        return next(found, None)
+        return next(variant, None)
 
     def _saved_tensors(self) -> Iterator[OtherTensor]:
         """Yield the saved tensors that a node may have read."""
@@ -397,7 +413,7 @@ class _SavedTensors:
 
     def _is_other_data(
         self,
-        known: Trace,
+        trace: Trace,
         regions: Mapping[str, Sequence[int]],
         wrong: Mapping[str, tuple[Deviation, Any]],
         feed: Feed,
@@ -410,17 +426,19 @@ class _SavedTensors:
         differing = {index for region in regions.values() for index in region}
         if readers - differing:
             return False
-        return all(not _is_related(value, known.values[name]) for name, (_, value) in wrong.items())
+        return all(not _is_related(value, trace.values[name]) for name, (_, value) in wrong.items())
 
     def _blame_data(self, culprits: Sequence[Culprit]) -> DiagnosisResult:
         """Return the verdict that only nodes that read the inputs disagree."""
-        reason = reasons.other_data([name for one in culprits[:4] for name in one.nodes[-1:]])
+        reason = reasons.other_data(
+            [name for culprit in culprits[:4] for name in culprit.nodes[-1:]]
+        )
         return DiagnosisResult(INCONCLUSIVE, culprits, reason=reason)
 
 
-def _is_relevant(made: Deviation, rounding: float) -> bool:
+def _is_relevant(deviation: Deviation, rounding: float) -> bool:
     """Return whether a deviation exceeds rounding."""
-    return made.relative > max(1e-5, rounding) or not np.isfinite(made.relative)
+    return deviation.relative > max(1e-5, rounding) or not np.isfinite(deviation.relative)
 
 
 def _is_related(array: Any, reference: Any) -> bool:

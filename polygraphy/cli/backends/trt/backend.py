@@ -113,8 +113,8 @@ def _build_choice(engine: TrtModel, runs: Call, *, is_unmarked: bool = False) ->
         """Return the statements that build the engine; empty if one expression does."""
         if engine.is_brief:
             return []
-        made = engine.unmarked_steps if is_unmarked else engine.steps
-        return made(model.source, is_path=model.is_path)
+        unmarked_steps = engine.unmarked_steps if is_unmarked else engine.steps
+        return unmarked_steps(model.source, is_path=model.is_path)
 
     def runner(model: RunnerModel) -> Call:
         """Return the call that creates the runner."""

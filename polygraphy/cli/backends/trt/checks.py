@@ -92,8 +92,8 @@ def _flags_without_effect(values: Values) -> Iterator[tuple[str, list[str]]]:
     """Yield the reason why flags have no effect, as the rest of a sentence, and the flags."""
     calibrating = flags_feeding(values, ["Calibrator"])
     if values[TrtScriptOptions].trt_config_script is not None:
-        given = flags_feeding(values, CONFIG_CALLS)
-        yield ", because --trt-config-script makes the configuration", given
+        feeding = flags_feeding(values, CONFIG_CALLS)
+        yield ", because --trt-config-script makes the configuration", feeding
         return
     build, tactics, tensors = (
         values[TrtConfigOptions],
@@ -125,7 +125,7 @@ def is_calibrated(options: TrtPrecisionOptions) -> bool:
         *(options.layer_precisions or {}).values(),
         *(constraints.values() if isinstance(constraints, Mapping) else ()),
     }
-    quantized = [each for each in PRECISIONS.values() if each.is_quantized]
-    return any(getattr(options, each.name) for each in quantized) or any(
-        DATA_TYPES[each.dtype] in layers for each in quantized
+    quantized = [precision for precision in PRECISIONS.values() if precision.is_quantized]
+    return any(getattr(options, precision.name) for precision in quantized) or any(
+        DATA_TYPES[precision.dtype] in layers for precision in quantized
     )

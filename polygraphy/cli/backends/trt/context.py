@@ -88,14 +88,16 @@ def _config_call(values: Values) -> Call:
     shapes = values[ModelOptions].input_shapes
     over_steps = values[StepOptions].steps is not None
     ranges = profiles_of(values[TrtProfileOptions], None if over_steps else shapes)
-    profiles: object = [_profile_call(each) for each in ranges] or None
+    profiles: object = [_profile_call(bounds) for bounds in ranges] or None
     if profiles is None and over_steps:
         profiles = DATA_PROFILES
     rtx = call_of("CreateConfigRTX", values).kwargs
     layers = _precisions_of_layers(precision)
     allowed = call_of("CreateConfig", (precision,), **layers).kwargs
-    quantizes = any(each.is_quantized and each.name in allowed for each in PRECISIONS.values())
-    made = call_of(
+    quantizes = any(
+        precision.is_quantized and precision.name in allowed for precision in PRECISIONS.values()
+    )
+    call = call_of(
         "CreateConfig",
         values,
         profiles=profiles,
@@ -105,14 +107,16 @@ def _config_call(values: Values) -> Call:
         calibrator=Source("calibrator") if quantizes else None,
         **layers,
     )
-    return Call("CreateConfigRTX", kwargs={**rtx, **made.kwargs}) if rtx else made
+    return Call("CreateConfigRTX", kwargs={**rtx, **call.kwargs}) if rtx else call
 
 
 def _precisions_of_layers(options: TrtPrecisionOptions) -> dict[str, bool]:
     """Return the precisions that must be enabled for the requested data types of layers."""
     constraints = options.precision_constraints
     wanted = set(constraints.values()) if isinstance(constraints, Mapping) else set()
-    return {name: True for name, each in REDUCED.items() if DATA_TYPES[each.dtype] in wanted}
+    return {
+        name: True for name, precision in REDUCED.items() if DATA_TYPES[precision.dtype] in wanted
+    }
 
 
 def _constraints(options: TrtPrecisionOptions) -> str | None:
@@ -132,10 +136,10 @@ def _pool_limits(options: TrtConfigOptions) -> dict[str, int] | None:
 
 def _profile_call(shapes: Profile) -> Call:
     """Return the call that creates an optimization profile."""
-    made = Call("Profile")
+    call = Call("Profile")
     for name, by_end in shapes.items():
-        made = Call("Profile.add", (name,), by_end, on=made)
-    return made
+        call = Call("Profile.add", (name,), by_end, on=call)
+    return call
 
 
 def _calibration(values: Values) -> Call | None:
@@ -182,7 +186,7 @@ def network_of(
     for_layers = config is not None and config.calibration and not config.model_calibration
     postprocessing = call_of("PostprocessNetwork", values).kwargs.get("func", ())
     steps = [
-        *(Call("PostprocessNetwork", kwargs={"func": each}) for each in postprocessing),
+        *(Call("PostprocessNetwork", kwargs={"func": value}) for value in postprocessing),
         _outputs(values, is_script=is_script),
         call_of(
             "SetLayerPrecisions",
@@ -209,8 +213,8 @@ def network_of(
 
 def plugins_of(values: Values) -> Call | None:
     """Return the call that loads plugin libraries; None without any."""
-    made = call_of("LoadPlugins", values)
-    return made if made.kwargs else None
+    call = call_of("LoadPlugins", values)
+    return call if call.kwargs else None
 
 
 def _outputs(values: Values, *, is_script: bool) -> Call:
@@ -220,10 +224,10 @@ def _outputs(values: Values, *, is_script: bool) -> Call:
     # An ONNX model lacks its excluded outputs already, unless the network's are chosen here.
     is_chosen_here = is_script or marks_all or options.trt_outputs or options.trt_outputs_by_type
     excluded = (every.exclude_outputs if is_chosen_here else ()) + options.trt_exclude_outputs
-    made = call_of(
+    call = call_of(
         "ModifyNetworkOutputs", values, exclude_outputs=list(dict.fromkeys(excluded)) or None
     )
-    return made.of(outputs=Name("polygraphy.constants", "MARK_ALL")) if marks_all else made
+    return call.of(outputs=Name("polygraphy.constants", "MARK_ALL")) if marks_all else call
 
 
 def _network_function(values: Values) -> str:
@@ -261,9 +265,11 @@ def _parser_config(values: Values) -> Call:
     precisions.
     """
     precision, device = values[TrtPrecisionOptions], values[TrtDeviceOptions]
-    made = call_of("CreateConfig", (precision, device), **_precisions_of_layers(precision))
-    known = (*PRECISIONS, "use_dla", "allow_gpu_fallback")
-    return Call(made.name, kwargs={key: made.kwargs[key] for key in made.kwargs if key in known})
+    call = call_of("CreateConfig", (precision, device), **_precisions_of_layers(precision))
+    parser_config = (*PRECISIONS, "use_dla", "allow_gpu_fallback")
+    return Call(
+        call.name, kwargs={key: call.kwargs[key] for key in call.kwargs if key in parser_config}
+    )
 
 
 def running_of(values: Values) -> Call:

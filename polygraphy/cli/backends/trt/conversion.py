@@ -59,8 +59,8 @@ def _warn(values: Values, target: str) -> None:
     if target not in (_ENGINE, _PICTURE):
         because = "the model is converted to ONNX"
         warn_about_groups(values, builds=False, loads=False, saves=False, because=because)
-    others = _OF_ENGINES if target != _ENGINE else ()
-    flags = flags_given(values, [*others, *(CONFIG_GROUPS if target == _PICTURE else ())])
+    of_engines = _OF_ENGINES if target != _ENGINE else ()
+    flags = flags_given(values, [*of_engines, *(CONFIG_GROUPS if target == _PICTURE else ())])
     warn_idle(flags, ", because no engine is built")
     if target == _ENGINE and values[TrtPoolOptions].pooled_outputs:
         inform(

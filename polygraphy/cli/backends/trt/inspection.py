@@ -47,8 +47,8 @@ def _make(values: Values, model: ModelOptions, is_converted: bool) -> Inspected:
     precision = TrtPrecisionOptions(
         layer_precisions=typing.layer_precisions, strongly_typed=typing.strongly_typed
     )
-    whole = values.replaced(precision, model)
-    network = network_of(whole, is_script=is_script)
+    replaced = values.replaced(precision, model)
+    network = network_of(replaced, is_script=is_script)
     return Inspected(
         split_symbol(path)[0], network.steps_from(RunnerModel.path), Source("load_network")
     )

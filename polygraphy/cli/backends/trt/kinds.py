@@ -47,8 +47,8 @@ class Members(Member, Texts):
     nargs = "*"
 
     def parse(self, words: Sequence[str]) -> Any:
-        known = NAMES[self.enumeration]
-        return tuple(dict.fromkeys(_match_word(word, known, self.enumeration) for word in words))
+        name = NAMES[self.enumeration]
+        return tuple(dict.fromkeys(_match_word(word, name, self.enumeration) for word in words))
 
 
 class DataType(Kind):
@@ -96,12 +96,12 @@ class PerNameOnly(Kind):
 
     def argument(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return a dictionary of values as a program writes them."""
-        return {name: self.value.argument(each) for name, each in value.items()}
+        return {name: self.value.argument(value) for name, value in value.items()}
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
         words = []
-        for name, each in value.items():
-            texts = self.value.unparse(each)
+        for name, array in value.items():
+            texts = self.value.unparse(array)
             text = f"[{','.join(texts)}]" if self.value.nargs else texts[0]
             words.append(f"{name}:{text}")
         return words

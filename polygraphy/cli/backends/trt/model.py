@@ -57,8 +57,8 @@ class TrtConfig:
         """Whether the call is short enough to stand in a longer expression."""
         arguments = self.make.kwargs.values()
         simple = all(isinstance(value, (bool, int, str)) for value in arguments)
-        others = (self.postprocess, self.calibration, *self.make.args)
-        return simple and len(arguments) <= _BRIEF and not any(others)
+        other_pair = (self.postprocess, self.calibration, *self.make.args)
+        return simple and len(arguments) <= _BRIEF and not any(other_pair)
 
 
 @frozen
@@ -102,26 +102,26 @@ class TrtNetwork:
             is_path: see `of`.
             suffix: what names get that stand beside those of another network.
         """
-        made = self.of(model, is_path=is_path)
+        call = self.of(model, is_path=is_path)
         if not self.steps:
-            return [Step(_LOADED.format(suffix), made)]
+            return [Step(_LOADED.format(suffix), call)]
         is_parsed = self.source.name.startswith("NetworkFromOnnx")
         name = f"{'parse' if is_parsed else 'create'}_network{suffix}"
-        return [Step(name, made), *self.changes_of(Source(name), suffix)]
+        return [Step(name, call), *self.changes_of(Source(name), suffix)]
 
     def changes_of(self, network: Source, suffix: str = "") -> list[Step]:
         """Return the statements that edit a network, each named after its effect, the last one
         ``load_network``.
         """
-        made: list[Step] = []
+        new_steps: list[Step] = []
         for index, step in enumerate(self.steps, 1):
             name = _NOT_FIRST.sub("_", step.name).lower()
-            number = sum(each.name == step.name for each in self.steps[:index])
+            number = sum(call.name == step.name for call in self.steps[:index])
             name = f"{name}{suffix}" if number == 1 else f"{name}{suffix}_{number}"
             name = _LOADED.format(suffix) if index == len(self.steps) else name
-            made.append(Step(name, step.of(network)))
+            new_steps.append(Step(name, step.of(network)))
             network = Source(name)
-        return made
+        return new_steps
 
     @property
     def changes_outputs(self) -> bool:
@@ -254,8 +254,8 @@ class TrtModel:
             step.of(outputs=None) if isinstance(step.kwargs.get("outputs"), Name) else step
             for step in self.network.steps
         ]
-        kept = [step for step in steps if step.name != _OUTPUTS or step.kwargs]
-        return evolve(self, network=evolve(self.network, steps=kept))
+        mark_all = [step for step in steps if step.name != _OUTPUTS or step.kwargs]
+        return evolve(self, network=evolve(self.network, steps=mark_all))
 
     @property
     def unmarked(self) -> TrtModel:

@@ -21,7 +21,7 @@ class _Scripts(Repeated):
     def parse(self, words: object) -> tuple[tuple[str, str], ...]:
         """Return path and symbol of each."""
         listed: list[list[str]] = words  # type: ignore[assignment]
-        return tuple(self.single.parse([word]) for each in listed for word in each)
+        return tuple(self.single.parse([word]) for names in listed for word in names)
 
     def files(self, value: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
         return list(value)

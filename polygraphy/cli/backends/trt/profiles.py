@@ -57,23 +57,23 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
     Raises:
         CommandLineError: the options do not fit together.
     """
-    given = {
+    listeds = {
         "min": options.trt_min_shapes,
         "opt": options.trt_opt_shapes,
         "max": options.trt_max_shapes,
     }
-    given = {end: listed for end, listed in given.items() if listed}
-    if not given:
+    listeds = {end: listed for end, listed in listeds.items() if listed}
+    if not listeds:
         return (_profile_around_data(inputs),) if inputs else ()
-    if len({len(listed) for listed in given.values()}) > 1:
-        counts = ", ".join(f"{_FLAGS[end]} {len(listed)} times" for end, listed in given.items())
+    if len({len(listed) for listed in listeds.values()}) > 1:
+        counts = ", ".join(f"{_FLAGS[end]} {len(listed)} times" for end, listed in listeds.items())
         raise CommandLineError(f"each option must occur once per profile, but there is {counts}.")
-    made = []
-    for number, shapes in enumerate(zip_longest(*given.values())):
-        by_end = {end: _single(listed, _FLAGS[end]) for end, listed in zip(given, shapes)}
+    items = []
+    for number, shapes in enumerate(zip_longest(*listeds.values())):
+        by_end = {end: _single(listed, _FLAGS[end]) for end, listed in zip(listeds, shapes)}
         _check_names(by_end, number)
         names = next(iter(by_end.values()))
-        made.append(
+        items.append(
             {
                 name: _complete_ranges(
                     {end: listed[name] for end, listed in by_end.items()},
@@ -82,9 +82,9 @@ def profiles_of(options: TrtProfileOptions, inputs: InputShapes | None) -> tuple
                 for name in names
             }
         )
-        for name, range_of_shapes in made[-1].items():
+        for name, range_of_shapes in items[-1].items():
             _check_order(name, range_of_shapes, number)
-    return tuple(made)
+    return tuple(items)
 
 
 def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
@@ -100,12 +100,12 @@ def _single(shapes: InputShapes, flag: str) -> dict[str, Shape]:
 
 def _check_names(by_end: Mapping[str, Mapping[str, Shape]], number: int) -> None:
     """Raise if the ends of a profile name different inputs: one may be misspelled."""
-    first, *others = by_end
-    for other in others:
-        if set(by_end[first]) != set(by_end[other]):
+    first, *other_names = by_end
+    for other_name in other_names:
+        if set(by_end[first]) != set(by_end[other_name]):
             raise CommandLineError(
                 f"profile {number}: {_FLAGS[first]} has {', '.join(by_end[first])}, but"
-                f" {_FLAGS[other]} has {', '.join(by_end[other])}. Use the same inputs."
+                f" {_FLAGS[other_name]} has {', '.join(by_end[other_name])}. Use the same inputs."
             )
 
 

@@ -39,7 +39,7 @@ _TRIED = {
     "tf": "Try TensorFlow.",
 }
 _HELP = {built_in()[name].flag: text for name, text in _TRIED.items() if name in built_in()}
-_BACKENDS = {each.flag: name for name, each in built_in().items() if name in _TRIED}
+_BACKENDS = {backend.flag: name for name, backend in built_in().items() if name in _TRIED}
 
 
 @option_group

@@ -264,7 +264,7 @@ def iterations_of(
         results: files that are written when the search is over, None for those that are not.
     """
     options: Any = values[group]
-    replay = (each.save_debug_replay for each in values if isinstance(each, DebugReplayOptions))
+    replay = (value.save_debug_replay for value in values if isinstance(value, DebugReplayOptions))
     return call_of(
         "Iterations",
         values,

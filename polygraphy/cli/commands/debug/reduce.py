@@ -169,11 +169,11 @@ class DebugReduceCommand(Command):
         """Raise for options that contradict each other."""
         chosen, shapes = values[ReduceOptions], values[ReducedShapeOptions]
         observes = values[FallbackOptions].force_fallback_shape_inference
-        for flag, given in (
+        for flag, is_given in (
             ("--no-reduce-inputs", chosen.no_reduce_inputs),
             ("--no-reduce-outputs", chosen.no_reduce_outputs),
         ):
-            if given and chosen.mode == "ddmin":
+            if is_given and chosen.mode == "ddmin":
                 raise CommandLineError(f"--mode ddmin and {flag} cannot be combined. Choose one.")
         if shapes.no_onnxruntime_shape_inference and (shapes.no_shape_inference or observes):
             warn("--no-onnxruntime-shape-inference: without effect, because nothing is inferred.")

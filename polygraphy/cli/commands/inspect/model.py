@@ -53,7 +53,7 @@ def page_of(values: Values, decided: Mapping[str, Any]) -> Call | None:
     )
 
 
-_INSPECTIONS = [each.inspection() for each in built_in().values() if each.inspection]
+_INSPECTIONS = [backend.inspection() for backend in built_in().values() if backend.inspection]
 """What backends make of models to show it, where these backends are there."""
 
 
@@ -72,14 +72,14 @@ class InspectModelCommand(Command):
         ExternalDataOptions,
         TfLoadOptions,
         OnnxrtProviderOptions,
-        *(group for each in _INSPECTIONS for group in each.groups),
+        *(group for inspection in _INSPECTIONS for group in inspection.groups),
     )
 
     def program(self, values: Values) -> Program:
         models, detail = values[InspectedModelOptions], values[ModelDetailOptions]
         show, graph = details_to_show(detail), values[TfLoadOptions]
         self._check(values, show)
-        made = self._inspect_built(values)
+        built = self._inspect_built(values)
         decided = {
             "model_type": models.model_type or _type_of_folders(models.paths, graph.ckpt),
             "checkpoint": graph.ckpt,
@@ -91,17 +91,17 @@ class InspectModelCommand(Command):
         page = page_of(values, decided)
         if page is not None:
             return Program("show.py.j2", f"Draw {quote_word(models.paths[0])}.", call=page)
-        if made is None:
+        if built is None:
             call = call_of("inspect_model", values, *models.paths, show=show or None, **decided)
         else:
             details = Values({ModelDetailOptions: detail})
-            call = call_of("inspect_model", details, made.shown, show=show or None)
+            call = call_of("inspect_model", details, built.shown, show=show or None)
         return Program(
             "show.py.j2",
             f"Show the contents of {join_words([quote_word(path) for path in models.paths])}.",
             call=call,
-            model=None if made is None else made.model,
-            before=() if made is None else made.steps,
+            model=None if built is None else built.model,
+            before=() if built is None else built.steps,
         )
 
     def _check(self, values: Values, show: list[str]) -> None:
@@ -110,8 +110,8 @@ class InspectModelCommand(Command):
             raise CommandLineError(
                 "argument --combine-tensor-info: layers are not shown. Add --show layers."
             )
-        for each in _INSPECTIONS:
-            each.warn(values, values[InspectedModelOptions].paths)
+        for inspection in _INSPECTIONS:
+            inspection.warn(values, values[InspectedModelOptions].paths)
 
     def _inspect_built(self, values: Values) -> Inspected | None:
         """Return the statements that build the model in a backend; None if no backend is selected.
@@ -120,8 +120,8 @@ class InspectModelCommand(Command):
             CommandLineError: there are several models, or nothing can be made of it.
         """
         models, page = values[InspectedModelOptions], values[PageOptions]
-        for each in _INSPECTIONS:
-            flags = ", ".join(flags_given(values, each.groups, besides=each.besides))
+        for inspection in _INSPECTIONS:
+            flags = ", ".join(flags_given(values, inspection.groups, besides=inspection.besides))
             if not flags:
                 continue
             if len(models.paths) != 1:
@@ -134,7 +134,7 @@ class InspectModelCommand(Command):
                     f"{flags}: pages show models as stored. Remove --visual and --save-visual."
                 )
             model = ModelOptions(model_file=models.paths[0], model_type=models.model_type)
-            return each.make(values, model, models.display_as is not None)
+            return inspection.make(values, model, models.display_as is not None)
         return None
 
 

@@ -38,7 +38,7 @@ class InspectedModelOptions(Options):
     )
     model_type: str | None = option(
         "--model-type",
-        kind=Choice(*(name for name, each in FORMATS.items() if each.technology)),
+        kind=Choice(*(name for name, model_format in FORMATS.items() if model_format.technology)),
         help="Type of the models.",
         otherwise="by the file extension",
         feeds=("inspect_model.model_type", "draw_model.model_type"),
@@ -176,10 +176,10 @@ class ExternalDataOptions(Options):
 
 def details_to_show(options: ModelDetailOptions) -> list[str]:
     """Return the details to show, in the order of the choices of `--show`."""
-    asked = {*options.show, *_MODES[options.mode or "none"]}
+    requested_names = {*options.show, *_MODES[options.mode or "none"]}
     if options.show_weights:
-        asked.add("weights")
-    return [word for word in (*_MODES["full"], "quantization") if word in asked]
+        requested_names.add("weights")
+    return [word for word in (*_MODES["full"], "quantization") if word in requested_names]
 
 
 INSPECT_OUTPUTS = OneCall(

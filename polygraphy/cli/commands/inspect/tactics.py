@@ -85,15 +85,15 @@ class InspectDiffTacticsCommand(Command):
     def _check(self, options: ComparedReplaysOptions) -> None:
         """Raise for options that contradict each other."""
         apart = {"--dir": options.dir, "--good": options.good, "--bad": options.bad}
-        given = [flag for flag, value in apart.items() if value is not None]
-        if options.replays and given:
-            raise CommandLineError(f"{', '.join(given)}: cannot be combined with two replays.")
+        flags = [flag for flag, value in apart.items() if value is not None]
+        if options.replays and flags:
+            raise CommandLineError(f"{', '.join(flags)}: cannot be combined with two replays.")
         if len(options.replays) not in (0, 2):
             raise CommandLineError(
                 f"only two replays can be compared, not {len(options.replays)}. For replays of"
                 " builds that passed and failed, use --good and --bad, or --dir."
             )
-        if len(given) == len(apart):
+        if len(flags) == len(apart):
             raise CommandLineError("--dir: has no effect, because --good and --bad are both set.")
 
 

@@ -130,34 +130,34 @@ def run_as_a_whole(values: Values, backends: Backends, data: Call, *, also_unmar
     first_model = values[StepOptions].first_model
     is_once = also_unmarked and first_model is None
     unmarked = _runners_without_marks(backends) if is_once else {}
-    needs_data = any(each.chosen.needs_data for each in backends.runners)
+    needs_data = any(runner.chosen.needs_data for runner in backends.runners)
     name = Source("model" if backends.shares_onnx else "load_model")
     before, model = _load_steps(backends.onnx, name, is_shared=backends.shares_onnx)
     before += data_step(data, calibrates=True) if needs_data else []
-    for each in backends.distinct:
-        before += each.steps(each.chosen, model)
+    for used_runner in backends.distinct:
+        before += used_runner.steps(used_runner.chosen, model)
     plain_model = model
     if unmarked:
         plain = backends.onnx.without("modify_outputs", "save_onnx")
         loads, plain_model = _load_steps(plain, Source("load_unmarked"))
         before += loads
-    for each in backends.distinct:
-        if (as_it_is := unmarked.get(id(each.chosen))) is not None:
-            before += each.steps(as_it_is, plain_model)
+    for used_runner in backends.distinct:
+        if (as_it_is := unmarked.get(id(used_runner.chosen))) is not None:
+            before += used_runner.steps(as_it_is, plain_model)
     runners: list[Expression] = []
-    for each in backends.runners:
-        runner = each.of(each.chosen, model)
-        if (as_it_is := unmarked.get(id(each.chosen))) is not None:
+    for used_runner in backends.runners:
+        runner = used_runner.of(used_runner.chosen, model)
+        if (as_it_is := unmarked.get(id(used_runner.chosen))) is not None:
             runner = Call(
                 "WithUnmarked",
-                [runner, each.of(as_it_is, plain_model)],
+                [runner, used_runner.of(as_it_is, plain_model)],
                 {"exclude_outputs": backends.excluded or None},
             )
         runners.append(runner)
     if first_model is not None:
         loads, firsts = _runners_of_first_model(values, backends, first_model)
         before += loads
-        runners = [Call("WithFirstModel", each) for each in zip(runners, firsts)]
+        runners = [Call("WithFirstModel", pair) for pair in zip(runners, firsts)]
     is_sequential = runs_in_sequence(values[OrderOptions])
     has_loader = needs_data or data != USUAL
     return Run(
@@ -187,7 +187,7 @@ def _profiling_steps(values: Values, backends: Backends) -> list[Step]:
         return []
     onnx = backends.onnx.without("modify_outputs", "save_onnx")
     is_onnx = kind_of_model(values, unknown="onnx") == "onnx" and any(
-        not each.text for each in backends.runners
+        not runner.text for runner in backends.runners
     )
     model = [_PATH if onnx.is_as_saved else onnx.loader(_PATH)] if is_onnx else []
     return [Step(_PROFILING, call_of("ProfileNodes", values, *model))]
@@ -206,11 +206,11 @@ def _runners_of_first_model(
     Raises:
         CommandLineError: a backend runs another model, or saves what it builds.
     """
-    other = next((each for each in backends.runners if each.text), None)
-    if other is not None:
+    other_runner = next((runner for runner in backends.runners if runner.text), None)
+    if other_runner is not None:
         raise CommandLineError(
-            f"--first-model: {flag_of(other.backend)} {other.text} is a model by itself. Use"
-            " backends that run both ONNX models."
+            f"--first-model: {flag_of(other_runner.backend)} {other_runner.text} is a model by"
+            " itself. Use backends that run both ONNX models."
         )
     if flags_given(values, [OnnxSaveOptions]):
         raise CommandLineError("--first-model cannot be combined with --save-onnx.")
@@ -219,15 +219,15 @@ def _runners_of_first_model(
         backends.onnx, name, is_shared=backends.shares_onnx, path=literal(path)
     )
     names: dict[str, str] = {f"{DATA_PROFILES}": f"{_LOADER}.profiles(first_model=True)"}
-    for each in backends.distinct:
-        steps = each.steps(each.chosen, model)
+    for used_runner in backends.distinct:
+        steps = used_runner.steps(used_runner.chosen, model)
         if any(step.name == "save_engine" for step in steps):
             raise CommandLineError(
                 "--first-model cannot be combined with --save-engine: there are two engines."
             )
         names.update({step.name: f"{step.name}_first" for step in steps})
         before += [rename_steps(step, names) for step in steps]
-    runners = (each.of(each.chosen, model) for each in backends.runners)
+    runners = (runner.of(runner.chosen, model) for runner in backends.runners)
     return before, [rename_steps(runner, names) for runner in runners]
 
 
@@ -239,16 +239,16 @@ def _load_steps(
     """
     if onnx.is_as_saved:
         return [], RunnerModel(path, is_path=True)
-    made = onnx.of(path) if is_shared else onnx.loader(path)
-    return [Step(name, made)], RunnerModel(name, is_path=False)
+    loader = onnx.of(path) if is_shared else onnx.loader(path)
+    return [Step(name, loader)], RunnerModel(name, is_path=False)
 
 
 def _naming_steps(backends: Backends, runners: Sequence[Expression]) -> list[Step]:
     """Return the statements that name runners of other packages."""
     return [
-        Step(f"runners[{position}].name", each.name)
-        for position, (each, made) in enumerate(zip(backends.runners, runners))
-        if each.name and not isinstance(made, Call)
+        Step(f"runners[{position}].name", used_runner.name)
+        for position, (used_runner, expression) in enumerate(zip(backends.runners, runners))
+        if used_runner.name and not isinstance(expression, Call)
     ]
 
 
@@ -257,7 +257,7 @@ def _runners_without_marks(backends: Backends) -> dict[int, Chosen]:
     marks = bool(backends.onnx.outputs)
     return {
         id(chosen): chosen.unmarked
-        for chosen in (each.chosen for each in backends.runners)
+        for chosen in (runner.chosen for runner in backends.runners)
         if chosen.unmarked is not None and (chosen.marks or marks)
     }
 
@@ -298,11 +298,11 @@ def _check_combinations(values: Values) -> None:
     loaded, layers = values[CompareOptions].load_outputs, values[LayerwiseOptions]
     if values[CompareOptions].save_accuracy_results is not None and len(runners) + len(loaded) == 1:
         raise CommandLineError(f"--save-accuracy-results needs a comparison. {_CHOOSE_SECOND}")
-    given = (
+    given_rows = (
         ("--save-worst", layers.save_worst),
         ("--save-error-by-depth", layers.save_error_by_depth),
     )
-    unusable = [flag for flag, value in given if value is not None]
+    unusable = [flag for flag, value in given_rows if value is not None]
     if unusable and not compares_runs(values):
         raise CommandLineError(
             f"{' and '.join(unusable)}: there is no comparison. {_CHOOSE_SECOND}"
@@ -314,18 +314,20 @@ def _groups_without_effect(
 ) -> Iterator[tuple[str, Groups, Sequence[str]]]:
     """Yield for options without effect the reason, their groups, and exceptions."""
     runners = values[RunnerOptions].runners
-    alone = [each for each in backends if each.idle]
+    single_backends = [backend for backend in backends if backend.idle]
     if not runners:
-        own = [group for each in alone for group in each.exclusive_groups]
+        own_groups = [group for backend in single_backends for group in backend.exclusive_groups]
         groups: Groups = (
-            ModelOptions, *own, DataOptions, StepOptions, OrderOptions, ProfileOptions
+            ModelOptions, *own_groups, DataOptions, StepOptions, OrderOptions, ProfileOptions
         )  # fmt: skip
         yield "nothing is run", groups, ()
         return
-    chosen = backends_named_by(each.backend for each in chosen_runners(values, RunnerOptions))
-    for each in alone:
-        if each.name not in chosen:
-            yield each.idle, each.exclusive_groups, ()
+    chosen = backends_named_by(
+        chosen_runner.backend for chosen_runner in chosen_runners(values, RunnerOptions)
+    )
+    for backend in single_backends:
+        if backend.name not in chosen:
+            yield backend.idle, backend.exclusive_groups, ()
     if _runs_nothing(values):
         yield "nothing is run: --iterations is 0", (*_COMPARING, ProfileOptions), ()
     elif not compares_runs(values):
@@ -342,8 +344,8 @@ def compares_runs(values: Values) -> bool:
 def _runs_nothing(values: Values) -> bool:
     """Return whether models are only loaded or built, because of --iterations 0."""
     data = values[DataOptions]
-    given = data.load_inputs or data.data_loader_script or values[CompareOptions].load_outputs
-    return bool(values[RunnerOptions].runners) and data.iterations == 0 and not given
+    load_inputs = data.load_inputs or data.data_loader_script or values[CompareOptions].load_outputs
+    return bool(values[RunnerOptions].runners) and data.iterations == 0 and not load_inputs
 
 
 def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, UsedRunner]] | None:
@@ -358,10 +360,10 @@ def layerwise_runners(values: Values, backends: Backends) -> list[tuple[Chosen, 
         if budget is not None:
             raise CommandLineError(f"--memory-budget: {obstacle}")
         return None
-    if budget is None and any(each.chosen.builds for each in backends.runners):
+    if budget is None and any(runner.chosen.builds for runner in backends.runners):
         return None
-    parts = [(each.chosen.of_parts, each) for each in backends.runners]
-    return [(part, each) for part, each in parts if part is not None]
+    parts = [(runner.chosen.of_parts, runner) for runner in backends.runners]
+    return [(part, used_runner) for part, used_runner in parts if part is not None]
 
 
 def run_by_layers(
@@ -396,7 +398,7 @@ def run_by_layers(
 def _obstacle(values: Values, backends: Backends) -> str | None:
     """Return why a model cannot be run layer by layer; None if it can."""
     able = backends_for_parts()
-    names = {each.backend for each in backends.runners}
+    names = {runner.backend for runner in backends.runners}
     for stands_in_the_way, text in (
         (
             not backends.onnx.is_marked,
@@ -433,7 +435,7 @@ def _obstacle(values: Values, backends: Backends) -> str | None:
             "cannot be combined with --save-onnx, because the model runs in parts.",
         ),
         (
-            any(each.chosen.of_parts is None for each in backends.runners),
+            any(runner.chosen.of_parts is None for runner in backends.runners),
             "each segment of layers is a separate engine, without calibration, profiles,"
             " network edits or a file to save to.",
         ),
@@ -447,20 +449,22 @@ def summary_of(values: Values, titles: Mapping[str, str], *, compares: bool) -> 
     """Return the summary of the program; `titles` are the names of the backends."""
     model = values[ModelOptions].in_words
     runners = chosen_runners(values, RunnerOptions)
-    of_text = backends_named_by(each.backend for each in runners).values()
-    saved = {each.name for each in of_text if each.text and not each.groups()}
+    of_text = backends_named_by(runner.backend for runner in runners).values()
+    saved = {backend.name for backend in of_text if backend.text and not backend.groups()}
     backends = [
-        f"{each.name} ({titles[each.backend]})" if each.name else titles[each.backend]
-        for each in runners
-        if each.backend not in saved or each.name
+        f"{runner.name} ({titles[runner.backend]})" if runner.name else titles[runner.backend]
+        for runner in runners
+        if runner.backend not in saved or runner.name
     ]
-    engines = [quote_word(each.text) for each in runners if each.backend in saved and not each.name]
+    engines = [
+        quote_word(runner.text) for runner in runners if runner.backend in saved and not runner.name
+    ]
     loaded = [quote_word(path) for path in values[CompareOptions].load_outputs]
     if not backends and engines:
-        model, backends = join_words(engines), [titles[each.backend] for each in runners[:1]]
+        model, backends = join_words(engines), [titles[runner.backend] for runner in runners[:1]]
         engines = []
     elif not model:
-        model = join_words([quote_word(each.text) for each in runners if each.text])
+        model = join_words([quote_word(runner.text) for runner in runners if runner.text])
     if not backends:
         return f"Compare the saved outputs {join_words(loaded)}."
     twice = [
@@ -521,9 +525,13 @@ class RunCommand(Command):
     @cached_property
     def groups(self) -> Groups:  # type: ignore[override]
         """The options, those of the backends that take part among them."""
-        of_backends = [group for each in self.backends for group in each.groups()]
-        own = [each.declared.options for each in self.plugins if each.declared.options is not None]
-        return tuple(dict.fromkeys((*_BEFORE, *of_backends, *_AFTER, *self.ending, *own)))
+        of_backends = [group for backend in self.backends for group in backend.groups()]
+        options = [
+            plugin.declared.options
+            for plugin in self.plugins
+            if plugin.declared.options is not None
+        ]
+        return tuple(dict.fromkeys((*_BEFORE, *of_backends, *_AFTER, *self.ending, *options)))
 
     def extend(self, flags: Collection[str] | None = None) -> RunCommand:
         """Return the command with the backends that flags name; with all of them for help or
@@ -532,7 +540,7 @@ class RunCommand(Command):
         if flags is None:
             return RunCommand(plugins=all_backends(self.flags))
         warn_of_unsupported_packages()
-        few = RunCommand([each for each in self.backends if each.flag in flags])
+        few = RunCommand([backend for backend in self.backends if backend.flag in flags])
         if few.flags.issuperset(flags):
             return few
         return RunCommand(plugins=backends_with_flags(flags, self.flags))
@@ -553,18 +561,18 @@ class RunCommand(Command):
 
     def nested(self, values: Values) -> dict[str, Values]:
         """Return the options of named runners, by name."""
-        own = {
-            each.name: (each.declared.options,)
-            for each in self.plugins
-            if each.declared.options is not None
+        own_nested = {
+            plugin.name: (plugin.declared.options,)
+            for plugin in self.plugins
+            if plugin.declared.options is not None
         }
 
         def groups_of(name: str) -> Groups:
             """Return the groups of options that a named runner has for itself."""
             if name not in built_in():
-                return own.get(name, ())
+                return own_nested.get(name, ())
             backend = built_in()[name]
-            return tuple(each for each in backend.groups() if each not in backend.shared)
+            return tuple(group for group in backend.groups() if group not in backend.shared)
 
         return parse_named(self, RunnerOptions, values, groups_of)
 
@@ -576,7 +584,7 @@ class RunCommand(Command):
         compares = compares_runs(values)
         data = data_of(values[DataOptions], values[ModelOptions].input_shapes)
         is_onnx = kind_of_model(values, unknown="onnx") == "onnx"
-        has_path = is_onnx and any(not each.text for each in backends.runners)
+        has_path = is_onnx and any(not runner.text for runner in backends.runners)
         data = with_steps(values, data, _PATH if has_path else None)
         checks, verdicts = _checks(values)
         parts = layerwise_runners(values, backends)
@@ -592,13 +600,13 @@ class RunCommand(Command):
             run = Run()
         calls = [run.call, *([verdicts] if compares else [])]
         constants, [call, *compared] = constants_of(values, calls)
-        if any(not each.text for each in backends.runners):
+        if any(not runner.text for runner in backends.runners):
             constants.insert(
                 0, Step("MODEL", split_symbol(values[ModelOptions].model_file or "")[0])
             )
         saved = values[CompareOptions].save_accuracy_results
-        chosen = backends_named_by(each.backend for each in backends.runners)
-        titles = {name: each.title for name, each in chosen.items()}
+        chosen = backends_named_by(runner.backend for runner in backends.runners)
+        titles = {name: backend.title for name, backend in chosen.items()}
         titles |= {plugin.name: plugin.declared.title for plugin in self.plugins}
         return Program(
             "run.py.j2",
@@ -613,7 +621,7 @@ class RunCommand(Command):
             verdicts=next(iter(compared), None),
             profiled=_profile_calls(values, compares=compares) if backends.runners else (),
             saved=None if values[CompareOptions].validate else saved,
-            partials={each.template: each.partial for each in self.plugins},
+            partials={plugin.template: plugin.partial for plugin in self.plugins},
         )
 
     def written(self, made: Program, line: str, log: Log) -> str:

@@ -53,7 +53,7 @@ from polygraphy.codegen.source import (
 )
 from polygraphy.domain.catalog.formats import formats_of
 
-_BY_FLAG = {each.flag: each for each in built_in().values()}
+_BY_FLAG = {backend.flag: backend for backend in built_in().values()}
 
 
 @option_group
@@ -67,9 +67,9 @@ class RunnerOptions(Options):
         NAMED_RUNNER,
         reads="Model",
         kind=RunnerFlags(
-            {flag: each.name for flag, each in _BY_FLAG.items()},
-            {flag: each.help for flag, each in _BY_FLAG.items()},
-            {flag: each.text for flag, each in _BY_FLAG.items() if each.text},
+            {flag: backend.name for flag, backend in _BY_FLAG.items()},
+            {flag: backend.help for flag, backend in _BY_FLAG.items()},
+            {flag: backend.text for flag, backend in _BY_FLAG.items() if backend.text},
         ),
         help="Backends that run the model, in the order of the command line.",
     )
@@ -95,10 +95,10 @@ class UsedRunner:
 
     def of(self, chosen: Chosen, model: RunnerModel) -> Expression:
         """Return the expression that creates the runner, with its name if the call takes one."""
-        made = chosen.runner(evolve(model, text=self.text))
-        if not isinstance(made, Call) or not self.name:
-            return made
-        call: Call = rename_steps(made.of(name=self.name), self._names(model))
+        runner = chosen.runner(evolve(model, text=self.text))
+        if not isinstance(runner, Call) or not self.name:
+            return runner
+        call: Call = rename_steps(runner.of(name=self.name), self._names(model))
         return call
 
     def steps(self, chosen: Chosen, model: RunnerModel) -> list[Step]:
@@ -110,8 +110,8 @@ class UsedRunner:
         """Return new names for its statements, where other runners have the same ones."""
         if not self.suffix:
             return {}
-        forms = [each for each in (self.chosen, self.chosen.unmarked) if each is not None]
-        steps = [step for each in forms for step in each.steps(model)]
+        forms = [chosen for chosen in (self.chosen, self.chosen.unmarked) if chosen is not None]
+        steps = [step for form in forms for step in form.steps(model)]
         return {step.name: f"{step.name}{self.suffix}" for step in steps}
 
 
@@ -132,19 +132,19 @@ class Backends:
     @property
     def distinct(self) -> list[UsedRunner]:
         """The runners, of equal ones only the first."""
-        return list({id(each.chosen): each for each in reversed(self.runners)}.values())[::-1]
+        return list({id(runner.chosen): runner for runner in reversed(self.runners)}.values())[::-1]
 
     @property
     def shares_onnx(self) -> bool:
         """Whether several runners take the ONNX model, so that it is loaded once, before them."""
-        runners = [each for each in self.runners if each.backend in self.accepting]
-        return len([each for each in runners if not each.text]) > 1
+        runners = [runner for runner in self.runners if runner.backend in self.accepting]
+        return len([runner for runner in runners if not runner.text]) > 1
 
     @property
     def excluded(self) -> list[str]:
         """The outputs that are compared in no runner."""
         names = [*self.onnx.outputs.get("exclude_outputs", ())]
-        names += [name for each in self.runners for name in each.chosen.excluded]
+        names += [name for runner in self.runners for name in runner.chosen.excluded]
         return list(dict.fromkeys(names))
 
 
@@ -162,24 +162,24 @@ def backends_of(
         CommandLineError: a backend cannot run such a model, or options do not fit together.
     """
     runners = chosen_runners(values, RunnerOptions)
-    chosen = backends_named_by(each.backend for each in runners)
+    chosen = backends_named_by(runner.backend for runner in runners)
     names = set(chosen)
     options = values[ModelOptions]
-    takes_graphs = [set(each.model_types) <= {*TF_TYPES} for each in chosen.values()]
+    takes_graphs = [set(backend.model_types) <= {*TF_TYPES} for backend in chosen.values()]
     is_graph = bool(takes_graphs) and all(takes_graphs)
     kind = kind_of_model(values, unknown="frozen" if is_graph else "onnx")
     is_tensorflow = kind in TF_TYPES
-    if any(not each.text for each in chosen.values()):
+    if any(not backend.text for backend in chosen.values()):
         check_model_type(options, kind, names)
     if plugins:
         check_types(options, "onnx" if is_tensorflow else kind, plugins)
     accepting = {
         *(plugin.name for plugin in plugins if "onnx" in plugin.declared.model_types),
-        *(name for name, each in chosen.items() if "onnx" in each.model_types),
+        *(name for name, backend in chosen.items() if "onnx" in backend.model_types),
     }
     is_loaded = bool(accepting) and kind in formats_of("onnx", "tensorflow")
-    for each in declared:
-        each.warn(values, names, kind)
+    for backend in declared:
+        backend.warn(values, names, kind)
     for runner in runners:
         if runner.own is not None and runner.backend in chosen:
             chosen[runner.backend].warn(runner.own, {runner.backend}, kind)
@@ -190,8 +190,8 @@ def backends_of(
     onnx = onnx_of(
         values,
         is_loaded=is_loaded,
-        has_others=any(each.marks_outputs for each in chosen.values())
-        or (any(each.chosen.builds for each in used) and not is_loaded),
+        has_others=any(backend.marks_outputs for backend in chosen.values())
+        or (any(chosen_runner.chosen.builds for chosen_runner in used) and not is_loaded),
         graph=graph_of(values, kind) if is_tensorflow else (),
         opset=values[TfOnnxOptions].opset if is_tensorflow else None,
     )
@@ -205,19 +205,19 @@ def _use_runners(
     kind: str,
 ) -> list[UsedRunner]:
     """Return the runners as the program uses them; those without a name share their backend."""
-    others = {plugin.name: plugin for plugin in plugins}
+    plugged_backends = {plugin.name: plugin for plugin in plugins}
     shared: dict[str, Chosen] = {}
     used: list[UsedRunner] = []
-    for each in runners:
-        known = None if each.name else shared.get(each.backend)
-        if known is None and each.backend in chosen:
-            known = chosen[each.backend].chosen(each.values, kind)
-        elif known is None:
-            known = others[each.backend].chosen(each.values)
-        if not each.name:
-            shared[each.backend] = known
-        suffix = re.sub(r"\W", "_", f"_{each.name}") if each.name else ""
-        if suffix and suffix in {other.suffix for other in used}:
+    for runner in runners:
+        shared_runner = None if runner.name else shared.get(runner.backend)
+        if shared_runner is None and runner.backend in chosen:
+            shared_runner = chosen[runner.backend].chosen(runner.values, kind)
+        elif shared_runner is None:
+            shared_runner = plugged_backends[runner.backend].chosen(runner.values)
+        if not runner.name:
+            shared[runner.backend] = shared_runner
+        suffix = re.sub(r"\W", "_", f"_{runner.name}") if runner.name else ""
+        if suffix and suffix in {chosen_runner.suffix for chosen_runner in used}:
             suffix = f"{suffix}_{len(used)}"
-        used.append(UsedRunner(each.backend, each.text, each.name, suffix, known))
+        used.append(UsedRunner(runner.backend, runner.text, runner.name, suffix, shared_runner))
     return used

@@ -107,8 +107,8 @@ class SurgeonSanitizeCommand(Command):
         infer = [call_of("infer_shapes", values)] if infers else []
         early, late = ([], infer) if is_late else (infer, [])
         overrides = shapes.override_input_shapes
-        given = values[TrialShapeOptions].model_input_shapes
-        data = data_of(values[DataOptions], given) if needs_data else USUAL
+        model_input_shapes = values[TrialShapeOptions].model_input_shapes
+        data = data_of(values[DataOptions], model_input_shapes) if needs_data else USUAL
         steps = [
             *([] if overrides else early),
             *_output_steps(values),
@@ -184,8 +184,8 @@ class SurgeonInsertCommand(_EditCommand):
 
     def _steps(self, values: Values) -> list[Call]:
         node = values[InsertOptions]
-        for flag, given in (("--inputs", node.inputs), ("--outputs", node.outputs)):
-            if not given:
+        for flag, given_names in (("--inputs", node.inputs), ("--outputs", node.outputs)):
+            if not given_names:
                 raise CommandLineError(f"missing {flag}: set the tensors of the node.")
         if node.op is None:
             raise CommandLineError("missing --op: set the operator type of the node.")

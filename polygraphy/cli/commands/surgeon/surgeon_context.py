@@ -76,11 +76,11 @@ def _verification(load: Call, steps: Sequence[Call], data: Call) -> Call:
         return Call("verify_runs", [model], {"data_loader": loader})
     edited: Any = model
     if "strip_weights" in names:
-        whole = load
+        call = load
         for step in steps:
             if step.name != "strip_weights":
-                whole = step.of(whole)
-        edited = Call("restore_weights", [model, whole])
+                call = step.of(call)
+        edited = Call("restore_weights", [model, call])
     kwargs = {"data_loader": loader, "compare_func": tolerance_of(steps)}
     return Call("verify", [load, edited], kwargs)
 

@@ -68,20 +68,24 @@ def _spec(word: str) -> TensorSpec:
     colons.
     """
     name, dtype, shape = word, None, None
-    rest, colon, last = name.rpartition(":")
+    remaining_name, colon, last = name.rpartition(":")
     is_shape = _is_shape(last)
     if colon and last.startswith("[") and not is_shape:
         raise BadValue(f"{word!r} has an unmatched bracket")
     if colon and not is_shape and _is_dtype(last):
-        name, dtype = rest, last.lower()
-        rest, colon, last = name.rpartition(":")
+        name, dtype = remaining_name, last.lower()
+        remaining_name, colon, last = name.rpartition(":")
         is_shape = _is_shape(last)
-    elif colon and not is_shape and (rest.endswith("]") or rest.endswith(f":{_UNKNOWN}")):
+    elif (
+        colon
+        and not is_shape
+        and (remaining_name.endswith("]") or remaining_name.endswith(f":{_UNKNOWN}"))
+    ):
         raise BadValue(f"{last!r} in {word!r} is not a data type, such as float32 or int64")
     if colon and is_shape:
-        name, shape = rest, tuple(map(_dim, dims_in(last)))
+        name, shape = remaining_name, tuple(map(_dim, dims_in(last)))
     elif colon and last == _UNKNOWN:
-        name = rest
+        name = remaining_name
     if not name:
         raise BadValue(f"{word!r} does not contain a tensor name")
     return TensorSpec(name, shape, None if dtype == _UNKNOWN else dtype)

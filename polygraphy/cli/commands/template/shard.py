@@ -238,8 +238,8 @@ def _hints_call(values: Values) -> Call:
         )
     if options.cp_type != "fused":
         flags = ("--q-shuffle", "--k-shuffle", "--v-shuffle", "--is-causal")
-        given = [one for one in flags_given(values, [ShardHintOptions]) if one in flags]
-        warn_idle(given, " without --cp-type fused")
+        given_names = [name for name in flags_given(values, [ShardHintOptions]) if name in flags]
+        warn_idle(given_names, " without --cp-type fused")
     if options.parallelism == "TP" and (options.nb_rank or 1) < 2:
         raise CommandLineError(
             "--parallelism TP splits weights over several devices. Set their number with"

@@ -231,11 +231,11 @@ def _warn_about_unused(values: Values) -> None:
             values, groups, besides=["--no-timing-cache", "--fp32"]
         )
     elif values[TuningOptions].autotune_mode != "exhaustive":
-        given = flags_given(values, [TuningOptions])
-        only = [flag for flag in given if flag in ("--max-combinations", "--threshold")]
+        given_names = flags_given(values, [TuningOptions])
+        only = [flag for flag in given_names if flag in ("--max-combinations", "--threshold")]
         unused["only --autotune-mode exhaustive uses it"] = only
     if values[TuningConfigOptions].load_config_yaml is not None:
-        given = flags_given(values, [PluginChoiceOptions])
-        unused["--load-config-yaml provides the matches"] = given
+        given_names = flags_given(values, [PluginChoiceOptions])
+        unused["--load-config-yaml provides the matches"] = given_names
     for reason, flags in unused.items():
         warn_idle(flags, f", because {reason}")

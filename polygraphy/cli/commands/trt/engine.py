@@ -179,8 +179,8 @@ def _iterations(values: Values) -> Call | None:
         if golden.save_layer_outputs is not None:
             words += ["--save-outputs", golden.save_layer_outputs]
         usual = _TOLERANCE["bf16" if _dtype(values) else "fp16"]
-        given = golden.rtol is not None or golden.atol is not None
-        rtol, atol = (golden.rtol, golden.atol) if given else (usual, usual)
+        is_given = golden.rtol is not None or golden.atol is not None
+        rtol, atol = (golden.rtol, golden.atol) if is_given else (usual, usual)
         words += argv_of(GoldenOptions(rtol=rtol, atol=atol))
     elif not values[CheckOptions].check:
         return None

@@ -65,23 +65,23 @@ class TemplateTrtNetworkCommand(_TemplateCommand):
         model = self._check_model(values)
         is_script = model_type(values[ModelOptions]) == "trt-network-script"
         parses = model is not None and not is_script
-        given = [
+        given_names = [
             *flags_given(values, [ModelOptions], besides=["MODEL", "--model-type"]),
             *flags_feeding(values, ["CreateConfig"]),
         ]
-        warn_idle(given, ", because the configuration decides it")
+        warn_idle(given_names, ", because the configuration decides it")
         onnx = onnx_of(values) if parses else OnnxModel()
-        made = network_of(values, is_script=is_script, is_empty=model is None)
+        network = network_of(values, is_script=is_script, is_empty=model is None)
         path = None if model is None else split_symbol(model)[0]
-        is_brief = onnx.is_as_saved and not made.steps
+        is_brief = onnx.is_as_saved and not network.steps
         return Program(
             "template_trt_network.py.j2",
             "Create a TensorRT network with the network API"
             + (f", starting from {quote_word(path)}." if path is not None else "."),
             model=path,
             is_parsed=parses,
-            before=[] if is_brief else _steps_before_network(onnx, made, model),
-            start=made.of(None if model is None else RunnerModel.path) if is_brief else None,
+            before=[] if is_brief else _steps_before_network(onnx, network, model),
+            start=network.of(None if model is None else RunnerModel.path) if is_brief else None,
         )
 
 

@@ -96,18 +96,20 @@ class Repeated(Kind):
 
     def parse(self, words: Sequence[Any]) -> Any:
         """Return a tuple of the values; `words` holds one list of words for each time."""
-        return tuple(self.single.parse(each) for each in words)
+        return tuple(self.single.parse(word) for word in words)
 
     def argument(self, value: Any) -> Any:
-        return [self.single.argument(each) for each in value]
+        return [self.single.argument(value) for value in value]
 
     def unparse(self, value: Any) -> list[Any]:
         """Return one list of words for each value."""
-        return [self.single.unparse(each) for each in value]
+        return [self.single.unparse(value) for value in value]
 
     def command_line(self, flags: tuple[str, ...], words: list[Any]) -> list[str]:
         """Return the flag before the words of each value."""
-        return [word for each in words for word in super(Repeated, self).command_line(flags, each)]
+        return [
+            word for value in words for word in super(Repeated, self).command_line(flags, value)
+        ]
 
 
 class Flag(Kind):
@@ -253,15 +255,15 @@ class Assignments(Repeated):
 
     def parse(self, words: Sequence[Any]) -> Mapping[str, str]:
         """Return the values by name; `words` holds one list of words for each time."""
-        made: dict[str, str] = {}
-        for word in (word for each in words for word in each):
+        new_names: dict[str, str] = {}
+        for word in (word for value in words for word in value):
             name, equals, value = word.partition("=")
             if not name or not equals:
                 raise BadValue(f"{word!r} is not {self.metavar}, as in {self._example}")
-            if name in made:
+            if name in new_names:
                 raise BadValue(f"{name!r} has two values")
-            made[name] = value
-        return made
+            new_names[name] = value
+        return new_names
 
     def unparse(self, value: Mapping[str, str]) -> list[Any]:
         """Return a list with one word per name."""
@@ -303,9 +305,9 @@ class Choice(Kind):
     def chosen(self, word: str) -> str:
         """Return the choice that a word stands for."""
         choices = self.choices or ()
-        found = self.aliases.get(word.lower() if self.in_any_case else word, word)
-        if found in choices:
-            return found
+        alias = self.aliases.get(word.lower() if self.in_any_case else word, word)
+        if alias in choices:
+            return alias
         listed = ", ".join(choices)
         raise BadValue(
             f"{word!r} is not a {self.what}; available: {listed}"

@@ -96,26 +96,26 @@ class Preprocessing(Kind):
 
     def parse(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the values by step."""
-        found: dict[str, Any] = {}
+        found_parse: dict[str, Any] = {}
         for word in words:
             step, equals, text = word.partition("=")
             if not equals or step not in _KNOWN:
-                known = ", ".join(f"{each}=..." for each in _KNOWN)
-                raise BadValue(f"{word!r} is not one of {known}")
+                known_name = ", ".join(f"{name}=..." for name in _KNOWN)
+                raise BadValue(f"{word!r} is not one of {known_name}")
             try:
-                found[step] = _parse_step_value(step, text)
+                found_parse[step] = _parse_step_value(step, text)
             except (ValueError, ZeroDivisionError):
                 raise BadValue(
                     f"{text!r} is not a valid value of {step}, as in {_EXAMPLES[step]}"
                 ) from None
-        return found
+        return found_parse
 
     def unparse(self, value: Mapping[str, Any]) -> list[str]:
         """Return one word per step."""
         words = []
-        for step, one in value.items():
+        for step, array in value.items():
             joined = "x" if step == "resize" else ":"
-            text = joined.join(map(str, one)) if isinstance(one, (list, tuple)) else str(one)
+            text = joined.join(map(str, array)) if isinstance(array, (list, tuple)) else str(array)
             words.append(f"{step}={text}")
         return words
 
@@ -237,12 +237,12 @@ def shapes_in(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     Raises:
         BadValue: a word has no name, no colon, or unmatched brackets.
     """
-    found = []
+    found_pairs = []
     for word in words:
         for entry in _entries(word):
             name, text = _split_name(entry)
-            found.append((name, dims_in(text)))
-    return found
+            found_pairs.append((name, dims_in(text)))
+    return found_pairs
 
 
 def _split_name(entry: str) -> tuple[str, str]:
@@ -288,7 +288,7 @@ def _entries(word: str) -> list[str]:
     while rest:
         in_quotes = _QUOTED.match(rest)
         start = in_quotes.end() - 1 if in_quotes else 0  # The colon belongs to the shape.
-        commas = (found.start() for found in _COMMA.finditer(rest, start) if found["comma"])
+        commas = (match.start() for match in _COMMA.finditer(rest, start) if match["comma"])
         comma = next(commas, len(rest))
         part, rest = rest[:comma], rest[comma + 1 :]
         if entries and ":" not in part:

@@ -295,7 +295,7 @@ def _scan_in_threads(
     """Return the result of a worker for each block, in order; threads share the blocks."""
     starts = iter(range(0, count, SPAN))
     lock = threading.Lock()
-    found: dict[int, Result] = {}
+    results: dict[int, Result] = {}
 
     def scan_blocks() -> None:
         # The floating-point error state belongs to a thread, so each one sets its own.
@@ -304,12 +304,12 @@ def _scan_in_threads(
             worker = make_worker(scratch)
             for first in _share_iterator(starts, lock):
                 for i in range(first, min(first + SPAN, count)):
-                    found[i] = worker(i * BLOCK, min((i + 1) * BLOCK, size))
+                    results[i] = worker(i * BLOCK, min((i + 1) * BLOCK, size))
 
     with ThreadPoolExecutor(min(threads, -(-count // SPAN))) as pool:
         for future in [pool.submit(scan_blocks) for _ in range(threads)]:
             future.result()
-    return [found[i] for i in range(count)]
+    return [results[i] for i in range(count)]
 
 
 def _share_iterator(items: Iterator[int], lock: threading.Lock) -> Iterator[int]:

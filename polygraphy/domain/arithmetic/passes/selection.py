@@ -174,7 +174,7 @@ class Search:
             self.valid = valid
             self._ranks = ranks_beside(valid, self._probabilities)
         below = [0, *(sum(column) for column in zip(*counts, strict=True)), valid]
-        kept = self._kept_elements()
+        array = self._kept_elements()
         offsets: dict[int, int] = {}
         pending: set[int] = set()
         for rank in self._ranks:
@@ -183,13 +183,13 @@ class Search:
                 continue
             if is_point(*self._intervals[i]):
                 self._values[rank] = value_of(self._intervals[i][0])
-            elif self._wanted[i] and kept is not None:
+            elif self._wanted[i] and array is not None:
                 skipped = sum(below[j + 1] - below[j] for j in range(i) if self._wanted[j])
                 offsets[rank] = skipped + rank - below[i]
             else:
                 pending.add(i)
-        if kept is not None:
-            self._values |= _elements_at_ranks(kept, offsets)
+        if array is not None:
+            self._values |= _elements_at_ranks(array, offsets)
         if pending:
             self._narrow_intervals(sorted(pending), below)
         return not pending
@@ -204,17 +204,17 @@ class Search:
     def _narrow_intervals(self, pending: Sequence[int], below: Sequence[int]) -> None:
         """Divide the intervals that contain quantiles and have too many elements."""
         edges: set[int] = set()
-        whole = []
+        whole_intervals = []
         room = KEPT
         for i in pending:
             low, high = self._intervals[i]
             edges |= {low, high}
             if below[i + 1] - below[i] <= room:
                 room -= below[i + 1] - below[i]
-                whole.append((low, high))
+                whole_intervals.append((low, high))
             else:
                 edges |= {low + (high - low) * part // PARTS for part in range(1, PARTS)}
-        self._divide(edges, lambda low, high: (low, high) in whole)
+        self._divide(edges, lambda low, high: (low, high) in whole_intervals)
 
     def _divide(self, edges: set[int], wanted: Callable[[int, int], bool]) -> None:
         """Set the intervals between `edges`; passes keep the elements of `wanted` ones.
@@ -330,14 +330,14 @@ def _round_up(bound: float, dtype: np.dtype[Any]) -> Reals:
 
 def _elements_at_ranks(elements: Reals, ranks: dict[int, int]) -> dict[int, float]:
     """Return the element of each rank, by key; `elements` are reordered."""
-    found = {}
+    at_ranks = {}
     start = 0
     # One partition of the remainder per rank, ascending: faster than one for several ranks.
     for key, rank in sorted(ranks.items(), key=lambda item: item[1]):
         elements[start:].partition(rank - start)
-        found[key] = float(elements[rank])
+        at_ranks[key] = float(elements[rank])
         start = rank
-    return found
+    return at_ranks
 
 
 _SIGN = 1 << 63

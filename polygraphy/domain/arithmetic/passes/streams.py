@@ -188,8 +188,8 @@ class _WideKernel(Kernel):
 
     def _allocate(self, scratch: Scratch) -> None:
         self._signed = [
-            _widens_to_signed(one, other)
-            for one, other in (
+            _widens_to_signed(dtype, other_dtype)
+            for dtype, other_dtype in (
                 (self._value.array.dtype, self._reference.array.dtype),
                 (self._reference.array.dtype, self._value.array.dtype),
             )
@@ -266,8 +266,8 @@ class _LongKernel(Kernel):
         self._size: Array = np.abs(b, out=b)
         self.absolute = convert(self._distance, self._absolute)
         # What is too small for float64 is not 0: that would say that the operands are equal.
-        lost = (self.absolute == 0) & (self._distance > 0)
-        np.copyto(self.absolute, _LEAST, where=lost)
+        underflowed = (self.absolute == 0) & (self._distance > 0)
+        np.copyto(self.absolute, _LEAST, where=underflowed)
         self.scale = convert(self._size, self._scale)
 
     def _repair(self) -> None:
@@ -351,15 +351,16 @@ def _unequal(a: Array, b: Array) -> Array:
     return unequal.astype(np.bool_)
 
 
-def _widens_to_signed(own: np.dtype[Any], other: np.dtype[Any]) -> bool:
+def _widens_to_signed(own_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Whether an integer dtype is widened to int64, beside the other operand, or to uint64."""
-    if kind_of(own) is Kind.WIDE:
-        return own.kind == "i"
+    if kind_of(own_dtype) is Kind.WIDE:
+        return own_dtype.kind == "i"
     # A narrow unsigned integer fits in either; one type for both sides is the faster way.
-    unsigned = own.kind in "bu" or own.name.startswith("uint")
-    return not (unsigned and other.kind == "u")
+    unsigned = own_dtype.kind in "bu" or own_dtype.name.startswith("uint")
+    return not (unsigned and dtype.kind == "u")
 
 
+@functools.lru_cache(maxsize=256)
 @functools.lru_cache(maxsize=256)
 def kernel_for(value: np.dtype[Any], reference: np.dtype[Any]) -> type[Kernel]:
     """The kernel that is exact for two dtypes; see the table at the top of this module."""
@@ -535,16 +536,29 @@ class Pair:
         self.infinities_equal = infinities_equal
         self._kept: Kernel | None = None
 
+    @property
+    def kernel_type(self) -> type[Kernel]:
+        """The class of the kernels that are exact for the arrays."""
+        return kernel_for(self.value.array.dtype, self.reference.array.dtype)
+
     def kernel(self, scratch: Scratch) -> Kernel:
         """Return a new kernel that works in `scratch`."""
-        make = kernel_for(self.value.array.dtype, self.reference.array.dtype)
-        return make(self.value, self.reference, scratch, self.infinities_equal)
+        return self.kernel_type(self.value, self.reference, scratch, self.infinities_equal)
+
+    @property
+    def is_unformed(self) -> bool:
+        """Whether there are differences, and none are kept."""
+        return self._kept is None and self.size > 0
+
+    def keep(self, kernel: Kernel) -> None:
+        """Keep a kernel that holds all differences."""
+        self._kept = kernel
 
     def loader(self, scratch: Scratch) -> Callable[[int, int], Kernel]:
         """Return a function that loads a block and returns its kernel, for one thread."""
-        whole = self.whole()
-        if whole is not None:
-            return lambda start, stop: whole
+        whole_kernel = self.whole()
+        if whole_kernel is not None:
+            return lambda start, stop: whole_kernel
         kernel = self.kernel(scratch)
 
         def load(start: int, stop: int) -> Kernel:

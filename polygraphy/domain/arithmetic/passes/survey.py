@@ -184,12 +184,15 @@ def survey(
 
     Without a limit no mismatches are looked for, and `rows` is empty.
     """
-    whole = pair.whole()
-    if whole is not None and limit is None:  # Preparing a pass would take longer than it does.
+    whole_survey = pair.whole()
+    if (
+        whole_survey is not None and limit is None
+    ):  # Preparing a pass would take longer than it does.
         with np.errstate(all="ignore"):
             spare = np.empty(pair.size)
             return Survey(
-                {channel: _measure_channel(whole, channel, spare) for channel in channels}, []
+                {channel: _measure_channel(whole_survey, channel, spare) for channel in channels},
+                [],
             )
 
     def make_worker(

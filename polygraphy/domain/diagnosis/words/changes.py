@@ -229,8 +229,10 @@ def _shorten(value: Any) -> str:
 
 def _pair(value: Any, expected: Any) -> str:
     """Return two different numbers with enough digits to distinguish them."""
-    if any(np.asarray(each).dtype.kind in "biu" for each in (value, expected)):
+    if any(np.asarray(value).dtype.kind in "biu" for value in (value, expected)):
         return f"{value} instead of {expected}"
     texts = ((f"{value:.{digits}g}", f"{expected:.{digits}g}") for digits in (6, 9, 17))
-    mine, theirs = next((pair for pair in texts if pair[0] != pair[1]), (str(value), str(expected)))
-    return f"{mine} instead of {theirs}"
+    name, reference_name = next(
+        (pair for pair in texts if pair[0] != pair[1]), (str(value), str(expected))
+    )
+    return f"{name} instead of {reference_name}"

@@ -70,9 +70,9 @@ def goal_without_quantization() -> UsageError:
 
 def metric_raises(name: str, error: BaseException) -> InputError:
     """Return the error that a metric raises an exception."""
-    said = " ".join(str(error).split()).rstrip(".")
+    rstrip = " ".join(str(error).split()).rstrip(".")
     return InputError(
-        f"--metric: {name} raises {type(error).__name__}{f': {said}' if said else ''}.",
+        f"--metric: {name} raises {type(error).__name__}{f': {rstrip}' if rstrip else ''}.",
         hint="It receives the outputs and the reference outputs, by name, and must return a"
         " number; smaller is better.",
     )

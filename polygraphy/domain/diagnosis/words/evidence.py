@@ -62,8 +62,8 @@ def parties_disagree(
     reference: str, party: str, tensor: str = "", deviation: Deviation | None = None
 ) -> str:
     """Return the fact that two backends disagree on equal inputs."""
-    more = "" if deviation is None else f": in {party}, {tensor!r} {deviation.in_words()}"
-    return f"Run by itself on equal inputs, {reference} and {party} disagree{more}."
+    text = "" if deviation is None else f": in {party}, {tensor!r} {deviation.in_words()}"
+    return f"Run by itself on equal inputs, {reference} and {party} disagree{text}."
 
 
 @statement
@@ -216,15 +216,15 @@ def rounding_has_same_effect() -> str:
 @fact
 def restored(count: int = 1) -> str:
     """Return the fact that all outputs match if only these differences are undone."""
-    what = "this" if count == 1 else f"these {count} differences"
-    return f"Restoring only {what} makes all outputs match."
+    text = "this" if count == 1 else f"these {count} differences"
+    return f"Restoring only {text} makes all outputs match."
 
 
 @fact
 def also_copied(changes: Sequence[Fact]) -> str:
     """Return the fact that the fix also undoes other differences."""
-    others = "; ".join(map(str, changes))
-    return f"Other differences of these nodes, which the fix also undoes: {others}."
+    other_name = "; ".join(map(str, changes))
+    return f"Other differences of these nodes, which the fix also undoes: {other_name}."
 
 
 @fact
@@ -236,16 +236,16 @@ def replaced(tensors: Sequence[str]) -> str:
 @fact
 def replaced_by_program(count: int) -> str:
     """Return the fact that all outputs match with only these program tensors."""
-    what = "this tensor" if count == 1 else f"these {count} tensors"
-    return f"With only {what} replaced by the program's, all outputs match."
+    text = "this tensor" if count == 1 else f"these {count} tensors"
+    return f"With only {text} replaced by the program's, all outputs match."
 
 
 @fact
 def still_differ(count: int, outputs: Sequence[str]) -> str:
     """Return the fact that outputs differ even if these tensors are replaced by the program's."""
-    what = "this tensor" if count == 1 else f"these {count} tensors"
+    text = "this tensor" if count == 1 else f"these {count} tensors"
     verb = "differs" if len(outputs) == 1 else "differ"
-    return f"With {what} replaced by the program's, {quote_all(outputs)} still {verb}."
+    return f"With {text} replaced by the program's, {quote_all(outputs)} still {verb}."
 
 
 @fact
@@ -284,8 +284,10 @@ def nobody_decides() -> str:
 @fact
 def versions_tried(span: Span) -> str:
     """Return the fact which versions are correct and incorrect."""
-    same = span.first == span.last
-    wrong = f"incorrect in {span.first}" if same else f"incorrect from {span.first} to {span.last}"
+    is_same = span.first == span.last
+    wrong = (
+        f"incorrect in {span.first}" if is_same else f"incorrect from {span.first} to {span.last}"
+    )
     before = f"correct in {span.before}" if span.before else ""
     after = f"correct from {span.after}" if span.after else "correct in no newer version"
     return f"Versions tried: {', '.join(filter(None, [before, wrong, after]))}."
@@ -367,8 +369,8 @@ def cannot_run_either(party: str, message: str) -> str:
 @fact
 def runs_without(rewrites: Sequence[str], party: str, whole: bool = True) -> str:
     """Return the fact that a backend runs the model without some rewrites."""
-    what = "the whole model" if whole else "them"
-    return f"With {' and '.join(rewrites) or 'all rewrites'} disabled, {party} runs {what}."
+    name = "the whole model" if whole else "them"
+    return f"With {' and '.join(rewrites) or 'all rewrites'} disabled, {party} runs {name}."
 
 
 @fact

@@ -42,7 +42,7 @@ def issue_of(
     """
     blocks = [
         f"# {_title(culprit, party)}",
-        "\n".join(["## Evidence", "", *(f"- {_one_line(one)}" for one in culprit.evidence)]),
+        "\n".join(["## Evidence", "", *(f"- {_one_line(name)}" for name in culprit.evidence)]),
         "\n".join(["## Where", "", *_where(culprit)]),
         "\n".join(_reproduction(failure, graph, program, folder)),
         "\n".join(_workaround(culprit)),
@@ -53,10 +53,10 @@ def issue_of(
 
 def _title(culprit: Culprit, party: str) -> str:
     """Return the title of a bug report: backend, kind of fault, rewrite and operator."""
-    who = "The model" if culprit.party == MODEL else party or culprit.party
-    what = _NOUNS.get(culprit.cause, culprit.cause)
+    name = "The model" if culprit.party == MODEL else party or culprit.party
+    noun = _NOUNS.get(culprit.cause, culprit.cause)
     about = ", ".join(filter(None, [culprit.rewrite, culprit.op]))
-    return f"{who}: {what}" + (f" ({about})" if about else "")
+    return f"{name}: {noun}" + (f" ({about})" if about else "")
 
 
 def _where(culprit: Culprit) -> Iterator[str]:
@@ -91,8 +91,8 @@ def _reproduction(
     )
     if graph:
         lines = graph.strip().splitlines()
-        shown = [_cut(line) for line in lines[:_LINES]]
-        yield from ("", "```", *shown, *(["..."] if len(lines) > _LINES else []), "```")
+        shown_lines = [_cut(line) for line in lines[:_LINES]]
+        yield from ("", "```", *shown_lines, *(["..."] if len(lines) > _LINES else []), "```")
     if program:
         yield from ("", f"`{PROGRAM_FILE}`:", "", "```python", program.strip(), "```")
 

@@ -20,9 +20,9 @@ def too_large(
     is_input: bool = False,
 ) -> str:
     """Return the fact that elements of a tensor exceed the range of a data type."""
-    what = f"the input {tensor!r}" if is_input else repr(tensor)
+    text = f"the input {tensor!r}" if is_input else repr(tensor)
     return (
-        f"{count} of {elements} elements of {what} are too large, up to {largest:.3g}; the largest"
+        f"{count} of {elements} elements of {text} are too large, up to {largest:.3g}; the largest"
         f" {dtype} value is {limit:.5g}"
     )
 
@@ -102,8 +102,8 @@ def lowered_outputs(who: str, difference: float, option: str, is_explained: bool
     """Return the fact that a backend computes in low precision: the largest difference from
     float32, and the option that selects float32.
     """
-    what = "explains a difference of" if is_explained else "changes outputs by"
-    return f"{who}, which {what} {difference:.2g}. In float32 all outputs match: {option}"
+    name = "explains a difference of" if is_explained else "changes outputs by"
+    return f"{who}, which {name} {difference:.2g}. In float32 all outputs match: {option}"
 
 
 @fact
@@ -127,11 +127,11 @@ def error_by_kept_nodes(
     is_fewest: bool = True,
 ) -> str:  # fmt: skip
     """Return the fact how large the error is with and without some nodes in float32."""
-    said = f"With all nodes in {dtype}, {before}. With {count_text(nodes, 'node')} in fp32, {after}"
+    text = f"With all nodes in {dtype}, {before}. With {count_text(nodes, 'node')} in fp32, {after}"
     if allowance > 1:
-        said += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
-        said += "" if is_enough else "; that is too much by itself"
-    return f"{said}.{'' if is_fewest else ' The search was cut short: fewer nodes may be enough.'}"
+        text += f", which is {allowance:.2g} times the usual, because rounding errors accumulate"
+        text += "" if is_enough else "; that is too much by itself"
+    return f"{text}.{'' if is_fewest else ' The search was cut short: fewer nodes may be enough.'}"
 
 
 @fact
@@ -151,8 +151,10 @@ def right_with_nodes_in_float32(
     nodes: Sequence[str], after: str, before: str, is_fewest: bool = True
 ) -> str:
     """Return the fact that all outputs match with nodes in float32."""
-    more = "" if is_fewest else " The search was cut short: fewer nodes may be enough."
-    return f"With {quote_all(nodes)} in fp32, all outputs match: {after}; before: {before}.{more}"
+    addition = "" if is_fewest else " The search was cut short: fewer nodes may be enough."
+    return (
+        f"With {quote_all(nodes)} in fp32, all outputs match: {after}; before: {before}.{addition}"
+    )
 
 
 @fact

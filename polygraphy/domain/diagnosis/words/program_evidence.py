@@ -78,8 +78,8 @@ def weight_is_not(
     relation: Fact | None = None,
 ) -> str:
     """Return the fact that a weight is not the program's, with the one it is or its change."""
-    known = f"{actual!r}" if actual else str(relation or "")
-    but = f"; it is {known}" if known else ""
+    text = f"{actual!r}" if actual else str(relation or "")
+    but = f"; it is {text}" if text else ""
     return (
         f"The weight {name!r} of {' and '.join(ops)} is not the program's"
         f" {quote_all(expected)}{but}: it {deviation.in_words()}."

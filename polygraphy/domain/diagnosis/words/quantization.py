@@ -164,11 +164,11 @@ def tried_sets(runs: int, proven: int, size: int, is_cut_short: bool) -> str:
 @fact
 def site_loss(name: str, kind: str, stored: str, loss: Any) -> str:
     """Return the fact that a site loses a share of its RMS by quantization."""
-    what = f"{kind.capitalize()} {_plain(name)!r} ({stored or 'quantized'})"
+    text = f"{kind.capitalize()} {_plain(name)!r} ({stored or 'quantized'})"
     if loss is None:
-        return f"{what} is quantized at run time."
+        return f"{text} is quantized at run time."
     least = f", at least {_percent(loss.least)} with these bits" if loss.least else ""
-    return f"{what} loses {_percent(loss.loss)} of its RMS{least}."
+    return f"{text} loses {_percent(loss.loss)} of its RMS{least}."
 
 
 @fact
@@ -250,8 +250,8 @@ def diffuse(
     tried = f"{metric} from {before:.3g} to {within:g} ({count_text(search.runs, 'set')} tried)."
     text = f"Many small losses: no small set of nodes brings {tried}"
     if search.is_cut_short:
-        text = f"In the time allowed, no small set of nodes was found that brings {tried}"
-        text += " --budget allows more time."
+        text = f"Within the limit of the search, no small set of nodes brings {tried}"
+        text += " --budget allows more sets."
     if points:
         text += f" Best with nodes in float: {points}."
     if wide is not None:
@@ -276,7 +276,7 @@ def code_differences(found: Sequence[StepDifference], count: int) -> str:
     """
     if not found:
         return f"Equal in all {count_text(count, 'quantized tensor')}, each from equal codes."
-    worst = max(found, key=lambda one: (one.steps, one.share))
+    worst = max(found, key=lambda step_difference: (step_difference.steps, step_difference.share))
     return (
         f"Codes differ in {len(found)} of {count_text(count, 'quantized tensor')}, each from equal"
         f" codes: by at most {count_text(worst.steps, 'step')}, in {_share(worst.share)} of"
@@ -286,7 +286,7 @@ def code_differences(found: Sequence[StepDifference], count: int) -> str:
 
 def one_step_apart(found: Sequence[StepDifference]) -> str:
     """Return the sentence that backends differ by one quantization step only."""
-    worst = max(found, key=lambda one: one.share)
+    worst = max(found, key=lambda step_difference: step_difference.share)
     return (
         "The backends differ by one quantization step, no more, in"
         f" {count_text(len(found), 'tensor')}, each computed from equal codes: in at most"

@@ -99,8 +99,8 @@ def undecided(party: str, ops: Sequence[str], nodes: Sequence[str]) -> str:
     """Return the sentence that backends disagree on nodes, and nothing available decides between
     them.
     """
-    first, *others = party.split(" or ")
-    parties = f"{first} and {others[0]}" if others else f"{first} and the reference"
+    first, *other_names = party.split(" or ")
+    parties = f"{first} and {other_names[0]}" if other_names else f"{first} and the reference"
     return (
         f"{parties} disagree on {' and '.join(ops)} {', '.join(map(repr, nodes))}, and nothing"
         " available can decide between them. Add another backend, other versions (--environments),"
@@ -170,10 +170,10 @@ def party_differs_from_saved(right: str, party: str) -> str:
 @statement
 def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str:
     """Return the sentence with the nodes whose change explains the saved outputs."""
-    rest = f" {' and '.join(left_out).capitalize()} were not tried." if left_out else ""
+    text = f" {' and '.join(left_out).capitalize()} were not tried." if left_out else ""
     several = "Several changes explain" if count > 1 else "One change explains"
     return (
-        f"{several} the saved outputs, in {', '.join(map(repr, nodes))}.{rest} Outputs alone cannot"
+        f"{several} the saved outputs, in {', '.join(map(repr, nodes))}.{text} Outputs alone cannot"
         f" tell which it is. {_SAVE_ALL}"
     )
 
@@ -181,7 +181,7 @@ def candidates(nodes: Sequence[str], count: int, left_out: Sequence[str]) -> str
 @statement
 def model_or_data_changed(is_related: bool) -> str:
     """Return the sentence that the model or the data changed since the results were saved."""
-    more = (
+    addition = (
         ""
         if is_related
         else " They are hardly related to the outputs on these data: if the data differ, pass the"
@@ -189,7 +189,7 @@ def model_or_data_changed(is_related: bool) -> str:
     )
     return (
         "All backends agree, so either the model or the data changed since the results were saved."
-        f" Outputs alone cannot show which node differs. {_SAVE_ALL}{more}"
+        f" Outputs alone cannot show which node differs. {_SAVE_ALL}{addition}"
     )
 
 
@@ -214,9 +214,10 @@ def other_shape(output: str, own: str, saved: str) -> str:
 @statement
 def not_finite(lost: str, differs: bool) -> str:
     """Return the sentence that saved values are not finite, which proves nothing."""
-    others = "some of the other elements differ" if differs else "all other elements match"
+    other_name = "some of the other elements differ" if differs else "all other elements match"
     return (
-        f"{lost} are NaN or infinite, but finite in the model; {others}. Non-finite values prove"
+        f"{lost} are NaN or infinite, but finite in the model; {other_name}. Non-finite values"
+        " prove"
         " nothing: save the results again, from a correct model."
     )
 
@@ -335,8 +336,8 @@ def rounded_weights(counts: Mapping[str, int]) -> str:
 @statement
 def weights_are_rounded(counts: Mapping[str, int], relative: float) -> str:
     """Return the sentence that weights are rounded, and how much that changes the outputs."""
-    what = rounded_weights(counts)
-    return f"{what}, which changes the outputs by {_percent(relative)} of their RMS."
+    weights = rounded_weights(counts)
+    return f"{weights}, which changes the outputs by {_percent(relative)} of their RMS."
 
 
 @statement
@@ -525,9 +526,9 @@ def rounding_accumulates(
     dtype: str, before: object, kept: int = 0, nodes: int = 0, after: object = ""
 ) -> str:
     """Return the sentence that rounding accumulates in all nodes."""
-    rest = f" With {count_text(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
+    text = f" With {count_text(kept, 'node')} of {nodes} in fp32, {after}." if kept else ""
     return (
-        f"In {dtype}, {before}. Rounding accumulates in all nodes; no few nodes are at fault.{rest}"
+        f"In {dtype}, {before}. Rounding accumulates in all nodes; no few nodes are at fault.{text}"
         " To accept it, set --rtol and --atol."
     )
 
@@ -542,8 +543,8 @@ def headroom(tensor: str, percent: float, dtype: str, is_within: bool) -> str:
 @statement
 def hidden_overflow(loss: object, more: int) -> str:
     """Return the sentence that the outputs hide a loss in other tensors."""
-    others = f" (and {count_text(more, 'more tensor')})" if more else ""
-    return f"The outputs hide that {loss}{others}."
+    text = f" (and {count_text(more, 'more tensor')})" if more else ""
+    return f"The outputs hide that {loss}{text}."
 
 
 @statement
@@ -590,8 +591,8 @@ def different_end(
     reference: tuple[object, Sequence[object] | None],
 ) -> str:
     """Return the clause that an input or output differs from the reference in type or shape."""
-    both = [f"{dtype or 'unknown'} {_shape(shape)}" for dtype, shape in (own, reference)]
-    return f"{kind} {name!r} is {both[0]} in the model and {both[1]} in the reference"
+    texts = [f"{dtype or 'unknown'} {_shape(shape)}" for dtype, shape in (own, reference)]
+    return f"{kind} {name!r} is {texts[0]} in the model and {texts[1]} in the reference"
 
 
 def _shape(shape: Sequence[object] | None) -> str:

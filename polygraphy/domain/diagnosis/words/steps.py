@@ -220,8 +220,8 @@ def undecided(nodes: int) -> str:
 @statement
 def remedy_tried(rewrites: Sequence[str], matches: bool, is_all: bool) -> str:
     """Return the sentence whether outputs match with rewrites disabled."""
-    what = "all rewrites" if is_all else " and ".join(rewrites)
-    return f"Outputs {'match' if matches else 'still differ'} with {what} disabled."
+    name = "all rewrites" if is_all else " and ".join(rewrites)
+    return f"Outputs {'match' if matches else 'still differ'} with {name} disabled."
 
 
 @statement
@@ -240,15 +240,15 @@ def equal_pairs(count: int, places: int) -> str:
 @statement
 def explained_changes(count: int, total: int, is_late: bool) -> str:
     """Return the sentence how many differences are explained."""
-    more = " Some changes were not tried: the limit was reached." if is_late else ""
-    return f"{count} of {total} explained.{more}"
+    addition = " Some changes were not tried: the limit was reached." if is_late else ""
+    return f"{count} of {total} explained.{addition}"
 
 
 @statement
 def variants_tried(count: int, what: str, is_cut_short: bool = False) -> str:
     """Return the sentence how many variants were tried."""
-    rest = "; the rest was skipped: the limit was reached" if is_cut_short else ""
-    return f"{count_text(count, what)} tried{rest}."
+    remaining_name = "; the rest was skipped: the limit was reached" if is_cut_short else ""
+    return f"{count_text(count, what)} tried{remaining_name}."
 
 
 @statement
@@ -260,7 +260,7 @@ def matches_saved(party: str, matches: bool) -> str:
 @statement
 def renamed_outputs(names: Mapping[str, str]) -> str:
     """Return the sentence which outputs are compared although their names differ."""
-    pairs = (f"{theirs!r} with {mine!r}" for theirs, mine in names.items())
+    pairs = (f"{reference_name!r} with {name!r}" for reference_name, name in names.items())
     return f"Compared by shape and order: {', '.join(pairs)}."
 
 
@@ -285,8 +285,8 @@ def twin_fails(exporter: str, error: object) -> str:
 @statement
 def example_changes(constants: int, has_other_nodes: bool) -> str:
     """Return the sentence with the number of constants that the example input decides."""
-    more = " and which nodes there are" if has_other_nodes else ""
-    return f"It decides {count_text(constants, 'constant')}{more}."
+    addition = " and which nodes there are" if has_other_nodes else ""
+    return f"It decides {count_text(constants, 'constant')}{addition}."
 
 
 @statement
@@ -385,8 +385,8 @@ def all_steps_agree(count: int, states: Sequence[str]) -> str:
 @statement
 def first_step_on_equal_states(step: int, states: Sequence[str]) -> str:
     """Return the sentence which step is the first that differs on equal states."""
-    left = f": it leaves {some_of(states)} wrong" if states else ""
-    return f"Step {step} is the first that differs{left}."
+    text = f": it leaves {some_of(states)} wrong" if states else ""
+    return f"Step {step} is the first that differs{text}."
 
 
 @statement

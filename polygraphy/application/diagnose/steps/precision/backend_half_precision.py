@@ -10,6 +10,7 @@ from polygraphy.application.diagnose.data import choose_feeds_for_parties, with_
 from polygraphy.application.diagnose.lowered.half_verdict import (
     HalfModel,
     diagnose_half_model,
+    find_half_model,
     is_wrong_in_float32,
 )
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
@@ -21,7 +22,7 @@ from polygraphy.ports.editing import open_model
 
 def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the effect of half precision on a model that mostly computes in it."""
-    half = runs.half()
+    half = find_half_model(case, runs.request.feeds)
     if half is None or not half.is_whole:
         return Skip("most of the model does not compute in half precision")
     return _explain_half_model(case, runs, half)
@@ -29,7 +30,7 @@ def explain_by_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
 
 def explain_by_some_half_precision(case: Case, runs: BackendRuns) -> StepOutcome:
     """Return the effect of half precision on a model that partly computes in it."""
-    half = runs.half()
+    half = find_half_model(case, runs.request.feeds)
     if half is None or half.is_whole:
         return Skip("the model computes in half precision nowhere, or nearly everywhere")
     return _explain_half_model(case, runs, half)
@@ -43,8 +44,8 @@ def _explain_half_model(case: Case, runs: BackendRuns, half: HalfModel) -> StepO
     if is_wrong_in_float32(case, half, request.arbiter):
         wide = with_data_loader(case.of(open_model(half.wide)), half.feeds)
         feeds = choose_feeds_for_parties(wide, half.feeds)
-        found = runs.diagnose(wide, evolve(request, data_loader=half.feeds, feeds=feeds))
-        return Found(found.result, case)
+        half_model = runs.diagnose(wide, evolve(request, data_loader=half.feeds, feeds=feeds))
+        return Found(half_model.result, case)
     if is_explained_by_precision(case, runs):
         reason = reasons.rounding_only(half.dtype.name)
         return Found(DiagnosisResult(AGREE, reason=reason), case)
@@ -56,6 +57,9 @@ def is_explained_by_precision(case: Case, runs: BackendRuns, *, by_steps: bool =
     """Return whether rounding explains the differences of all outputs; see `rounding_explains`."""
     if runs.has_nan or len(runs.outputs) < 2:
         return False
-    first, *others = runs.outputs.values()
+    first, *by_precision = runs.outputs.values()
     feeds = runs.request.feeds
-    return all(rounding_explains(case, feeds, first, other, by_steps=by_steps) for other in others)
+    return all(
+        rounding_explains(case, feeds, first, other_outputs, by_steps=by_steps)
+        for other_outputs in by_precision
+    )

@@ -104,16 +104,16 @@ def cast_path(path: str, dtype: str) -> str:
     return output_path(path, f"_{dtype}.onnx")
 
 
-def _prepend_cast_command(found: DiagnosisResult, path: str, cast: HalfCast) -> DiagnosisResult:
+def _prepend_cast_command(diagnosis: DiagnosisResult, path: str, cast: HalfCast) -> DiagnosisResult:
     """Return the result for a model that a command creates first."""
     command = convert_command(cast.path, cast.dtype, ())
 
-    def remedy(given: Remedy) -> Remedy:
+    def remedy(given_remedy: Remedy) -> Remedy:
         """Return a remedy whose command first saves the model in half precision."""
-        helps = given.command or ""
+        helps = given_remedy.command or ""
         if not command or path not in helps:
-            return given
-        return evolve(given, command=f"{command} && {helps}")
+            return given_remedy
+        return evolve(given_remedy, command=f"{command} && {helps}")
 
-    culprits = [evolve(one, remedy=remedy(one.remedy)) for one in found.culprits]
-    return evolve(found, culprits=culprits)
+    culprits = [evolve(culprit, remedy=remedy(culprit.remedy)) for culprit in diagnosis.culprits]
+    return evolve(diagnosis, culprits=culprits)

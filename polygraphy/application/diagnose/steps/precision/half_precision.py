@@ -39,18 +39,20 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
     if narrow not in HALF:
         return Skip("the model does not compute in half precision")
     feed = pair.feed_reference(comparison.feed)
-    lost, loss = diagnose_precision_loss(case, pair.reference, pair.pairing, feed, pair.path)
-    is_explained = bool(lost.culprits) or lost.verdict == ILL_CONDITIONED
+    half_precision, loss = diagnose_precision_loss(
+        case, pair.reference, pair.pairing, feed, pair.path
+    )
+    is_explained = bool(half_precision.culprits) or half_precision.verdict == ILL_CONDITIONED
     [name] = pair.rename_outputs(case, {loss.name: None})
     outputs = [[comparison.goal], [comparison.outputs]]
     is_much = comparison.compared.most > _MUCH
     if is_explained and (is_much or is_observed(outputs, evolve(loss, name=name))):
-        return Found(lost, case)
+        return Found(half_precision, case)
     beside = _diagnose_in_float32(case, comparison)
     if isinstance(beside, Found) and beside.result.verdict == FAULT:
         return beside
     if is_explained:
-        return Found(lost, case)
+        return Found(half_precision, case)
     reason = reasons.more_than_rounding(str(narrow))
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
@@ -63,14 +65,14 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
     models = resolve(NarrowModels)
     if pair.pairing.model.narrow is not None or pair.goal is not None:
         return Skip("the model computes in half precision, or is quantized")
-    found = models.narrow_nodes(case.model.proto)
+    nodes = models.narrow_nodes(case.model.proto)
     ends = [case.model.inputs[name].dtype for name in case.model.inputs]
     is_declared = any(dtype in HALF for dtype in ends)
-    if found is None and not is_declared:
+    if nodes is None and not is_declared:
         return Skip("no tensor is in half precision")
     if models.narrow_nodes(pair.reference.proto) is not None:
         return Skip("the reference has tensors in half precision, too")
-    names = [*filter(HALF.__contains__, ends), *([] if found is None else [found[0].name])]
+    names = [*filter(HALF.__contains__, ends), *([] if nodes is None else [nodes[0].name])]
     dtype = str(names[0])
     wide, reference = (
         open_model(models.widen_model(case.model.proto, drops_casts=True)),
@@ -80,10 +82,10 @@ def explain_by_half_storage(case: Case, comparison: ModelComparison) -> StepOutc
     if not isinstance(outcome, Found) or outcome.result.verdict == FAULT:
         return outcome
     loss = max(
-        rms_ratio(own[name], value)
-        for own, right in zip(comparison.values, comparison.expected)
-        for name, value in right.items()
-        if name in own and is_float(value)
+        rms_ratio(own_value[name], value)
+        for own_value, expected in zip(comparison.values, comparison.expected)
+        for name, value in expected.items()
+        if name in own_value and is_float(value)
     )
     limit = _MUCH if is_declared else 16 * epsilon_of(dtype)
     if outcome.result.verdict != AGREE or loss > limit or len(case.parties) > 1:

@@ -64,11 +64,11 @@ def _find_kept_nodes(case: Case, lowered: LoweredBackend, opened: OpenedLowering
     """
     half = opened.half.try_on(lowered.feeds).result()
     for hops in range(_MOST_HOPS + 1) if half.verdict == FAULT else ():
-        kept = _add_neighbors(case.model.nodes, half.kept, opened.built.passes, hops)
-        values = (opened.built.run(feed, kept) for feed in lowered.feeds)
+        neighbors = _add_neighbors(case.model.nodes, half.kept, opened.built.passes, hops)
+        values = (opened.built.run(feed, neighbors) for feed in lowered.feeds)
         after = lowered.tolerance.worst(lowered.exact, values)
         if after.is_tolerable:
-            return evolve(half, before=lowered.worst, after=after, kept=kept)
+            return evolve(half, before=lowered.worst, after=after, kept=neighbors)
     return opened.half.try_on(lowered.feeds, lowered=opened.built).result()
 
 

@@ -40,10 +40,10 @@ def try_lowering_first(case: Case, request: Request) -> StepOutcome:
         refused = error
     wide = lowering.in_float32()
     case = _exchange(case, lowering, wide).choose_data_again()
-    found = request.diagnose(case, request)
-    if refused is not None and found.result.verdict == AGREE:
-        return _describe_refusal(found.case, wide, refused, request.data_loader)
-    return found
+    lowering_first = request.diagnose(case, request)
+    if refused is not None and lowering_first.result.verdict == AGREE:
+        return _describe_refusal(lowering_first.case, wide, refused, request.data_loader)
+    return lowering_first
 
 
 def try_lowering_last(case: Case, request: Request) -> StepOutcome:
@@ -54,23 +54,23 @@ def try_lowering_last(case: Case, request: Request) -> StepOutcome:
     if lowering is None:
         return Skip("no backend computes in half precision")
     wide = lowering.in_float32()
-    found = request.diagnose(_exchange(case, lowering, wide), request)
-    if found.result.verdict == FAULT:
-        return found
-    data_loader = data_of_steps(found.case, data_loader, wide)
-    narrow = _exchange(found.case, wide, lowering)
+    lowering_last = request.diagnose(_exchange(case, lowering, wide), request)
+    if lowering_last.result.verdict == FAULT:
+        return lowering_last
+    data_loader = data_of_steps(lowering_last.case, data_loader, wide)
+    narrow = _exchange(lowering_last.case, wide, lowering)
     try:
         answer = _diagnose_lowering(narrow, lowering, evolve(request, data_loader=data_loader))
         lowered = _allow(answer) if isinstance(answer, Found) else None
     except BackendError as error:
         lowered = _describe_refusal(narrow, wide, error, data_loader)
-        if found.result.verdict != AGREE:
-            return evolve(found, case=lowered.case)
+        if lowering_last.result.verdict != AGREE:
+            return evolve(lowering_last, case=lowered.case)
     if lowered is None:
         reason = reasons.wrong_in_float32(lowering.name)
         lowered = Found(DiagnosisResult(INCONCLUSIVE, reason=reason), narrow)
-    if found.result.verdict != AGREE and lowered.result.verdict != FAULT:
-        return evolve(found, case=lowered.case)
+    if lowering_last.result.verdict != AGREE and lowered.result.verdict != FAULT:
+        return evolve(lowering_last, case=lowered.case)
     return lowered
 
 

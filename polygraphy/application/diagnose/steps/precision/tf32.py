@@ -49,19 +49,19 @@ def explain_by_tf32(case: Case, request: Request) -> StepOutcome:
     wide = {id(party): party.in_float32() for party in parties}
     case = evolve(case, parties=[wide.get(id(party), party) for party in case.parties])
     case.unload()
-    found = request.diagnose(case, request)
-    result = found.result
+    by_tf32 = request.diagnose(case, request)
+    result = by_tf32.result
     if result.verdict != AGREE:
-        return found
+        return by_tf32
     notes = []
-    data_loader = data_of_steps(found.case, request.data_loader, wide[id(parties[0])])
+    data_loader = data_of_steps(by_tf32.case, request.data_loader, wide[id(parties[0])])
     for party in parties:
-        judged = _judge_party(found.case, party, wide[id(party)], data_loader)
+        judged = _judge_party(by_tf32.case, party, wide[id(party)], data_loader)
         if judged.result.verdict != AGREE:
             return judged
         notes += [judged.result.reason] if judged.result.reason else []
     reason = join_statements(result.reason, *notes)
-    return evolve(found, result=evolve(result, reason=reason))
+    return evolve(by_tf32, result=evolve(result, reason=reason))
 
 
 def _tf32_parties(parties: Sequence[SuspectedParty]) -> list[LoweringParty]:
@@ -73,33 +73,33 @@ def _judge_party(case: Case, party: LoweringParty, wide: SuspectedParty, data_lo
     """Return the result of comparing a backend in TF32 with itself in float32, on the same data."""
     lowered = party.lowered
     assert lowered is not None
-    own = case.of(case.model, lowered)
-    if own.facts.lowered is None:
+    judge_party = case.of(case.model, lowered)
+    if judge_party.facts.lowered is None:
         return Found(
             DiagnosisResult(AGREE), case
         )  # The model has no operator that is computed in TF32.
-    own = evolve(own, parties=[wide])
-    feeds = choose_feeds_for_parties(own, data_loader)
+    judge_party = evolve(judge_party, parties=[wide])
+    feeds = choose_feeds_for_parties(judge_party, data_loader)
     with case.attempt(f"TF32, {party.name}") as notes:
-        compute = own.loaded(wide)
+        compute = judge_party.loaded(wide)
         expected = [compute(feed) for feed in feeds]
         compute = party.load(case.model.given)
         values = [compute(feed) for feed in feeds]
-        worst, at = _worst(own, values, expected)
+        worst, at = _worst(judge_party, values, expected)
         if worst is None:
             notes.append(steps.MATCHES_FLOAT32)
             return Found(DiagnosisResult(AGREE), case)
         # Nothing but TF32 differs, so a value that falls on another quantization step is rounding.
-        is_explained = rounding_explains(own, feeds, values, expected, by_steps=True)
+        is_explained = rounding_explains(judge_party, feeds, values, expected, by_steps=True)
         notes.append(steps.tf32_differs(worst.largest, is_explained))
-    lowered = own.facts.lowered or lowered
+    lowered = judge_party.facts.lowered or lowered
     why = lowered_outputs(lowered.describe(), worst.largest, lowered.option, is_explained)
     if is_explained:
         return Found(DiagnosisResult(AGREE, reason=Statement(str(why), [why])), case)
     options = data_options(case.model, data_loader, at, feeds[at])
     case = evolve(case, feed=feeds[at], data_options=options)
-    own = evolve(own, feed=feeds[at])
-    return Found(_tf32_result(own, party, wide, why, _command(case, wide)), case)
+    judge_party = evolve(judge_party, feed=feeds[at])
+    return Found(_tf32_result(judge_party, party, wide, why, _command(case, wide)), case)
 
 
 def _worst(
@@ -107,10 +107,10 @@ def _worst(
 ) -> tuple[Deviation | None, int]:
     """Return the largest deviation from float32, and the number of its input set."""
     worst: tuple[Deviation | None, int] = None, 0
-    for at, (own, right) in enumerate(zip(values, expected)):
-        for found in case.differing(own, right).values():
-            if worst[0] is None or found.excess > worst[0].excess:
-                worst = found, at
+    for at, (own_values, expected_values) in enumerate(zip(values, expected)):
+        for found_deviation in case.differing(own_values, expected_values).values():
+            if worst[0] is None or found_deviation.excess > worst[0].excess:
+                worst = found_deviation, at
     return worst
 
 
@@ -128,11 +128,14 @@ def _tf32_result(
             tensor,
             party.name,
             "precision",
-            facts=[lowered_alone(tensor, found.in_words(), found.relative, "TF32"), why],
+            facts=[
+                lowered_alone(tensor, found_deviation.in_words(), found_deviation.relative, "TF32"),
+                why,
+            ],
             remedy=remedy,
             op=case.model.nodes[index].op,
         )
-        for index, tensor, found in losses[:_MOST_NAMED]
+        for index, tensor, found_deviation in losses[:_MOST_NAMED]
     ]
     if not culprits:
         return DiagnosisResult(INCONCLUSIVE, reason=reasons.tf32_adds_up(why, command))
@@ -153,25 +156,25 @@ def _losses(
     TF32 explains.
     """
     trace_in_float32 = trace_tensors(case, wide, feed)
-    held = trace_in_float32.held
+    values = trace_in_float32.held
     operators = (case.facts.lowered.operators) if case.facts.lowered else ()
     losses = []
     for index, node in enumerate(case.model.nodes):
         if node.op not in operators or not node.makes:
             continue
         tensor = node.makes[0]
-        deviation_of_node = _loss(case, index, tensor, party, held)
+        deviation_of_node = _loss(case, index, tensor, party, values)
         if deviation_of_node is not None and deviation_of_node.excess > 1:
             losses.append((index, tensor, deviation_of_node))
     return losses
 
 
 def _loss(
-    case: Case, index: int, tensor: str, party: SuspectedParty, held: Mapping[str, Any]
+    case: Case, index: int, tensor: str, party: SuspectedParty, values: Mapping[str, Any]
 ) -> Deviation | None:
     """Return the change TF32 causes in one isolated node; None if that cannot be computed."""
-    value = compute_part(case.model, [index], held, party, plain=False).get(tensor)
-    expected: Any = held.get(tensor)
+    value = compute_part(case.model, [index], values, party, plain=False).get(tensor)
+    expected: Any = values.get(tensor)
     if value is None or not is_float(expected) or value.shape != expected.shape:
         return None
     limits = rounding_between((value, expected), (TF32, "float32"), name=tensor)

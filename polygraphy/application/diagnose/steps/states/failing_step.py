@@ -20,35 +20,35 @@ _NODE = re.compile(r"node '([^']+)'")
 
 
 def explain_failing_step(
-    case: Case, own: Party, error: BackendError, right: Party | None = None
+    case: Case, candidate: Party, error: BackendError, reference: Party | None = None
 ) -> Found:
     """Return the fault of a model that fails in a step: it runs with other numbers of positions, or
     another party runs all steps.
 
     Args:
         case: the model.
-        own: the model, as the backend runs it.
+        candidate: the model, as the backend runs it.
         error: what the backend says.
-        right: the party that may run all steps; None if there is none.
+        reference: the party that may run all steps; None if there is none.
 
     Raises:
         BackendError: neither is so.
     """
-    culprit = _fixed_length(case, own.plan, error)
-    if culprit is None and right is not None:
-        culprit = _failing_alone(case, right, error)
+    culprit = _fixed_length(case, candidate.plan, error)
+    if culprit is None and reference is not None:
+        culprit = _failing_alone(case, reference, error)
     if culprit is None:
         raise error
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 
 
-def _failing_alone(case: Case, right: Party, error: BackendError) -> Culprit | None:
+def _failing_alone(case: Case, reference: Party, error: BackendError) -> Culprit | None:
     """Return the fault of a model that fails in a step that the other party can run."""
-    if str(error.backend or "") == right.name:
+    if str(error.backend or "") == reference.name:
         return None
-    run = Run(right, right.load())
+    run = Run(reference, reference.load())
     try:
-        for _ in right.feeds:
+        for _ in reference.feeds:
             run.advance()
     except REFUSALS:
         return None

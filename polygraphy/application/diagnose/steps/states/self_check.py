@@ -144,18 +144,20 @@ def check_itself(case: Case, party: Party) -> tuple[Culprit | None, str]:
     if obstacle:
         return None, steps.not_compared([obstacle])
     padded = padded_feeds(party.plan, party.feeds) if party.plan.is_decoder else None
-    others = [party] if padded is None else [party, evolve(party, feeds=padded)]
-    for own in others:
-        if own is not party and not _supports_padding(case, own):
+    parties = [party] if padded is None else [party, evolve(party, feeds=padded)]
+    for candidate in parties:
+        if candidate is not party and not _supports_padding(case, candidate):
             continue
-        found = find_disagreement(case, own)
-        if isinstance(found, str):
-            return None, steps.not_compared([found])
-        if found is not None:
-            step = party.feeds[found.at].step
+        disagreement = find_disagreement(case, candidate)
+        if isinstance(disagreement, str):
+            return None, steps.not_compared([disagreement])
+        if disagreement is not None:
+            step = party.feeds[disagreement.at].step
             position = step.start + step.length - 1
-            words = steps.first_wrong_step(step.index, position, found.output, found.off)
-            return _culprit(case, own, found, position, own is not party), words
+            words = steps.first_wrong_step(
+                step.index, position, disagreement.output, disagreement.off
+            )
+            return _culprit(case, candidate, disagreement, position, candidate is not party), words
     return None, steps.all_steps_agree(len(party.feeds), [])
 
 
@@ -166,11 +168,11 @@ def _supports_padding(case: Case, padded: Party) -> bool:
     plan, last, judged = padded.plan, len(padded.feeds) - 1, padded.plan.roles.judged or ""
     compute, judge = padded.load(), Judge.between(case, padded, padded)
     try:
-        whole = compute(at_once(plan, padded.feeds, last))[judged]
+        whole_value = compute(at_once(plan, padded.feeds, last))[judged]
         text = compute(shorter_text(plan, padded.feeds, last, padding_length(padded.feeds)))[judged]
     except REFUSALS:
         return False
-    part = last_part(text, whole)
+    part = last_part(text, whole_value)
     return part is not None and judge.judge(0, judged, judged, text, part) is None
 
 
@@ -184,12 +186,12 @@ def find_disagreement(case: Case, party: Party) -> Disagreement | str | None:
     count, checked = len(party.feeds), [*range(1, min(_EVERY, len(party.feeds)))]
     while checked and checked[-1] < count - 1:
         checked.append(min(checked[-1] * 2, count - 1))
-    found = _first_disagreement(case, party, checked)
-    if isinstance(found, Disagreement):
-        before = max((at for at in checked if at < found.at), default=0)
-        if found.at - before > 1:
-            return _first_disagreement(case, party, range(before + 1, found.at + 1))
-    return found
+    disagreement = _first_disagreement(case, party, checked)
+    if isinstance(disagreement, Disagreement):
+        before = max((at for at in checked if at < disagreement.at), default=0)
+        if disagreement.at - before > 1:
+            return _first_disagreement(case, party, range(before + 1, disagreement.at + 1))
+    return disagreement
 
 
 def _first_disagreement(
@@ -211,22 +213,22 @@ def _first_disagreement(
             continue
         feed = at_once(plan, party.feeds, at)
         try:
-            whole = compute(feed)
+            whole_values = compute(feed)
         except REFUSALS:
             if plan.is_decoder:
                 raise
             return reasons.NO_PREFILL_STREAM
-        part = last_part(run.values[judged], whole[judged])
+        part = last_part(run.values[judged], whole_values[judged])
         if not plan.is_decoder:
-            start = first_part(first, whole[judged])
-            if start is None or part is None or start.shape == whole[judged].shape:
+            start = first_part(first, whole_values[judged])
+            if start is None or part is None or start.shape == whole_values[judged].shape:
                 return reasons.NO_PREFILL_STREAM
             if judge.judge(0, judged, judged, first, start) is not None:
                 return reasons.NO_PREFILL_STREAM
         if part is None:
             return reasons.NO_PREFILL_STREAM
         if state is None:
-            state = _first_state(judge, run, whole, at)
+            state = _first_state(judge, run, whole_values, at)
         names = {judged: judged}
         off = judge.differing_values(at, (run.feed, feed), (run.values, {judged: part}), names)
         if off:
@@ -234,7 +236,7 @@ def _first_disagreement(
     return None
 
 
-def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, int] | None:
+def _first_state(judge: Judge, run: Run, whole_values: Values, at: int) -> tuple[str, int] | None:
     """Return the name and axis of the first state that differs from that of all inputs at once;
     None if there is none.
     """
@@ -243,31 +245,35 @@ def _first_state(judge: Judge, run: Run, whole: Values, at: int) -> tuple[str, i
     for pair in run.who.plan.pairs:
         if pair.output not in run.values:  # Only the first step computes it.
             continue
-        own = {pair.output: filled_slots(pair, run.values[pair.output], end)}
-        other = {pair.output: filled_slots(pair, whole[pair.output], end)}
-        if own[pair.output].shape != other[pair.output].shape:
+        own_values = {pair.output: filled_slots(pair, run.values[pair.output], end)}
+        other_values = {pair.output: filled_slots(pair, whole_values[pair.output], end)}
+        if own_values[pair.output].shape != other_values[pair.output].shape:
             continue
         feeds = run.feed, run.feed
-        if judge.differing_values(at, feeds, (own, other), {pair.output: pair.output}):
+        if judge.differing_values(
+            at, feeds, (own_values, other_values), {pair.output: pair.output}
+        ):
             return pair.output, at
     return None
 
 
 def _culprit(
-    case: Case, party: Party, found: Disagreement, position: int, is_padded: bool
+    case: Case, party: Party, disagreement: Disagreement, position: int, is_padded: bool
 ) -> Culprit:
     """Return the culprit for a disagreement between steps and all inputs at once."""
-    facts: list[Fact] = [state_evidence.first_wrong_step_alone(found.at, position, found.output)]
+    facts: list[Fact] = [
+        state_evidence.first_wrong_step_alone(disagreement.at, position, disagreement.output)
+    ]
     if is_padded:
         facts.append(state_evidence.only_with_padding())
-    if found.state is not None:
-        facts.append(state_evidence.state_left_wrong(*found.state))
-    place = _locate_node(case, party, found)
+    if disagreement.state is not None:
+        facts.append(state_evidence.state_left_wrong(*disagreement.state))
+    place = _locate_node(case, party, disagreement)
     if place is None:
-        tensor = found.state[0] if found.state else found.output
-        cause = "state" if found.state else "step"
+        tensor = disagreement.state[0] if disagreement.state else disagreement.output
+        cause = "state" if disagreement.state else "step"
         return Culprit([], tensor, MODEL, cause, facts=facts)
-    cause = "state" if found.state or place.is_state else "step"
+    cause = "state" if disagreement.state or place.is_state else "step"
     nodes = [place.node] if place.node else party.maker_of(place.tensor)
     return Culprit(nodes, place.tensor, MODEL, cause, facts=[*facts, *place.facts])
 
@@ -282,17 +288,17 @@ class _Place:
     is_state: bool = False
 
 
-def _locate_node(case: Case, party: Party, found: Disagreement) -> _Place | None:
+def _locate_node(case: Case, party: Party, disagreement: Disagreement) -> _Place | None:
     """Return the first node whose output in a step differs from that with all inputs at once; None
     if no tensor is comparable.
     """
     backend = party.party
     tracer = resolve(SuspectedParty, REFERENCE) if backend.rewrites else backend
-    plan, at = party.plan, found.at
+    plan, at = party.plan, disagreement.at
     try:
         compute = party.load_marked(tracer)
-        whole = compute(at_once(plan, party.feeds, at))
-        stepwise, before = compute(found.feeds[1]), compute(found.feeds[0])
+        whole_values = compute(at_once(plan, party.feeds, at))
+        stepwise, before = compute(disagreement.feeds[1]), compute(disagreement.feeds[0])
         shorter = compute(at_once(plan, party.feeds, at - 1))
     except REFUSALS:
         return None
@@ -302,15 +308,18 @@ def _locate_node(case: Case, party: Party, found: Disagreement) -> _Place | None
     judged = plan.roles.judged or ""
     if plan.is_decoder and at > 1:
         # Later positions must not change earlier ones.
-        start = first_part(shorter[judged], whole[judged])
+        start = first_part(shorter[judged], whole_values[judged])
         if start is not None and search.differs(start, shorter[judged]):
-            place = search.first(whole, shorter, first_part)
+            place = search.first(whole_values, shorter, first_part)
             if place is not None:
                 return place
-    place = search.first(whole, stepwise, last_part)
+    place = search.first(whole_values, stepwise, last_part)
     if place is None:
         return None
-    return search.find_wrong_state(place, found.feeds[1], before, stepwise, whole) or place
+    return (
+        search.find_wrong_state(place, disagreement.feeds[1], before, stepwise, whole_values)
+        or place
+    )
 
 
 class _Search:
@@ -322,7 +331,7 @@ class _Search:
         self.makers = {name: node for node in self.nodes for name in node.makes}
         self.states = {pair.input: pair for pair in plan.pairs}
         coarse = [plan.inputs[name].dtype for name in self.states]
-        self.dtype = next((each for each in coarse if each in ("float16", "bfloat16")), None)
+        self.dtype = next((name for name in coarse if name in ("float16", "bfloat16")), None)
         self.fresh = self._fresh()
 
     def _fresh(self) -> set[str]:
@@ -341,64 +350,68 @@ class _Search:
         off = deviation(value, expected, 0.0, rounding)
         return off if off.excess > _MORE or off.broken else None
 
-    def first(self, whole: Values, other: Values, part: Any) -> _Place | None:
+    def first(self, whole_values: Values, other_values: Values, part: Any) -> _Place | None:
         """Return the first place where a trace differs from the same positions of another."""
         for node in self.nodes:
             for name in node.makes:
-                if name not in self.fresh or not is_float(other.get(name)):
+                if name not in self.fresh or not is_float(other_values.get(name)):
                     continue
-                off = self._deviation(name, whole, other, part)
+                off = self._deviation(name, whole_values, other_values, part)
                 if off is None:
                     continue
-                back = self._find_deciding_node(node, whole, other, part)
+                back = self._find_deciding_node(node, whole_values, other_values, part)
                 if back is not None:
                     return _place(*back, self.at)
                 return _place(node, name, off, self.at)
         return None
 
-    def _deviation(self, name: str, whole: Values, other: Values, part: Any) -> Deviation | None:
+    def _deviation(
+        self, name: str, whole_values: Values, other_values: Values, part: Any
+    ) -> Deviation | None:
         """Return the deviation of a tensor from its part of the longer run; None if it matches
         or is missing.
         """
-        value, longer = other.get(name), whole.get(name)
+        value, longer = other_values.get(name), whole_values.get(name)
         if value is None or longer is None or not hasattr(value, "ndim"):
             return None
         expected = part(value, longer)
         return None if expected is None else self.differs(value, expected)
 
     def _find_deciding_node(
-        self, node: GraphNode, whole: Values, other: Values, part: Any
+        self, node: GraphNode, whole_values: Values, other_values: Values, part: Any
     ) -> tuple[GraphNode, str, Deviation] | None:
         """Return the node that computes integers or booleans, such as positions or a mask, that
         cause the difference of another node.
         """
-        found = None
+        deciding_node = None
         for _ in range(_DEPTH):
-            operands = (self._whole_numbers(name, whole, other, part) for name in node.reads)
-            operand = next((each for each in operands if each is not None), None)
+            operands = (
+                self._whole_numbers(name, whole_values, other_values, part) for name in node.reads
+            )
+            operand = next((operand for operand in operands if operand is not None), None)
             if operand is None:
                 break
-            found, node = operand, operand[0]
+            deciding_node, node = operand, operand[0]
             if _op(node) not in _MOVES | _DECIDE:
                 break
-        return found
+        return deciding_node
 
     def _whole_numbers(
-        self, name: str, whole: Values, other: Values, part: Any
+        self, name: str, whole_values: Values, other_values: Values, part: Any
     ) -> tuple[GraphNode, str, Deviation] | None:
         """Return the node that computes whole numbers or flags, if they differ."""
-        value, maker = other.get(name), self.makers.get(name)
+        value, maker = other_values.get(name), self.makers.get(name)
         if maker is None or value is None or is_float(value) or value.ndim == 0:
             return None
-        if name not in whole:  # The model of the first step computes no such tensor.
+        if name not in whole_values:  # The model of the first step computes no such tensor.
             return None
-        if value.shape == whole[name].shape and value.ndim < 2:
+        if value.shape == whole_values[name].shape and value.ndim < 2:
             return None  # Lengths differ by nature.
-        off = self._deviation(name, whole, other, part)
+        off = self._deviation(name, whole_values, other_values, part)
         return None if off is None else (maker, name, off)
 
     def find_wrong_state(
-        self, place: _Place, feed: Feed, before: Values, stepwise: Values, whole: Values
+        self, place: _Place, feed: Feed, before: Values, stepwise: Values, whole_values: Values
     ) -> _Place | None:
         """Return the output that passes on an incorrect state, if that explains a node's
         difference; else None.
@@ -408,34 +421,34 @@ class _Search:
             feed: what the step was fed with.
             before: all tensors of the step before.
             stepwise: all tensors of the step.
-            whole: all tensors with all inputs at once.
+            whole_values: all tensors with all inputs at once.
         """
         node = self.makers[place.tensor]
         for pair in self._states_of(node):
             way = [*self._path_to_state(pair.output)]
-            carrier = next((one for one in way if _op(one[0]) in _CARRIERS), None)
-            changed = [one for one in way if _op(one[0]) not in _MOVES | _CARRIERS]
+            carrier = next((pair for pair in way if _op(pair[0]) in _CARRIERS), None)
+            changed = [pair for pair in way if _op(pair[0]) not in _MOVES | _CARRIERS]
             if carrier is None:
                 if not changed:
                     return self._state_place(pair, way)
                 continue
             if changed:
                 return self._state_place(pair, changed[-1:])
-            moves = [one for one in way if one != carrier and _op(one[0]) != "Identity"]
+            moves = [pair for pair in way if pair != carrier and _op(pair[0]) != "Identity"]
             if moves and not self._carries_on(carrier[1], before, stepwise):
                 return self._state_place(pair, moves[:1])
-            if carrier[0] is not node and self._is_other(pair, place.tensor, feed, whole):
+            if carrier[0] is not node and self._is_other(pair, place.tensor, feed, whole_values):
                 return self._state_place(pair, [carrier])
         return None
 
     def _states_of(self, node: GraphNode) -> Iterator[StatePair]:
         """Yield the states that a node reads, directly or from nodes that read nothing else."""
-        queue, seen = [*node.reads], set()
+        queue, seen_names = [*node.reads], set()
         while queue:
             name = queue.pop(0)
-            if name in seen:
+            if name in seen_names:
                 continue
-            seen.add(name)
+            seen_names.add(name)
             if name in self.states:
                 yield self.states[name]
             elif name in self.makers and name not in self.fresh:
@@ -453,7 +466,7 @@ class _Search:
             yield node, name
             if _op(node) in _CARRIERS:
                 return
-            operands = [each for each in node.reads if each in self.makers or each in self.states]
+            operands = [name for name in node.reads if name in self.makers or name in self.states]
             if not operands:
                 return
             name = operands[0]
@@ -477,15 +490,16 @@ class _Search:
         capacity = self.plan.roles.capacity or max(sizes, default=1)
         return 1.0 / capacity
 
-    def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole: Values) -> bool:
+    def _is_other(self, pair: StatePair, tensor: str, feed: Feed, whole_values: Values) -> bool:
         """Return whether a state, and no other, differs from a tensor's previous content."""
-        value, longer = feed[pair.input], whole[tensor]
+        value, longer = feed[pair.input], whole_values[tensor]
         expected = first_part(value, longer) if value.ndim == longer.ndim else None
         if expected is None or self.differs(value, expected) is None:
             return False
-        others = [feed[name] for name in self.states if name != pair.input]
+        states = [feed[name] for name in self.states if name != pair.input]
         return not any(
-            each.shape == expected.shape and self.differs(each, expected) is None for each in others
+            value.shape == expected.shape and self.differs(value, expected) is None
+            for value in states
         )
 
     def _state_place(self, pair: StatePair, way: Sequence[tuple[GraphNode, str]]) -> _Place:
@@ -512,10 +526,14 @@ def explain_wires(case: Case, party: Party) -> Mapping[str, Any] | None:
     if find_obstacle(case, party):
         return None
     try:
-        found = find_disagreement(case, party)
+        disagreement = find_disagreement(case, party)
     except REFUSALS:
         return None
-    if not isinstance(found, Disagreement):
+    if not isinstance(disagreement, Disagreement):
         return None
-    step = party.feeds[found.at].step
-    return {"step": found.at, "position": step.start + step.length - 1, "output": found.output}
+    step = party.feeds[disagreement.at].step
+    return {
+        "step": disagreement.at,
+        "position": step.start + step.length - 1,
+        "output": disagreement.output,
+    }

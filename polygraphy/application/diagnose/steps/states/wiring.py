@@ -19,43 +19,50 @@ def explain_by_wiring(case: Case, states: ModelWithStates) -> StepOutcome:
     """Return the outputs that continue the wrong inputs, which the graph shows. The step at which
     they show first is found by feeding back the right ones.
     """
-    own, right = states.own, states.right
+    candidate, reference = states.own, states.right
     if not states.conflicts:
         return Skip("each output continues the input that it should")
-    expected = {each.output: each.expected for each in states.conflicts if each.expected}
-    kept = {
-        pair.output: pair.input for pair in own.plan.pairs if pair.input not in expected.values()
+    expected = {
+        conflict.output: conflict.expected for conflict in states.conflicts if conflict.expected
     }
-    wires = {**kept, **expected}
-    known = {pair.output for pair in own.plan.pairs} | {*expected}
-    party = states.rewired([(name, wires[name]) for name in wires if name in known])
+    inputs = {
+        pair.output: pair.input
+        for pair in candidate.plan.pairs
+        if pair.input not in expected.values()
+    }
+    wires = {**inputs, **expected}
+    known_names = {pair.output for pair in candidate.plan.pairs} | {*expected}
+    party = states.rewired([(name, wires[name]) for name in wires if name in known_names])
     first = None
-    if right is None:
+    if reference is None:
         first = explain_wires(case, party)
     else:
         try:
-            beside = run_side_by_side(Judge.between(case, party, right))
+            beside = run_side_by_side(Judge.between(case, party, reference))
         except REFUSALS:
             beside = SideBySide(None)
         if beside.first is not None:
             wrong = beside.first
             first = {"step": wrong.at, "position": wrong.position, "output": wrong.output}
-    alone, beside_right = state_evidence.first_wrong_step_alone, state_evidence.first_wrong_step
-    step = alone if right is None else beside_right
+    first_wrong_step, beside_right = (
+        state_evidence.first_wrong_step_alone,
+        state_evidence.first_wrong_step,
+    )
+    step = first_wrong_step if reference is None else beside_right
     facts = [] if first is None else [step(**first)]
     culprits = [
         Culprit(
-            [each.node] if each.node else [],
-            each.output,
+            [conflict.node] if conflict.node else [],
+            conflict.output,
             MODEL,
             "state",
             facts=[
                 *facts,
                 state_evidence.continues_another(
-                    each.output, each.input, each.expected, each.source
+                    conflict.output, conflict.input, conflict.expected, conflict.source
                 ),
             ],
         )
-        for each in states.conflicts
+        for conflict in states.conflicts
     ]
     return Found(DiagnosisResult(FAULT, culprits), case)

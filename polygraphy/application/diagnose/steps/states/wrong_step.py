@@ -10,6 +10,7 @@ from polygraphy.application.diagnose.comparisons.step_runs import Judge, run_sid
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.application.diagnose.steps.states.self_check import check_itself
 from polygraphy.domain.diagnosis.culprit import (
+    AGREE,
     FAULT,
     ILL_CONDITIONED,
     INCONCLUSIVE,
@@ -24,48 +25,54 @@ from polygraphy.domain.errors import PolygraphyException
 
 def blame_first_model(case: Case, comparison: StepComparison) -> StepOutcome:
     """Return the output of the model that runs the first step, if that step is wrong."""
-    own, output = comparison.judge.own, comparison.output
-    if comparison.at > 0 or own.first is None:
+    candidate, output = comparison.judge.own, comparison.output
+    if comparison.at > 0 or candidate.first is None:
         return Skip("the first step is right, or no other model runs it")
     facts = [*comparison.facts, state_evidence.first_model_differs(output)]
-    culprit = Culprit(own.maker_of(output), output, MODEL, "output", facts=facts)
+    culprit = Culprit(candidate.maker_of(output), output, MODEL, "output", facts=facts)
     return Found(DiagnosisResult(FAULT, [culprit]), case)
 
 
 def explain_by_single_step(case: Case, comparison: StepComparison) -> StepOutcome:
     """Return the diagnosis of the wrong step as a model without states, on equal states."""
     request, facts = comparison.states.request, comparison.facts
-    own, sets = comparison.judge.own, comparison.data
+    candidate, sets = comparison.judge.own, comparison.data
     try:
-        asked = evolve(request, data_loader=sets)
-        found = request.diagnose(evolve(case, feed=sets[0]), asked)
+        requested_request = evolve(request, data_loader=sets)
+        outcome = request.diagnose(evolve(case, feed=sets[0]), requested_request)
     except PolygraphyException as error:
-        found = Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
-    result = found.result
+        outcome = Found(DiagnosisResult(INCONCLUSIVE, reason=str(error)), case)
+    result = outcome.result
     if result.verdict == FAULT and result.culprits:
-        culprits = [evolve(each, facts=[*facts, *each.facts]) for each in result.culprits]
+        culprits = [evolve(culprit, facts=[*facts, *culprit.facts]) for culprit in result.culprits]
         result = evolve(result, culprits=culprits)
-        return Found(_prove_remedy(case, comparison.judge, result, found.case), found.case)
+        return Found(_prove_remedy(case, comparison.judge, result, outcome.case), outcome.case)
     if result.verdict == ILL_CONDITIONED:
-        return found
+        return outcome
     if result.verdict == INCONCLUSIVE and _is_quantized(comparison):
         # A fault of quantization is a loss that many nodes share, not another tensor.
         own_steps = explain_by_own_steps(case, comparison)
-        return own_steps if isinstance(own_steps, Found) else found
+        return own_steps if isinstance(own_steps, Found) else outcome
+    step = candidate.feeds[comparison.wrong.at].step
+    is_shared = comparison.output in comparison.judge.right.model.outputs
+    if result.verdict == AGREE and request.reference is not None and is_shared:
+        own_steps = explain_by_own_steps(case, comparison)
+        agree = reasons.equal_states_agree(step.index, step.start)
+        agreeing = Found(DiagnosisResult(INCONCLUSIVE, reason=agree), outcome.case)
+        return own_steps if isinstance(own_steps, Found) else agreeing
     if request.reference is not None or request.program is not None:
         return Skip("no node of the step explains it")
-    step = own.feeds[comparison.wrong.at].step
     reason = result.reason if result.verdict == INCONCLUSIVE else ""
     reason = reason or reasons.equal_states_agree(step.index, step.start)
-    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), found.case)
+    return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), outcome.case)
 
 
 def _is_quantized(comparison: StepComparison) -> bool:
     """Return whether the model is quantized and its reference is not, or the other way around."""
-    own, right = comparison.judge.own, comparison.judge.right
+    own, expected = comparison.judge.own, comparison.judge.right
     if comparison.states.request.reference is None:
         return False
-    graphs = (own.model.indexed_graph.graph, right.model.indexed_graph.graph)
+    graphs = (own.model.indexed_graph.graph, expected.model.indexed_graph.graph)
     return is_quantised(pair_graphs(*graphs))
 
 
@@ -95,11 +102,11 @@ def blame_output(case: Case, comparison: StepComparison) -> StepOutcome:
 
 
 def _prove_remedy(
-    case: Case, judge: Judge, result: DiagnosisResult, found: Case
+    case: Case, judge: Judge, result: DiagnosisResult, found_case: Case
 ) -> DiagnosisResult:
     """Return a result whose remedy was tried over all steps, if the model can be repaired here."""
-    repaired = found.repaired() if found.repaired is not None else None
-    if repaired is None or not all(one.remedy.proven for one in result.culprits):
+    repaired = found_case.repaired() if found_case.repaired is not None else None
+    if repaired is None or not all(culprit.remedy.proven for culprit in result.culprits):
         return result
     try:
         wrong = run_side_by_side(judge, repaired.proto).first
@@ -109,5 +116,7 @@ def _prove_remedy(
         notes.append(steps.fixed_steps(len(judge.own.feeds), None if wrong is None else wrong.at))
     if wrong is None:
         return result
-    culprits = [evolve(one, remedy=evolve(one.remedy, proven=False)) for one in result.culprits]
+    culprits = [
+        evolve(culprit, remedy=evolve(culprit.remedy, proven=False)) for culprit in result.culprits
+    ]
     return evolve(result, culprits=culprits)

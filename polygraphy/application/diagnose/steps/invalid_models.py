@@ -80,27 +80,29 @@ def blame_model(found: Found, request: Request) -> Found:
     case, feeds, refused = found.case, request.feeds, _whole_model_error(found.result)
     if refused:
         return diagnose_invalid_model(case, refused, feeds) or found
-    suspects = [one for one in found.result.culprits if _is_backend(case, one)]
+    suspects = [culprit for culprit in found.result.culprits if _is_backend(case, culprit)]
     if not suspects:
         return found
     indices = {name: index for index, node in enumerate(case.model.nodes) for name in [node.name]}
-    chosen = sorted({indices[n] for one in suspects for n in one.nodes if n in indices})
-    broken = {one.node.index: one for one in _find_broken(case, chosen)}
+    chosen = sorted({indices[n] for suspect in suspects for n in suspect.nodes if n in indices})
+    broken = {
+        single_culprit.node.index: single_culprit for single_culprit in _find_broken(case, chosen)
+    }
     if not broken:
         return found
     culprits: list[Culprit] = []
     unknown: list[_Broken] = []
     for culprit in found.result.culprits:
-        own = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
-        if culprit not in suspects or not own:
+        nodes = [broken[indices[n]] for n in culprit.nodes if indices.get(n) in broken]
+        if culprit not in suspects or not nodes:
             culprits.append(culprit)
-        elif not own[0].is_known:
-            unknown += own[:1]
-        elif all(one.tensor != culprit.tensor for one in culprits if one.party in (MODEL, DATA)):
-            culprits.append(_describe(case, own[0], culprit.facts, feeds))
+        elif not nodes[0].is_known:
+            unknown += nodes[:1]
+        elif all(fact.tensor != culprit.tensor for fact in culprits if fact.party in (MODEL, DATA)):
+            culprits.append(_describe(case, nodes[0], culprit.facts, feeds))
         else:
             at = next(i for i, one in enumerate(culprits) if one.tensor == culprit.tensor)
-            refusals = [one for one in culprit.facts if one.kind == "refused"]
+            refusals = [culprit for culprit in culprit.facts if culprit.kind == "refused"]
             culprits[at] = evolve(culprits[at], facts=[*culprits[at].facts, *refusals])
     if not culprits:
         reason = reasons.generated_data_invalid(unknown[0].node.message)
@@ -142,11 +144,11 @@ def find_ignored_violations(found: Found, request: Request) -> Found:
     if not indexed or found.result.verdict != AGREE or case.evidence.against:
         return found
     values = dict(case.feed)
-    asked = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
-    _add_values(case, case.parties[0], asked, values)
-    broken = [one for one in _find_broken(case, indexed, values) if one.is_known]
+    requested_indices = {nodes[at].reads[1] for at in indexed} - {*case.model.constants, *values}
+    _add_values(case, case.parties[0], requested_indices, values)
+    broken = [index for index in _find_broken(case, indexed, values) if index.is_known]
     runs = [evidence.accepts_more(case.parties[0].name)]
-    culprits = [_describe(case, one, runs, request.feeds) for one in broken]
+    culprits = [_describe(case, index, runs, request.feeds) for index in broken]
     return Found(DiagnosisResult(FAULT, culprits), case) if culprits else found
 
 
@@ -163,9 +165,9 @@ def _whole_model_error(result: DiagnosisResult) -> str:
     reason = [str(f.values["messages"]) for f in facts_of(result.reason) if f.kind in kinds]
     refusals = [
         str(fact.values["message"])
-        for one in result.culprits
-        if one.cause == "refusal" and not one.nodes
-        for fact in one.facts
+        for culprit in result.culprits
+        if culprit.cause == "refusal" and not culprit.nodes
+        for fact in culprit.facts
         if fact.kind == "refused"
     ]
     return next(iter([*reason, *refusals]), "")
@@ -190,22 +192,22 @@ def _describe(case: Case, broken: _Broken, facts: Sequence[Fact], feeds: Sequenc
         feeds: the data on which a repaired model has to work.
     """
     node = case.model.nodes[broken.node.index]
-    seen = [
-        evidence.accepts_more(one.values["party"]) if one.kind == "runs" else one
-        for one in facts
-        if one.kind in ("refused", "runs", "accepts_more")
+    notes = [
+        evidence.accepts_more(fact.values["party"]) if fact.kind == "runs" else fact
+        for fact in facts
+        if fact.kind in ("refused", "runs", "accepts_more")
     ]
     remedy = Remedy() if broken.is_of_data else _sanitize_remedy(case, feeds)
     if broken.is_of_data:
         party, cause = DATA, DATA
     else:
         is_attribute = broken.node.kind == ATTRIBUTE
-        is_refused = any(one.kind == "refused" for one in seen)
+        is_refused = any(fact.kind == "refused" for fact in notes)
         party, cause = MODEL, "refusal" if is_refused else "invalid"
         cause = "attribute" if is_attribute else cause
-    seen = [evidence.breaks_specification(broken.node.message), *seen]
+    notes = [evidence.breaks_specification(broken.node.message), *notes]
     tensor = next(iter(node.makes), None)
-    return Culprit([node.name], tensor, party, cause, None, seen, remedy, node.op)
+    return Culprit([node.name], tensor, party, cause, None, notes, remedy, node.op)
 
 
 def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
@@ -219,7 +221,9 @@ def _sanitize_remedy(case: Case, feeds: Sequence[Feed]) -> Remedy:
             expected = [CarefulParty(arbiter).load(model)(feed) for feed in feeds]
             for party in case.parties:
                 compute = CarefulParty(party).load(model)
-                if any(case.differing(compute(f), right) for f, right in zip(feeds, expected)):
+                if any(
+                    case.differing(compute(f), expected) for f, expected in zip(feeds, expected)
+                ):
                     break
             else:
                 return Remedy(sanitize_command(case.path, options) or None, True)
@@ -240,10 +244,10 @@ def _find_broken(
         values: what the nodes read (default: it is computed).
     """
     proto, nodes = case.model.proto, case.model.nodes
-    stated = {one.index: one for one in find_violations(proto, {}, chosen)}
+    stated = {violation.index: violation for violation in find_violations(proto, {}, chosen)}
     if values is None:
         values = _compute_values_before(case, range(len(nodes)) if chosen is None else chosen)
-    on_data = {one.index: one for one in find_violations(proto, values, chosen)}
+    on_data = {violation.index: violation for violation in find_violations(proto, values, chosen)}
     broken = []
     for index in sorted({*stated, *on_data}):
         node = on_data.get(index) or stated[index]
@@ -277,7 +281,7 @@ def _is_of_data(case: Case, nodes: Sequence[GraphNode], broken: InvalidNode) -> 
     makers = {name: node for node in nodes for name in node.makes}
     name, inputs = broken.tensor, case.model.inputs
     while name in makers and makers[name].op in _PASSED_ON:
-        reads = [one for one in makers[name].reads if one not in case.model.constants]
+        reads = [name for name in makers[name].reads if name not in case.model.constants]
         if len(reads) != 1 and makers[name].op not in ("Reshape", "Slice"):
             return False
         name = reads[0] if reads else ""
@@ -289,13 +293,13 @@ def _compute_values_before(case: Case, chosen: Collection[int]) -> dict[str, Any
     values = dict(case.feed)
     for party, indices in _value_sources(case, chosen):
         nodes = case.model.nodes
-        asked = {
+        names = {
             name
             for index in indices
             for name in nodes[index].reads
             if name not in values and name not in case.model.constants
         }
-        _add_values(case, party, asked, values)
+        _add_values(case, party, names, values)
     return values
 
 
@@ -308,7 +312,11 @@ def _add_values(
     if not before:
         return
     part = case.model.part(sorted(before), values, sorted(asked))
-    feed = {one.name: values[one.name] for one in part.graph.input if one.name in values}
+    feed = {
+        value_info.name: values[value_info.name]
+        for value_info in part.graph.input
+        if value_info.name in values
+    }
     with suppress(*REFUSALS):
         values.update(CarefulParty(party).load(part, plain=True)(feed))
 
@@ -334,7 +342,11 @@ def _value_sources(
 def _runs_first(case: Case, party: SuspectedParty, count: int) -> bool:
     """Return whether a backend runs the first nodes of the model, up to a count."""
     part = case.model.part(range(count), case.feed)
-    feed = {one.name: case.feed[one.name] for one in part.graph.input if one.name in case.feed}
+    feed = {
+        value_info.name: case.feed[value_info.name]
+        for value_info in part.graph.input
+        if value_info.name in case.feed
+    }
     try:
         CarefulParty(party).load(part, plain=True)(feed)
     except REFUSALS:
