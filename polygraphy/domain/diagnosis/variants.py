@@ -592,15 +592,9 @@ def matches_expected(output: Any, expected: Any, share: float = CLOSE) -> bool:
         return False
     if array.shape != other_array.shape or not np.isfinite(other_array).all():
         return False
-<<<<<<< HEAD
-    size = float(np.sqrt(np.mean(np.square(other)))) if other.size else 0.0
-    return bool(np.isfinite(one).all() and np.max(np.abs(one - other), initial=0) <= share * size)
-=======
     size = float(np.sqrt(np.mean(np.square(other_array)))) if other_array.size else 0.0
-    return bool(
-        np.isfinite(array).all() and np.max(np.abs(array - other_array), initial=0) <= 1e-4 * size
-    )
->>>>>>> main
+    largest = np.max(np.abs(array - other_array), initial=0)
+    return bool(np.isfinite(array).all() and largest <= share * size)
 
 
 def lacks_bias(side: Side, node: Node) -> bool:

@@ -128,7 +128,7 @@ class ArraySearch:
             signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
             error = partial(self._error_of_element, name, start, index)
             first = min(error(sign * 10**power) for sign in signs for power in _EXPONENTS)
-            if first > _PROMISING * float(np.mean(np.square(rest))):
+            if first > _PROMISING * float(np.mean(np.square(gap))):
                 continue
             yield self._moved_element(
                 start, index, nearest_number(error, signs=signs, exponents=_EXPONENTS)

@@ -535,7 +535,9 @@ class _GroupSearch:
         """Return the culprits of a group that no change explains, and whether it is not known which
         of their nodes it is.
         """
-        is_certain = all(self._is_certain(place) for place in group.places)
+        is_certain = all(
+            _has_same_operator(self.case, self.reference, place) for place in group.places
+        )
         wider = [
             place if is_certain else _with_makers(self.case, self.found, place)
             for place in group.places

@@ -121,8 +121,7 @@ def _nearest(
             compute = change.load_first(search.runners)
         except PolygraphyException:
             continue
-<<<<<<< HEAD
-        functions[name] = _weight_function(asked, compute, goals)
+        functions[name] = _weight_function(change, compute, goals)
     known = {name: starts[name] for name in functions}
     wanted = _join(goals, goals)
 
@@ -133,30 +132,14 @@ def _nearest(
     return nearest_array(functions, known, wanted, matches, tries)
 
 
-def _weight_function(asked: Part, compute: Compute, goals: Values) -> Callable[[Any], Any]:
+def _weight_function(part: Part, compute: Compute, goals: Values) -> Callable[[Any], Any]:
     """Return a function from the last input of a part to its tensors, as one vector."""
-    *_, last = asked.feed
-=======
-        functions[name] = _weight_function(change, compute, output)
-    nearest = {name: starts[name] for name in functions}
-    return nearest_array(
-        functions, nearest, goal, lambda result: matches_expected(result, goal), tries
-    )
-
-
-def _weight_function(part: Part, compute: Compute, name: str) -> Callable[[Any], Any]:
-    """Return a function from the last input of a part to one of its tensors."""
     *_, last = part.feed
->>>>>>> main
 
     def function(array: Any) -> Any:
         """Return the tensors for an array as input; None if they cannot be computed."""
         try:
-<<<<<<< HEAD
-            return _join(compute({**asked.feed, last: array}), goals)
-=======
-            return compute({**part.feed, last: array}).get(name)
->>>>>>> main
+            return _join(compute({**part.feed, last: array}), goals)
         except PolygraphyException:
             return None
 

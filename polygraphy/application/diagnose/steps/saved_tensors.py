@@ -187,7 +187,6 @@ class _SavedTensors:
                     continue
                 case.keep_errors(party.name, "isolated", made_alone.compared)
                 self._computed.append(party.name)
-<<<<<<< HEAD
                 relevant = {
                     name: (made, made_alone.values[name])
                     for name, made in made_alone.wrong
@@ -199,15 +198,6 @@ class _SavedTensors:
                     self._tf32 |= tf32
                     relevant = {name: off for name, off in relevant.items() if name not in tf32}
                 wrong.append(relevant)
-=======
-                wrong.append(
-                    {
-                        name: (deviation, made_alone.values[name])
-                        for name, deviation in made_alone.wrong
-                        if _is_relevant(deviation, self._rounding(name))
-                    }
-                )
->>>>>>> main
             if not wrong:
                 return None
             # What only one of two makes otherwise is no fault of the model.
