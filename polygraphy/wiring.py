@@ -73,7 +73,11 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "open_environment/onnxrt": "polygraphy.adapters.onnxruntime.environments:open_environment",
         "open_environment/openvino": "polygraphy.adapters.openvino.environments:open_environment",
         "open_quantized": "polygraphy.adapters.onnx.edit.quantized_model:open_quantized",
-        "quantize_again": "polygraphy.adapters.onnxruntime.quantizing_again:quantize_again",
+        "quantize_again/modelopt": "polygraphy.adapters.modelopt.quantizing_again:quantize_again",
+        "quantize_again/nncf": "polygraphy.adapters.nncf.quantizing_again:quantize_again",
+        "quantize_again/onnxruntime": (
+            "polygraphy.adapters.onnxruntime.quantizing_again:quantize_again"
+        ),
         "requantize_model": "polygraphy.adapters.onnx.edit.quantising:copy_quantization",
         "sanitize_model": "polygraphy.adapters.onnx.fold.sanitizing:sanitize_model",
         "SuspectedParty/formulas": "polygraphy.adapters.onnx.run.reference:FormulaParty",

@@ -47,12 +47,29 @@ def on_providers(case: Case, providers: list[str]) -> Case:
     return case._replace(version=HERE, words=words)
 
 
+def draw(given: argparse.Namespace, folder: Path) -> list[Case]:
+    """Return the cases that the options name, written into the folder."""
+    cases: list[Case] = []
+    planted: list[Case] = []
+    before = 1 if given.kind else given.take  # Of a kind, every N-th is taken afterwards.
+    if given.only != "planted" and not given.ways:
+        parties = [given.party] if given.party else [*RUN]
+        cases += real_cases(folder, given.seed, *REAL, parties)
+    if given.only != "real":
+        many = (given.cases or PLANTED[0], PLANTED[1])
+        models = shipped(ROOT / ".models")
+        planted = planted_cases(folder, models, given.seed, *many, given.ways or (), before)
+    cases = cases[::before] + planted
+    cases = [case for case in cases if given.kind is None or given.kind in case.kind]
+    return cases[:: given.take // before]
+
+
 def main() -> int:
     """Draw the cases, diagnose them, print the table; 1 where a share is not reached."""
     parser = argparse.ArgumentParser(prog="faults", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=("real", "planted"))
-    parser.add_argument("--take", type=int, help="diagnose every N-th case")
+    parser.add_argument("--take", type=int, default=1, help="diagnose every N-th case")
     parser.add_argument("--kind", help="diagnose those whose kind has this in it")
     parser.add_argument("--ways", nargs="+", choices=WAYS, help="planted, compared with these only")
     parser.add_argument("--cases", type=int, help="how many faulty ones with --ways")
@@ -65,16 +82,7 @@ def main() -> int:
     G_LOGGER.module_severity = {"": G_LOGGER.ERROR}
     folder = FOLDER / f"cases-{given.seed}"
     shutil.rmtree(folder, ignore_errors=True)
-    cases: list[Case] = []
-    if given.only != "planted" and not given.ways:
-        parties = [given.party] if given.party else [*RUN]
-        cases += real_cases(folder, given.seed, *REAL, parties)
-    if given.only != "real":
-        many = (given.cases or PLANTED[0], PLANTED[1])
-        models = shipped(ROOT / ".models")
-        cases += planted_cases(folder, models, given.seed, *many, given.ways or ())
-    cases = [case for case in cases if given.kind is None or given.kind in case.kind]
-    cases = cases[:: given.take or 1]
+    cases = draw(given, folder)
     if given.providers:
         cases = [on_providers(case, given.providers) for case in cases if case.group == "planted"]
     if given.third:

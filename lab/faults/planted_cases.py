@@ -50,11 +50,11 @@ def planted_cases(
     faulty: int,
     healthy: int,
     ways: Sequence[str] = (),
+    take: int = 1,
 ) -> list[Case]:
-    """Draw so many cases, and write them; ``models`` are real ones. ``ways``: compared only with
-    these, of `WAYS`; cases that compare with something else are left out then.
+    """Draw so many cases, and write every ``take``-th; ``models`` are real ones. ``ways``: compared
+    only with these, of `WAYS`; cases that compare with something else are left out then.
     """
-    rng = np.random.default_rng(seed)
     kinds = [kind for kind in PLANTS if kind != "quantisation"]
     turns: list[Maker] = [changed(kind, ways or WAYS) for kind in kinds]
     turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
@@ -68,9 +68,10 @@ def planted_cases(
     makers = [turns[number % len(turns)] for number in range(faulty)]
     makers += [right[number % len(right)] for number in range(healthy)]
     cases = []
-    for number, maker in enumerate(makers):
+    for number in range(0, len(makers), take):
+        rng = np.random.default_rng([seed, number])
         for _ in range(30):
-            case = maker(folder, rng, models, number)
+            case = makers[number](folder, rng, models, number)
             if case is not None:
                 cases.append(case)
                 break

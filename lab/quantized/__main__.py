@@ -5,7 +5,9 @@
 
 In the folder `lab`. Hosts are quantized by ONNX Runtime of this interpreter, and by the quantizers
 of the interpreters that are given. Healthy models must not be blamed; a planted fault must be named
-with its cause; the nodes that stay in float must be as few as trying all sets finds.
+with its cause; the nodes that stay in float must be as few as trying all sets finds. The table at
+the end has, for each rule of search, how often it finds the fewest nodes, and with how many sets.
+`ours` is a whole diagnosis, the proof by the backend and the quantizer included.
 """
 
 from __future__ import annotations
@@ -169,6 +171,22 @@ def searched(case: Case) -> list[dict[str, Any]]:
     return rows
 
 
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print what each rule of search finds: how often the fewest nodes, how many nodes in all, and
+    how many sets and seconds it takes.
+    """
+    truth = sum(row["truth"] for row in rows)
+    print(f"searches: {len(rows)}; fewest nodes by trying all sets: {truth} in all")
+    print(f"{'rule':20} fewest  nodes  most sets  sets  seconds")
+    for name in ("ours", *RIVALS):
+        fewest_of = sum(row[name][0] == row["truth"] for row in rows)
+        nodes = sum(row["nodes"] if row[name][0] is None else row[name][0] for row in rows)
+        sets = [row[name][1] or 0 for row in rows]
+        seconds = sum(row[name][2] for row in rows)
+        line = f"{fewest_of:6} {nodes:6} {max(sets, default=0):10} {sum(sets):5} {seconds:8.1f}"
+        print(f"{name:20} {line}")
+
+
 def main() -> int:
     """Measure, and print the tables; 1 if a share is not reached."""
     parser = argparse.ArgumentParser(prog="quantized", description=(__doc__ or "").split("\n")[0])
@@ -201,10 +219,7 @@ def main() -> int:
         is_right = is_right and both >= 0.95 * count
     if given.part in (None, "fewest"):
         rows = [row for case in healthy_cases(*words) for row in searched(case)]
-        ours = sum(row["ours"][0] == row["truth"] for row in rows)
-        print(f"searches: {len(rows)}; as few nodes as possible: {ours}")
-        for name in RIVALS:
-            print(f"{name}: {sum(row[name][0] == row['truth'] for row in rows)}")
+        print_table(rows)
         is_right = is_right and all(row["ours"][0] == row["truth"] for row in rows)
     return 0 if is_right else 1
 

@@ -109,10 +109,16 @@ def _blocks(kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str
     quantizer.model.save_model_to_file(out)
 
 
-def _nncf(kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str]) -> None:
+def _nncf(
+    kind: str, model: Any, feeds: Feeds, out: str, without: Sequence[str], *, is_full: bool
+) -> None:
     import nncf
 
     scope = {"ignored_scope": nncf.IgnoredScope(names=list(without))} if without else {}
+    if is_full:
+        scope["advanced_parameters"] = nncf.AdvancedQuantizationParameters(
+            overflow_fix=nncf.OverflowFix.DISABLE
+        )
     if kind == "nncf-int4":
         made = nncf.compress_weights(
             model,
@@ -150,15 +156,23 @@ def _modelopt(kind: str, path: str, feeds: Feeds, out: str, without: Sequence[st
     )
 
 
-def quantize(kind: str, path: str, feeds: Feeds, out: str, without: Sequence[str] = ()) -> None:
-    """Quantize a model, all nodes but some."""
+def quantize(
+    kind: str,
+    path: str,
+    feeds: Feeds,
+    out: str,
+    without: Sequence[str] = (),
+    *,
+    is_full: bool = False,
+) -> None:
+    """Quantize a model, all nodes but some; NNCF does not halve a range if `is_full`."""
     model = onnx.load(path)
     if kind.startswith("ort-"):
         _ort(kind, model, feeds, out, without)
     elif kind.startswith("nbits-"):
         _blocks(kind, model, feeds, out, without)
     elif kind.startswith("nncf"):
-        _nncf(kind, model, feeds, out, without)
+        _nncf(kind, model, feeds, out, without, is_full=is_full)
     else:
         _modelopt(kind, path, feeds, out, without)
 
@@ -192,7 +206,12 @@ def main() -> None:
     for job in jobs(sys.argv[1]):
         try:
             quantize(
-                job["kind"], job["model"], loaded(job["data"]), job["out"], job.get("without", ())
+                job["kind"],
+                job["model"],
+                loaded(job["data"]),
+                job["out"],
+                job.get("without", ()),
+                is_full=job.get("is_full", False),
             )
         except Exception as error:  # noqa: PERF203
             print(f"{job['kind']} {job['model']}: {type(error).__name__}: {str(error)[:300]}")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.variants import Variant
     from polygraphy.domain.model import Graph, Model
     from polygraphy.domain.quantization.code_tensors import CodeTensor
+    from polygraphy.domain.quantization.requantization import Requantization
     from polygraphy.domain.quantization.schemes import Scheme
     from polygraphy.domain.quantization.sites import FloatNode, Site
     from polygraphy.domain.tensors.datatype import DataTypeEntry
@@ -388,7 +389,8 @@ class QuantizedModel(Protocol):
         sites: where it is quantized.
         nodes: what computes, as before it was quantized.
         producer: which quantizer made it: ``static``, ``dynamic`` or ``nbits`` of ONNX Runtime,
-            ``nncf``, ``modelopt``, ``olive``, ``genai``; empty if it is not known.
+            ``nncf``, ``nncf-weights``, ``modelopt``, ``olive``, ``genai``; empty if that is not
+            known.
     """
 
     sites: Sequence[Site]
@@ -465,17 +467,13 @@ def open_quantized(model: Any, references: Sequence[Any]) -> QuantizedModel:
 
 
 @port
-def quantize_again(
-    producer: str, reference: Any, sites: Sequence[Site], without: Sequence[str]
-) -> Any | None:
-    """Return the ``onnx.ModelProto`` that its quantizer creates with the same parameters; None if
-    the quantizer is not installed, is unknown, or fails.
+def quantize_again(request: Requantization) -> Sequence[Any] | None:
+    """Return the models that a quantizer creates with the parameters of another one, one for each
+    set of excluded nodes; None if it is not installed, or cannot create such models. The key is the
+    package of the quantizer.
 
-    Args:
-        producer: which quantizer, as in `QuantizedModel`.
-        reference: the model in floating point; it stays as it is.
-        sites: the parameters.
-        without: the nodes that stay in floating point.
+    Raises:
+        Exception: the quantizer fails, or is stopped.
     """
 
 

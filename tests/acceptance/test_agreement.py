@@ -172,9 +172,9 @@ def test_a_run_and_a_diagnosis_of_the_same_files_do_not_contradict(
     folder = tmp_path_factory.mktemp("same")
     ends = {"y"} | data.draw(st.sets(st.sampled_from(sorted(ENDS))), "outputs")
     batch, seed = drawn(4, "N", label="batch"), drawn(0, 1, label="seed of the weights")
-    off = drawn(0.0, 0.0, 1.5, label="fault")
+    fault = drawn("", "", *FAULTS, label="fault")
     onnx.save(chain(batch, ends, seed), folder / "right.onnx")
-    onnx.save(chain(batch, ends, seed, off), folder / "m.onnx")
+    onnx.save(chain(batch, ends, seed, fault), folder / "m.onnx")
     model = "m.onnx"
     if drawn(False, True, label="half"):
         model = "half.onnx"
@@ -213,25 +213,40 @@ ENDS = {
     "y": ("Identity", TensorProto.FLOAT, 6, {}),
     "probabilities": ("Softmax", TensorProto.FLOAT, 6, {}),
     "class": ("ArgMax", TensorProto.INT64, 1, {"axis": 1}),
+    "joined": ("Concat", TensorProto.FLOAT, 12, {"axis": 1}),
+    "masked": ("Where", TensorProto.FLOAT, 6, {}),
 }
+FAULTS = ("weight", "part", "program")
+"""A weight differs, the small part of what is joined is zero, or the model is another program."""
 
 
-def chain(batch: Any, ends: set[str], seed: int, off: float = 0.0) -> onnx.ModelProto:
-    """Three products of matrices, each behind a Tanh, of which one has a weight that is off."""
+def chain(batch: Any, ends: set[str], seed: int, fault: str = "") -> onnx.ModelProto:
+    """Three products of matrices, each behind a Tanh, and outputs."""
     random = np.random.RandomState(seed)
     weights = {f"w{at}": random.randn(6, 6).astype(np.float32) for at in range(3)}
-    weights["w1"][2, 3] += np.float32(off)
+    weights["w1"][2, 3] += np.float32(1.5 * (fault == "weight"))
+    weights["factor"] = np.array(0.0 if fault == "part" else 0.9, np.float32)
+    weights |= {"many": np.array(1e5, np.float32), "fill": np.array(-1e9, np.float32)}
+    weights["mask"] = random.rand(6) < 0.4
     nodes, read = [], "x"
     for at in range(3):
+        op = "Sigmoid" if fault == "program" and at == 1 else "Tanh"
         nodes.append(helper.make_node("MatMul", [read, f"w{at}"], [f"m{at}"], f"product{at}"))
-        nodes.append(helper.make_node("Tanh", [f"m{at}"], [f"t{at}"], f"tanh{at}"))
+        nodes.append(helper.make_node(op, [f"m{at}"], [f"t{at}"], f"tanh{at}"))
         read = f"t{at}"
+    nodes.append(helper.make_node("Mul", [read, "factor"], ["small"], "small part"))
+    nodes.append(helper.make_node("Mul", ["m2", "many"], ["large"], "large part"))
+    reads = {"joined": ["small", "large"], "masked": ["mask", "fill", read]}
     outputs = []
     for name in sorted(ends):
         op, kind, size, attributes = ENDS[name]
-        nodes.append(helper.make_node(op, [read], [name], f"end {name}", **attributes))
+        made = helper.make_node(op, reads.get(name, [read]), [name], f"end {name}", **attributes)
+        nodes.append(made)
         outputs.append(value(name, [batch, size], kind))
-    return make("chain", nodes, [value("x", [batch, 6])], outputs, weights=weights)
+    kept = [node for node in nodes if "part" not in node.name or "joined" in ends]
+    names = {each for node in kept for each in node.input}
+    weights = {name: array for name, array in weights.items() if name in names}
+    return make("chain", kept, [value("x", [batch, 6])], outputs, weights=weights)
 
 
 def test_run_and_diagnose_fail_of_the_same_part(polygraphy, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,10 @@ from polygraphy.domain.quantization.causes import (
     cause_of,
     is_suspect,
 )
-from polygraphy.domain.quantization.lines import exclusion
+from polygraphy.domain.quantization.lines import exclusion, halves_another_range
 from polygraphy.domain.quantization.losses import activation_loss, weight_loss
 from polygraphy.domain.quantization.schemes import Scheme
-from polygraphy.domain.quantization.sites import Site
+from polygraphy.domain.quantization.sites import FloatNode, Site
 
 RNG = np.random.default_rng(5)
 LEAKY = np.maximum(RNG.normal(size=4000), -0.4)
@@ -88,3 +90,47 @@ def test_the_line_for_the_genai_builder_has_the_option_that_it_reads() -> None:
     # Release 0.18 ignores int4_nodes_to_exclude without a word.
     line = exclusion("genai", ["/lm_head/MatMul", "/model/MatMul"])
     assert line.startswith("--extra_options nodes_to_exclude=/lm_head/MatMul,/model/MatMul (")
+
+
+NAMES = ["/a/b/Conv 1", "x[0].conv+(2)", 'it\'s "q"', "a,b=c\\*", "größe→ü", "{n}|^m$", "tab\tx"]
+
+
+@pytest.mark.parametrize("producer", ["static", "dynamic", "nbits", "nncf", "nncf-weights"])
+def test_a_line_in_python_contains_exactly_the_names(producer: str) -> None:
+    line = exclusion(producer, NAMES, keeps_full_range=producer == "nncf")
+    found = []
+    for node in ast.walk(ast.parse(line)):
+        if isinstance(node, ast.keyword) and node.arg in ("names", "nodes_to_exclude"):
+            found += ast.literal_eval(node.value)
+    assert found == NAMES
+    assert ("compress_weights" in line, "overflow_fix" in line) == (
+        producer == "nncf-weights",
+        producer == "nncf",
+    )
+
+
+def test_patterns_for_modelopt_match_these_names_and_no_others() -> None:
+    [keyword] = [
+        node
+        for node in ast.walk(ast.parse(exclusion("modelopt", NAMES)))
+        if isinstance(node, ast.keyword)
+    ]
+    for pattern, name in zip(ast.literal_eval(keyword.value), NAMES):
+        matching = [one for one in (*NAMES, f"{name}0", f"0{name}") if re.match(pattern, one)]
+        assert matching == [name]
+
+
+def test_nncf_halves_the_range_of_the_next_weights_if_those_of_the_first_are_left_out() -> None:
+    nodes = [FloatNode(f"conv{n}", "Conv", (f"x{n}", f"w{n}"), (f"x{n + 1}",)) for n in (0, 1)]
+    weights = [
+        Site(
+            f"w{n}", "weight", scheme("int8", 1, 0), None, None, None, np.array([-most, most - 1.0])
+        )
+        for n, most in ((0, 64), (1, 128))
+    ]
+    for producer, without, expected in (
+        ("nncf", ["conv0"], True),
+        ("nncf", ["conv1"], False),
+        ("static", ["conv0"], False),
+    ):
+        assert halves_another_range(producer, nodes, weights, without) == expected

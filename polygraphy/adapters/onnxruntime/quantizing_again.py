@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import tempfile
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx_common.messages import copy_of
+from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.sites import Site
 
 if TYPE_CHECKING:
@@ -22,38 +24,35 @@ numpy = mod.lazy_import("numpy")
 
 _TYPES = {"uint8": "QUInt8", "int8": "QInt8", "uint16": "QUInt16", "int16": "QInt16"}
 """What ONNX Runtime calls types."""
+_OTHERS = 0.02
+"""The share of bytes that may differ if a model is quantized again by the same algorithm: HQQ sums
+in another order on each machine.
+"""
 
 
-def quantize_again(
-    producer: str, reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
-) -> ModelProto | None:
-    """Return a model that is quantized without some nodes; see the port."""
-    quantize = _QUANTIZERS.get(_called_quantizer(sites) if producer in _CALLERS else producer)
-    if quantize is None:
-        return None
-    try:
-        with _mute_logging():
-            model: ModelProto | None = quantize(copy_of(reference), sites, list(without))
-            return model
-    except Exception:
-        # A quantizer of another release, or options that cannot be seen: nothing is tried then.
-        return None
+def quantize_again(request: Requantization) -> list[ModelProto] | None:
+    """Return models that are quantized without some nodes; see the port."""
+    name = request.producer
+    quantize = _QUANTIZERS[_called_quantizer(request.sites) if name in _CALLERS else name]
+    with _mute_logging():
+        return quantize(request)
 
 
 def _called_quantizer(sites: Sequence[Site]) -> str:
     """Return the name of the ONNX Runtime quantizer that produces such sites."""
-    if any(site.packing is not None for site in sites):
+    if any(site.scheme is not None and site.scheme.block for site in sites):
         return "nbits"
     return "dynamic" if any(site.kind == "operator" for site in sites) else "static"
 
 
 @contextlib.contextmanager
 def _mute_logging() -> Iterator[None]:
-    """Mute the logging of other packages in a block."""
+    """Mute the logging of other packages in a block, and what they print."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        yield
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
     finally:
         logging.disable(before)
 
@@ -151,31 +150,117 @@ def _quantize_dynamic(
         return onnx.load(str(path))  # type: ignore[no-any-return]
 
 
-def _quantize_blocks(
-    reference: ModelProto, sites: Sequence[Site], without: Sequence[str]
-) -> ModelProto | None:
-    """Return the model quantized again in blocks; None if the sites do not allow it."""
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+def _quantize_blocks(request: Requantization) -> list[ModelProto]:
+    """Return models quantized again in blocks, by the algorithm that gives the codes of the model;
+    none if none does.
+    """
+    own = _block_codes(request.model)
+    for configure in _block_algorithms(request):
+        found: list[ModelProto] = []
+        for names in request.excluded:
+            try:
+                made = configure(copy_of(request.reference), list(names))
+            except (ImportError, ValueError, TypeError, AttributeError):
+                break  # An algorithm that this release, or a missing package, does not offer.
+            if not found and not _has_codes(made, own):
+                break
+            found.append(made)
+        if len(found) == len(request.excluded):
+            return found
+    return []
 
-    schemes = [site.scheme for site in sites if site.scheme is not None]
-    packed = [site.packing for site in sites if site.packing is not None]
-    if not schemes or not packed:
-        return None
-    quantizer = MatMulNBitsQuantizer(
-        reference,
-        bits=packed[0].bits,
-        block_size=schemes[0].block,
-        is_symmetric=not packed[0].has_zero_points,
-        nodes_to_exclude=list(without),
+
+def _block_algorithms(
+    request: Requantization,
+) -> Iterator[Callable[[ModelProto, list[str]], ModelProto]]:
+    """Yield functions that quantize in blocks, by each algorithm that needs no data."""
+    from onnxruntime.quantization import QuantFormat
+    from onnxruntime.quantization import matmul_nbits_quantizer as nbits
+
+    site = next((one for one in request.sites if one.scheme is not None and one.scheme.block), None)
+    if site is None or site.scheme is None:
+        return
+    packing, nodes = site.packing, request.model.graph.node
+    levels = [
+        attribute.i
+        for node in nodes
+        for attribute in node.attribute
+        if attribute.name == "accuracy_level" and attribute.i
+    ]
+    ops = {node.op_type for node in nodes}
+    bits = packing.bits if packing is not None else int("8" in site.scheme.dtype) * 4 + 4
+    options: dict[str, Any] = {"bits": bits, "block_size": site.scheme.block}
+    if levels:
+        options["accuracy_level"] = levels[0]
+    if packing is None:
+        options["quant_format"] = QuantFormat.QDQ
+    elif "GatherBlockQuantized" in ops:
+        options["op_types_to_quantize"] = tuple({"MatMul", "Gather"})
+    is_symmetric = bool((site.scheme.zero_point == site.scheme.stored.middle).all())
+
+    def quantizer(**more: Any) -> Callable[[ModelProto, list[str]], ModelProto]:
+        """Return a function that quantizes without some nodes."""
+
+        def quantize(model: ModelProto, without: list[str]) -> ModelProto:
+            """Return a model quantized in blocks."""
+            made = nbits.MatMulNBitsQuantizer(
+                model, nodes_to_exclude=without, is_symmetric=is_symmetric, **options, **more
+            )
+            made.process()
+            quantized: ModelProto = made.model.model
+            return quantized
+
+        return quantize
+
+    yield quantizer()
+    for name, needs in (
+        ("HQQWeightOnlyQuantConfig", {"bits": bits, "block_size": site.scheme.block}),
+        ("RTNWeightOnlyQuantConfig", {}),
+        ("KQuantWeightOnlyQuantConfig", {}),
+    ):
+        if hasattr(nbits, name):
+            yield quantizer(algo_config=getattr(nbits, name)(**needs))
+
+
+def _block_codes(model: ModelProto) -> list[Any]:
+    """Return the codes of weights in blocks, in the order of their nodes."""
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    places = {"MatMulNBits": 1, "GatherBlockQuantized": 0, "DequantizeLinear": 0}
+    return [
+        onnx.numpy_helper.to_array(weights[node.input[places[node.op_type]]])
+        for node in model.graph.node
+        if node.op_type in places and node.input[places[node.op_type]] in weights
+    ]
+
+
+def _has_codes(model: ModelProto, codes: Sequence[Any]) -> bool:
+    """Return whether a model has the given codes, but for a few."""
+    own = _block_codes(model)
+    return len(own) == len(codes) and all(
+        one.shape == other.shape and numpy.mean(one != other) < _OTHERS
+        for one, other in zip(own, codes)
     )
-    quantizer.process()
-    model: ModelProto = quantizer.model.model
-    return model
 
 
-_QUANTIZERS: Mapping[str, Callable[[ModelProto, Sequence[Site], Sequence[str]], Any]] = {
-    "static": _quantize_static,
-    "dynamic": _quantize_dynamic,
+def _one_by_one(
+    quantize: Callable[[ModelProto, Sequence[Site], Sequence[str]], ModelProto | None],
+) -> Callable[[Requantization], list[ModelProto]]:
+    """Return a function that quantizes for each set of nodes; it returns none if one fails."""
+
+    def quantize_all(request: Requantization) -> list[ModelProto]:
+        """Return the models; none if the sites do not allow it."""
+        made = [
+            quantize(copy_of(request.reference), request.sites, list(names))
+            for names in request.excluded
+        ]
+        return [model for model in made if model is not None]
+
+    return quantize_all
+
+
+_QUANTIZERS: Mapping[str, Callable[[Requantization], list[Any]]] = {
+    "static": _one_by_one(_quantize_static),
+    "dynamic": _one_by_one(_quantize_dynamic),
     "nbits": _quantize_blocks,
 }
 """The quantizers that are part of ONNX Runtime, by the name of `QuantizedModel.producer`."""

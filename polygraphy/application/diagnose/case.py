@@ -75,6 +75,8 @@ _MOVES = (11, 12)
 """Seeds of what is moved to see what rounding does."""
 _USUAL_ATOL = 1e-5
 """What outputs may differ by where no tolerance is given."""
+_HALF_EPSILON = 1e-4
+"""Types with a larger epsilon are half precision, whose rounding exceeds the usual tolerance."""
 _MOST = 768 << 20
 """Of free memory, all tensors take no more bytes at a time than these: a file does as well."""
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -294,6 +296,8 @@ class Case:
             for single_party in self.parties
             if single_party.name != party.name
         ]
+        is_half = any((self.epsilon(name) or 0.0) > _HALF_EPSILON for name in self.model.outputs)
+        is_auto = is_auto or (is_half and off <= _USUAL_ATOL)
         options = party.remedy(plain=plain, without=without)
         backends = [(party.name, party.backend, options), *other_parties]
         if not other_parties:

@@ -43,11 +43,13 @@ from polygraphy.domain.checks.requirements import (
     wrong_shape,
     wrong_values,
 )
+from polygraphy.domain.checks.words_of_attributes import check_words
 
 
 def violations(call: OperatorCall) -> list[Violation]:
     """Return the rules that a node breaks."""
-    return [violation for rule in _RULES.get(call.op, ()) for violation in rule(call)]
+    rules = (*_RULES.get(call.op, ()), check_words)
+    return [violation for rule in rules for violation in rule(call)]
 
 
 def _elementwise(call: OperatorCall) -> Iterator[Violation]:

@@ -145,7 +145,27 @@ def _complete_pairing(pairing: Pairing) -> Pairing:
         pairing.tensors[tensor.name] = twin.name
     _pair_by_names(pairing)
     _by_structure(pairing)
+    _pair_crossed_outputs(pairing)
     return pairing
+
+
+def _pair_crossed_outputs(pairing: Pairing) -> None:
+    """Pair the nodes that compute the same output of both models, if they were paired in another
+    order: two outputs that are exchanged have the same structure, but are not the same output.
+    """
+    model, reference = pairing.model, pairing.reference
+    crossed: list[tuple[str, str, int, int]] = []
+    for kind, tensor, twin in paired_interfaces(model.graph, reference.graph):
+        index, other_index = model.producer.get(tensor.name), reference.producer.get(twin.name)
+        is_computed = kind == "output" and index in pairing.nodes and other_index is not None
+        if is_computed and pairing.tensors.get(tensor.name) != twin.name:
+            crossed.append((tensor.name, twin.name, index, other_index))  # type: ignore[arg-type]
+    pairs = {index: other_index for _, _, index, other_index in crossed}
+    is_exchange = {pairing.nodes[index] for index in pairs} == {*pairs.values()}
+    if is_exchange:
+        for index, other_index in pairs.items():
+            pairing.pair(index, other_index)
+        pairing.tensors.update((name, twin) for name, twin, _, _ in crossed)
 
 
 def _pair_by_names(pairing: Pairing) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from polygraphy.domain.arithmetic.passes.selection import quantile
 from polygraphy.domain.diagnosis.facts import Fact
@@ -93,10 +93,17 @@ def describe_stranger(pairing: Pairing) -> str:
 
 def suspects(pairing: Pairing) -> list[Suspect]:
     """Return the differences between model and reference, in the order of the model's nodes."""
+    alike = {
+        index: twin
+        for index, twin in pairing.nodes.items()
+        if pairing.model.nodes[index].op == pairing.reference.nodes[twin].op
+    }
+    same_operators = evolve(pairing, nodes=alike)
     found_suspects = [
-        *_weights(pairing),
-        *_attributes(pairing),
-        *_operand_suspects(pairing),
+        *_weights(same_operators),
+        *_attributes(same_operators),
+        *_operand_suspects(same_operators),
+        *_output_suspects(pairing),
         *_presence_suspects(pairing),
     ]
     return sorted(found_suspects, key=lambda suspect: suspect.nodes)
@@ -354,6 +361,25 @@ def _operand_suspects(pairing: Pairing) -> Iterator[Suspect]:
             yield Suspect((index,), "structure", change, twins=((index, other_node),))
 
 
+def _output_suspects(pairing: Pairing) -> Iterator[Suspect]:
+    """Yield nodes with outputs in another order, or with the output of another operator."""
+    for index, other_index in pairing.nodes.items():
+        node, twin = pairing.model.nodes[index], pairing.reference.nodes[other_index]
+        if node.op != twin.op:
+            change = changes.other_operator(node.op, twin.op)
+            yield Suspect((index,), "structure", change, twins=((index, other_index),))
+            continue
+        names = [pairing.tensors.get(name, "") for name in node.outputs if name]
+        expected = [name for name in twin.outputs if name]
+        if names != expected and sorted(names) == sorted(expected):
+            yield Suspect(
+                (index,),
+                "structure",
+                changes.swapped_outputs(node.op),
+                twins=((index, other_index),),
+            )
+
+
 def _equal(side: Side, name: str, reference_name: str) -> bool:
     """Return whether two tensors are computed in the same way from the same inputs."""
     first, second = side.producer.get(name), side.producer.get(reference_name)
@@ -509,6 +535,9 @@ class _Plan:
         renamed = dict(zip(reference_node.inputs, node.inputs))
         inputs = tuple(self._operand(name, renamed.get(name, "")) for name in reference_node.inputs)
         outputs = tuple(node.outputs[: len(reference_node.outputs)])
+        reordered = tuple(self._names.get(name, "") for name in reference_node.outputs)
+        if sorted(reordered) == sorted(outputs):  # The outputs of the node may be swapped.
+            outputs = reordered
         output_name = next(filter(None, reference_node.outputs))
         operands = {name: self._operand(name, name) for name in captured_tensors(reference_node)}
         place = next(filter(None, node.outputs))

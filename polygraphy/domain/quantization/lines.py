@@ -4,38 +4,113 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+from attrs import frozen
+
+from polygraphy.domain.quantization.sites import FloatNode, Site
+
+_HALF = 64
+"""The largest magnitude of codes in half of the int8 range."""
+_FULL_RANGE = (
+    ", advanced_parameters=nncf.AdvancedQuantizationParameters("
+    "overflow_fix=nncf.OverflowFix.DISABLE)"
+)
 
 
-def exclusion(producer: str, nodes: Sequence[str]) -> str:
+@frozen
+class Tool:
+    """A quantizer, and how it is asked to leave out nodes.
+
+    Attributes:
+        line: returns the line to paste, from the names of nodes.
+        package: the package that quantizes again, which the port is bound for; empty if none does.
+    """
+
+    line: Callable[[Sequence[str]], str]
+    package: str = ""
+
+
+def exclusion(producer: str, nodes: Sequence[str], *, keeps_full_range: bool = False) -> str:
     """Return the line to paste, as the quantizer wants it.
 
     Args:
         producer: which quantizer made the model; empty if it is not known.
         nodes: the nodes that stay in floating point.
+        keeps_full_range: whether the quantizer must not halve the range of weights.
     """
-    names = list(nodes)
-    if producer == "nncf":
-        return f"nncf.quantize(..., ignored_scope=nncf.IgnoredScope(names={names!r}))"
-    if producer == "modelopt":
-        patterns = [f"^{re.escape(name)}$" for name in names]
-        return f"modelopt.onnx.quantization.quantize(..., nodes_to_exclude={patterns!r})"
-    if producer == "olive":
-        return f'"nodes_to_exclude": {json.dumps(names)} in the configuration of the pass'
-    if producer == "genai":
-        # Release 0.18 ignores the former name without a word, and earlier ones ignore this one.
-        listed = ",".join(names)
-        return (
-            f"--extra_options nodes_to_exclude={listed} (of builders before 0.18:"
-            f" int4_nodes_to_exclude={listed})"
-        )
-    call = _CALLS.get(producer)
-    return f"{call}(..., nodes_to_exclude={names!r})" if call else f"nodes_to_exclude={names!r}"
+    line = TOOLS[producer].line(list(nodes))
+    return f"{line[:-1]}{_FULL_RANGE})" if keeps_full_range else line
 
 
-_CALLS = {
-    "static": "quantize_static",
-    "dynamic": "quantize_dynamic",
-    "nbits": "MatMulNBitsQuantizer",
+def halves_another_range(
+    producer: str, nodes: Sequence[FloatNode], sites: Sequence[Site], without: Collection[str]
+) -> bool:
+    """Return whether excluded nodes have weights in half of the int8 range: NNCF then halves the
+    range of the next weights instead, which are the first ones that are quantized.
+    """
+    if producer != "nncf":
+        return False
+    half = {
+        site.name
+        for site in sites
+        if site.codes is not None
+        and site.scheme is not None
+        and site.scheme.dtype == "int8"
+        and 0 < np.abs(site.codes).max(initial=0) <= _HALF
+    }
+    return any(node.name in without and not half.isdisjoint(node.reads) for node in nodes)
+
+
+def _call_of(function: str) -> Callable[[Sequence[str]], str]:
+    """Return a line with a function that takes `nodes_to_exclude`."""
+    return lambda nodes: f"{function}(..., nodes_to_exclude={nodes!r})"
+
+
+def _nncf(function: str) -> Callable[[Sequence[str]], str]:
+    """Return a line with a function of NNCF, which raises for unknown names."""
+    return lambda nodes: f"{function}(..., ignored_scope=nncf.IgnoredScope(names={nodes!r}))"
+
+
+def _modelopt(nodes: Sequence[str]) -> str:
+    """Return the line for ModelOpt, which takes patterns that match the start of a name."""
+    patterns = [f"^{re.escape(name)}$" for name in nodes]
+    return f"modelopt.onnx.quantization.quantize(..., nodes_to_exclude={patterns!r})"
+
+
+def _olive(nodes: Sequence[str]) -> str:
+    """Return the entry for the configuration of Olive, which is JSON."""
+    return f'"nodes_to_exclude": {json.dumps(nodes)} in the configuration of the pass'
+
+
+def _genai(nodes: Sequence[str]) -> str:
+    """Return the options of the builder: release 0.18 ignores the former name without a word, and
+    earlier ones ignore the new name.
+    """
+    names = ",".join(nodes)
+    return (
+        f"--extra_options nodes_to_exclude={names} (of builders before 0.18:"
+        f" int4_nodes_to_exclude={names})"
+    )
+
+
+def _unknown(nodes: Sequence[str]) -> str:
+    """Return the option that most quantizers have."""
+    return f"nodes_to_exclude={nodes!r}"
+
+
+TOOLS: Mapping[str, Tool] = {
+    "static": Tool(_call_of("quantize_static"), "onnxruntime"),
+    "dynamic": Tool(_call_of("quantize_dynamic"), "onnxruntime"),
+    "nbits": Tool(_call_of("MatMulNBitsQuantizer"), "onnxruntime"),
+    "olive": Tool(_olive, "onnxruntime"),
+    "genai": Tool(_genai, "onnxruntime"),
+    "nncf": Tool(_nncf("nncf.quantize"), "nncf"),
+    "nncf-weights": Tool(_nncf("nncf.compress_weights"), "nncf"),
+    "modelopt": Tool(_modelopt, "modelopt"),
+    "": Tool(_unknown),
 }
-"""The functions of ONNX Runtime by the name of their quantizer."""
+"""Quantizers by the name of `QuantizedModel.producer`. Olive and the builder of genai call those of
+ONNX Runtime.
+"""

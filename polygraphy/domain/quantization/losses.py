@@ -163,15 +163,18 @@ def weight_loss(site: Site) -> SiteLoss | None:
         return SiteLoss(0.0, 0.0, 0.0, spread)
     loss, possible = worst
     number_of = None if len(groups) == 1 else channel
-    shared = _with_shared_scale(exact, values, scheme) if scheme.is_per_tensor else None
+    shared = None
+    if scheme.is_per_tensor and site.channel_axis is not None:
+        shared = _with_shared_scale(exact, values, scheme, site.channel_axis)
     return SiteLoss(loss, min(possible, loss), 0.0, spread, number_of, best, shared)
 
 
-def _with_shared_scale(exact: Array, values: Array, scheme: Scheme) -> tuple[float, float] | None:
+def _with_shared_scale(
+    exact: Array, values: Array, scheme: Scheme, axis: int
+) -> tuple[float, float] | None:
     """Return the loss of a weight's worst channel, and its loss with its own scale."""
     if exact.ndim < 2 or scheme.stored.minifloat is not None:
         return None
-    axis = 0 if exact.ndim > 2 else 1
     rows, read = (
         np.moveaxis(array, axis, 0).reshape(exact.shape[axis], -1) for array in (exact, values)
     )

@@ -42,6 +42,8 @@ class Site:
         codes: what is stored of a weight or bias; None of an activation.
         format: how the model quantizes it, in words.
         packing: what else decides how the codes of an operator are read.
+        channel_axis: of a weight, the axis of the channels that may have a scale each; None if its
+            node is not known to have one.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Site:
     codes: Array | None = field(default=None, repr=False)
     format: str = ""
     packing: Any = field(default=None, repr=False)
+    channel_axis: int | None = None
 
     @property
     def axis(self) -> int | None:

@@ -33,7 +33,7 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
     """
     shapes = {tensor.name: tensor.shape or () for tensor in graph.inputs}
     states = {pair.input for pair in pairs}
-    if all(isinstance(dim, int) for name in states for dim in shapes.get(name, ())[1:]):
+    if all(isinstance(dim, int) for shape in shapes.values() for dim in shape[1:]):
         return {}
     sizes: dict[str, int] = {}
     for inner in graph.walk():
@@ -43,7 +43,7 @@ def cache_sizes(graph: Graph, pairs: Sequence[StatePair], config: object) -> dic
             if node.op == "Attention" and node.domain == "com.microsoft":
                 continue  # Its single past holds keys and values in another layout.
             for read in (node.inputs[at] for at in positions if at < len(node.inputs)):
-                shape = shapes.get(read, ()) if read in states else ()
+                shape = shapes.get(read, ())
                 if len(shape) != 4:
                     continue
                 heads = _key_heads(node)

@@ -331,14 +331,21 @@ class StepLoader:
         if capacity is not None and total > capacity:
             raise InputError(
                 f"The steps need {total} positions, but the cache of the model holds {capacity}.",
-                hint=f"Use at most --steps {max(1, capacity - self._first_length() + 1)}.",
+                hint=self._fitting_length(capacity),
             )
         for limit in self.plan.roles.limits:
             if limit.is_hard and limit.is_certain and total > limit.length:
                 raise InputError(
                     f"The steps need {total} positions, but {limit.what} has {limit.length}.",
-                    hint=f"Use at most --steps {max(1, limit.length - self._first_length() + 1)}.",
+                    hint=self._fitting_length(limit.length),
                 )
+
+    def _fitting_length(self, length: int) -> str:
+        """Return the advice which options fit into a number of positions."""
+        first = self._first_length()
+        if first > length:
+            return f"Use at most --prompt {max(1, length - self.iterations + 1)}."
+        return f"Use at most --steps {length - first + 1}."
 
     def _tokens(self, total: int) -> list[Array]:
         """Return the tokens of all steps, for each token input."""
@@ -420,7 +427,7 @@ class StepLoader:
             )
         if len(tokens) < total:
             raise InputError(
-                f"{self._tokens_file}: {len(tokens)} tokens, but the steps need {total}.",
+                f"{self._tokens_file}: the steps need {total} tokens, not {len(tokens)}.",
                 hint=f"Use at most --steps {max(1, len(tokens) - self._first_length() + 1)}.",
             )
 

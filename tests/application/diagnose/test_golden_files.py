@@ -206,3 +206,63 @@ def narrow(scale: float) -> onnx.ModelProto:
     shape = [*FEED["x"].shape]
     ends = [value("x", shape)], [value("y", shape)]
     return make("narrow", nodes, *ends, weights=weights, opset=19, ir_version=9)
+
+
+def test_a_float32_node_behind_half_precision_is_rounded_like_its_input(tmp_path: Path) -> None:
+    """The saved tensors have all digits, but a Cast keeps the tensor in half precision."""
+
+    def model(half: bool, off: float = 1.0) -> onnx.ModelProto:
+        weights = {
+            "w": np.random.default_rng(3).normal(size=(8, 16)).astype("f"),
+            "off": np.float32(off),
+        }
+        middle = [
+            helper.make_node("Cast", ["first"], ["low"], "low", to=TensorProto.FLOAT16),
+            helper.make_node("Tanh", ["low"], ["z"], "z"),
+            helper.make_node("Cast", ["z"], ["wide"], "wide", to=TensorProto.FLOAT),
+        ]
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["first"], "first"),
+            *(middle if half else [helper.make_node("Tanh", ["first"], ["z"], "z")]),
+            helper.make_node("Mul", ["wide" if half else "z", "off"], ["third"], "third"),
+            helper.make_node("Neg", ["third"], ["y"], "y"),
+        ]
+        return make("net", nodes, [value("x", [6, 8])], [value("y", [6, 16])], weights=weights)
+
+    saved = outputs(model(half=False), "first", "z", "third")
+    assert found(model(half=True), tmp_path, saved)[0].verdict == "agree"
+    [culprit] = found(model(half=True, off=1.05), tmp_path, saved)[0].culprits
+    assert "third" in culprit["nodes"]
+
+
+def test_a_float_bias_that_onnx_runtime_quantizes_is_not_changed(tmp_path: Path) -> None:
+    """ONNX Runtime rounds the bias to the product of the scales of input and weight."""
+
+    def model(off: float = 0.0) -> onnx.ModelProto:
+        random = np.random.default_rng(3)
+        weights = {
+            "sx": np.float32(0.05),
+            "zx": np.uint8(128),
+            "w": random.integers(-127, 128, (4, 2, 1, 1)).astype(np.int8),
+            "sw": np.float32(0.05),
+            "zw": np.int8(0),
+            "b": (random.normal(size=4) + off).astype("f"),
+            "shape": np.array([6, 2, 2, 2]),
+        }
+        nodes = [
+            helper.make_node("Reshape", ["x", "shape"], ["image"], "image"),
+            helper.make_node("QuantizeLinear", ["image", "sx", "zx"], ["q"], "q"),
+            helper.make_node("DequantizeLinear", ["q", "sx", "zx"], ["d"], "d"),
+            helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], "dw"),
+            helper.make_node("Conv", ["d", "dw", "b"], ["c"], "conv"),
+            helper.make_node("Relu", ["c"], ["r"], "relu"),
+            helper.make_node("QuantizeLinear", ["r", "sx", "zx"], ["q2"], "q2"),
+            helper.make_node("DequantizeLinear", ["q2", "sx", "zx"], ["y"], "y"),
+        ]
+        ends = [value("x", [6, 8])], [value("y", [6, 4, 2, 2])]
+        return make("net", nodes, *ends, weights=weights)
+
+    saved = outputs(model(), "image", "d", "dw", "c", "r")
+    assert found(model(), tmp_path, saved)[0].verdict == "agree"
+    [culprit] = found(model(off=0.1), tmp_path, saved)[0].culprits
+    assert culprit["nodes"] == ["conv"]

@@ -11,6 +11,7 @@ from onnx import numpy_helper, parser
 
 from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
+from polygraphy.application.diagnose.steps import model_refusal
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.asked import command_line
@@ -56,6 +57,33 @@ def test_the_model_is_at_fault_if_no_backend_runs_it() -> None:
     )
     culprit = blamed(model_of(text, o=np.array([0, 1])), OnnxrtParty(), OnnxParty())
     assert (culprit["nodes"], culprit["party"]) == (["y"], "model")
+
+
+def test_an_invalid_fp16_model_is_at_fault_beside_its_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A converter declared another type than a Cast computes; no cast of the reference works."""
+    monkeypatch.setattr(model_refusal, "find_cast", lambda *_: None)
+    half = np.float16
+    model = model_of(
+        "(float[2,3] x) => (float[2,3] y) { a = Cast<to=10>(x) m = MatMul(a,w)"
+        " c = Cast<to=1>(m) o = Mul(c,s) y = Cast<to=1>(o) }",
+        w=np.eye(3, dtype=half),
+        s=np.ones(3, half),
+    )
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("c", 10, None))
+    right = model_of(
+        "(float[2,3] x) => (float[2,3] y) { m = MatMul(x,w) o = Mul(m,s) y = Identity(o) }",
+        w=np.eye(3, dtype=F),
+        s=np.ones(3, F),
+    )
+    kept = Kept()
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        assert not diagnose(model, [OnnxrtParty()], None, reference=right)
+    first = kept.culprits[0]
+    assert (first["nodes"], first["party"]) == (["c"], "model")
+    message = facts_of(first)["breaks_specification"]["message"]
+    assert "the graph declares float16" in message
 
 
 def test_a_wrong_declared_type_is_fixed_by_sanitizing() -> None:

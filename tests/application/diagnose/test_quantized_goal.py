@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from attrs import evolve
 from onnx import helper, numpy_helper
 
 from polygraphy.adapters.onnx.edit.quantized_model import open_quantized
@@ -26,10 +27,13 @@ from polygraphy.domain.errors import InconclusiveError, InputError, UsageError
 from polygraphy.domain.quantization.causes import cause_of, is_suspect
 from polygraphy.domain.quantization.losses import weight_loss
 from polygraphy.domain.quantization.metrics import BUILT_IN, Outputs, RmsRatio
+from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import rules_of
+from polygraphy.ports.diagnosing import quantize_again
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
 from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
+from tests.support.models import make, value
 
 FEEDS = [
     {"x": np.random.default_rng(n).standard_normal((8, SIZE)).astype(np.float32)} for n in range(3)
@@ -249,14 +253,21 @@ def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
     assert culprit["cause"] == "clipped range"
 
 
+def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.graph.input.append(helper.make_tensor_value_info("mask", onnx.TensorProto.FLOAT, [2]))
+    return model
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"metric": _broken}, InputError, r"_broken raises KeyError: '\w+'\. It receives"),
         ({"metric": _ending}, InputError, r"_ending raises SystemExit: 7\."),
-        ({"memory_budget": 1000}, UsageError, "search needs about 0.0 GB of memory"),
+        ({"memory_budget": 1000}, UsageError, r"needs about 0\.\d+ MB of memory"),
         ({"reference": network()}, UsageError, r"input 'x' has shape \(3, 6\), but"),
         ({"metric": lambda values, right: float("nan")}, InputError, "returns NaN"),
+        ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
+        ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
         ({"reference": quantised()}, UsageError, "--within needs a quantized model"),
     ],
@@ -286,6 +297,29 @@ def test_a_transposed_weight_of_a_gemm_is_measured() -> None:
     assert np.abs(site.values - site.exact).max() < 0.05
 
 
+def test_the_channels_of_a_transposed_weight_are_its_rows() -> None:
+    weight = np.ones((4, 6), np.float32) * [[1.0], [1.0], [1.0], [0.01]]
+    model = make_gemm(weight, transposed=True)
+    [site] = [one for one in open_quantized(model, []).sites if one.kind == "weight"]
+    assert site.channel_axis == 0
+    loss = weight_loss(evolve(site, exact=weight))
+    assert loss is not None and loss.shared is not None
+    assert loss.shared == pytest.approx((0.213, 0.0), abs=0.001)
+
+
+def make_gemm(weight: Any, *, transposed: bool) -> onnx.ModelProto:
+    """Return a Gemm with an int8 weight, one scale for all channels."""
+    scale = np.float32(np.abs(weight).max() / 127)
+    codes = np.rint(weight / scale).astype(np.int8)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w_q", "s"], ["w"], "weight"),
+        helper.make_node("Gemm", ["x", "w"], ["y"], "gemm", transB=int(transposed)),
+    ]
+    size, count = weight.shape[::-1] if transposed else weight.shape
+    ends = [value("x", [2, size])], [value("y", [2, count])]
+    return make("gemm", nodes, *ends, weights={"w_q": codes, "s": scale})
+
+
 def _quantize_dynamically(model: onnx.ModelProto) -> onnx.ModelProto:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -312,8 +346,6 @@ def test_blocks_whose_halves_are_exchanged_are_named() -> None:
         held = {"b": packed[:, None], "s": step}
         return make("blocks", [node], *ends, weights=held, domains=["com.microsoft"])
 
-    from tests.support.models import make, value
-
     product = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
     ends = [value("x", [8, 32])], [value("y", [8, 32])]
     right = make("plain", [product], *ends, weights={"w": weight})
@@ -324,7 +356,6 @@ def test_blocks_whose_halves_are_exchanged_are_named() -> None:
 
 @pytest.mark.parametrize("kind", ["int4", "uint4", "uint8", "uint8 without zero point", "rows"])
 def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
-    from tests.support.models import make, value
 
     weight = np.random.default_rng(2).normal(size=(12, 32)).astype(np.float32)
     ends = [value("x", [5], onnx.TensorProto.INT64)], [value("y", [5, 32])]
@@ -380,8 +411,6 @@ def test_an_embedding_in_few_bits_is_measured_and_repaired(kind: str) -> None:
 def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
-    from tests.support.models import make, value
-
     rng = np.random.default_rng(4)
     weights = {
         "table": rng.normal(size=(16, 8)).astype(np.float32),
@@ -423,3 +452,35 @@ def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
     ):
         made, expected = (OnnxrtParty().load(one)(feeds[0])["y"] for one in (model, same))
         assert np.allclose(made, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("both", "Quantized again: "),
+        ("missing", "Not tried in the quantizer: nncf is not installed."),
+        ("failing", "Not tried in the quantizer: nncf fails: no such option."),
+        ("other", "Not tried in the quantizer: nncf does not reproduce this model"),
+    ],
+)
+def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
+    made: str, said: str
+) -> None:
+    model = quantised()
+    model.metadata_props.add(key="maker", value="nncf")
+    before = RmsRatio()(outputs(model), outputs(plain()))
+    requests: list[Requantization] = []
+
+    def again(request: Requantization) -> list[Any] | None:
+        requests.append(request)
+        if made == "failing":
+            raise RuntimeError("no such option")
+        same = plain() if made == "other" else request.model
+        return None if made == "missing" else [same, plain()]
+
+    with bind(quantize_again, again, "nncf"):
+        [culprit] = found(model, within=0.7 * before).culprits
+    [request] = requests
+    assert [*request.excluded] == [[], list(culprit["nodes"])]
+    assert len(request.feeds) == len(FEEDS) and request.seconds > 0
+    assert said in str(culprit["remedy"]) and "IgnoredScope" in str(culprit["remedy"])

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from polygraphy.domain.diagnosis.pairing import pair_graphs
-from polygraphy.domain.diagnosis.two_models import change_of_weight, suspects
+from polygraphy.domain.diagnosis.two_models import change_of_weight, plan_copies, suspects
 from polygraphy.domain.model.description import Attribute, Graph, Node, Tensor, Weight
 
 
@@ -203,3 +203,31 @@ def test_a_bound_of_zero_is_an_epsilon_only_before_a_root(after, expected):
 )  # fmt: skip
 def test_numbers_that_differ_are_told_apart(one, other, words: str) -> None:
     assert str(change_of_weight(one, other)) == words
+
+
+@pytest.mark.parametrize("kind", ["Identity", "Relu", "direct"])
+def test_exchanged_outputs_are_a_difference_of_the_nodes_that_compute_them(kind: str) -> None:
+    """Two outputs that are exchanged have the structure of the reference, under other names."""
+
+    def model(first: str, second: str) -> Graph:
+        split = ("a", "b") if kind != "direct" else (first, second)
+        nodes = [Node("split", "Split", inputs=("x",), outputs=split)]
+        if kind != "direct":
+            nodes += [
+                Node(f"n_{first}", "Identity", inputs=("a",), outputs=(first,)),
+                Node(f"n_{second}", kind, inputs=("b",), outputs=(second,)),
+            ]
+        outputs = (Tensor("state"), Tensor("other"))
+        return Graph(inputs=(Tensor("x"),), outputs=outputs, nodes=tuple(nodes))
+
+    model_pair = pair_graphs(model("other", "state"), model("state", "other"))
+    found = suspects(model_pair)
+    assert all(suspect.cause == "structure" for suspect in found)
+    nodes = [model_pair.model.identity(suspect.nodes[0]) for suspect in found]
+    assert nodes == (["split"] if kind == "direct" else ["n_other", "n_state"])
+    copies = plan_copies(model_pair, found).nodes
+    made = {name: copy.inputs for copy in copies for name in copy.outputs}
+    if kind == "direct":
+        assert [copy.outputs for copy in copies] == [("state", "other")]
+    else:
+        assert made == {"state": ("a",), "other": ("b",)}

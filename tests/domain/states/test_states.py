@@ -288,7 +288,8 @@ def test_a_state_is_fed_back_per_runner_and_only_new_slots_are_handed_on() -> No
         ({"prompt": 0}, "at least one token"),
         ({"steps": 40}, "table 'pos_table' of positions has 24"),
         ({"tokens": "1 2 32"}, "token 32 is outside the vocabulary, which has 32"),
-        ({"tokens": "1 2 3", "steps": 4, "prompt": 2}, "3 tokens, but the steps need 5"),
+        ({"tokens": "1 2 3", "steps": 4, "prompt": 2}, "the steps need 5 tokens, not 3"),
+        ({"steps": 2, "prompt": 40}, "Use at most --prompt 23"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(

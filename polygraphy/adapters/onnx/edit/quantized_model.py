@@ -17,6 +17,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     DEQUANTISE,
     QUANTISE,
     SitePair,
+    channel_axis,
     format_of,
     is_bias_shape,
     is_corrected,
@@ -477,6 +478,10 @@ class QuantizedModel:
             name = aliases[-1]
         number = len(self.sites)
         differs = not is_same_scheme(scheme, read)
+        outputs = [reader.output[0] for reader in readers]
+        axis = None
+        if exact is not None:
+            axis = channel_axis(self._readers.get(outputs[0], ()), exact.ndim)
         values = read.values(scheme.codes(exact)) if exact is not None else None
         self.sites.append(
             Site(
@@ -488,9 +493,9 @@ class QuantizedModel:
                 exact,
                 None if exact is None else scheme.codes(exact),
                 format_of(scheme),
+                channel_axis=axis,
             )
         )
-        outputs = [reader.output[0] for reader in readers]
         kind = numpy.float32 if exact is None else exact.dtype
         self._pairs.append(SitePair(number, outputs, node, readers, kind))
         self._dequantized |= dict.fromkeys(outputs, name)
@@ -509,7 +514,17 @@ class QuantizedModel:
         kind: Kind = "bias" if scheme.dtype == "int32" else "weight"
         scale = constant(node.input[1])
         self.sites.append(
-            Site(output, kind, scheme, None, values, exact, stored, format_of(scheme))
+            Site(
+                output,
+                kind,
+                scheme,
+                None,
+                values,
+                exact,
+                stored,
+                format_of(scheme),
+                channel_axis=channel_axis(self._readers.get(output, ()), codes.ndim),
+            )
         )
         self._pairs.append(SitePair(number, [output], None, [node], scale.dtype))
         self._dequantized[output] = output
@@ -631,6 +646,7 @@ class QuantizedModel:
                 codes,
                 format_of(scheme),
                 packing,
+                0 if codes.ndim > 2 else 1,
             )
         self.sites.append(site)
         kind = numpy.float32 if array is None else array.dtype

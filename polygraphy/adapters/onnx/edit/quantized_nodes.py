@@ -28,6 +28,10 @@ a small bias (lab: up to 1.03). A bias of another layer differs by about 1.4, a 
 """
 
 
+_NOTE = "onnx.infer"
+"""What ONNX Runtime's quantizers note in a model whose shapes they have inferred."""
+
+
 class SitePair:
     """The nodes of a site.
 
@@ -102,16 +106,16 @@ def producer_of(model: ModelProto) -> str:
     """Return the name of the quantizer that wrote a model; empty if it is not recorded."""
     notes = " ".join(f"{entry.key} {entry.value}" for entry in model.metadata_props)
     maker = f"{model.producer_name} {notes}".lower()
+    nodes = model.graph.node
     for name in ("nncf", "modelopt", "olive", "genai"):
         if name in maker:
-            return name
-    nodes = model.graph.node
+            return _nncf_function(nodes) if name == "nncf" else name
     names = {name for node in nodes for name in node.output}
     reads = [node for node in nodes if node.op_type == DEQUANTISE]
     if any(node.output[0].startswith("dq_output_") for node in reads):
-        return "nncf"
+        return _nncf_function(nodes)
     if any(node.name.endswith("_compressed_matmul") for node in nodes):
-        return "nncf"
+        return _nncf_function(nodes)
     blocks = [node for node in nodes if node.op_type in ("MatMulNBits", "GatherBlockQuantized")]
     if blocks:
         ends = tuple(f"_Q{bits}" for bits in (2, 4, 8))
@@ -122,10 +126,18 @@ def producer_of(model: ModelProto) -> str:
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
     pairs = [node for node in nodes if node.op_type == QUANTISE and node.input[0] in weights]
-    # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs.
-    return (
-        "modelopt" if pairs and not any(name.input[0] not in names for name in reads) else "static"
+    stored = any(one.input[0] not in names for one in reads)
+    # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs, and
+    # infers shapes by itself, which ONNX Runtime notes.
+    is_modelopt = not stored and (
+        pairs or not any(one.key == _NOTE for one in model.metadata_props)
     )
+    return "modelopt" if is_modelopt else "static"
+
+
+def _nncf_function(nodes: Sequence[NodeProto]) -> str:
+    """Return the quantizer of NNCF: it compresses weights if no activation is quantized."""
+    return "nncf" if any(node.op_type == QUANTISE for node in nodes) else "nncf-weights"
 
 
 def makers_of(graph: GraphProto) -> dict[str, NodeProto]:
@@ -163,6 +175,25 @@ def format_of(scheme: Scheme) -> str:
     if scheme.block:
         return f"{scheme.dtype}, blocks of {scheme.block}"
     return f"{scheme.dtype}, per {'tensor' if scheme.is_per_tensor else 'channel'}"
+
+
+def channel_axis(readers: Sequence[tuple[NodeProto, int]], rank: int) -> int | None:
+    """Return the axis of the output channels of a weight; None if no node reads it as one.
+
+    Args:
+        readers: the nodes that read it, with the position of the operand.
+        rank: its rank.
+    """
+    for node, at in readers:
+        if at != 1 or rank < 2:
+            continue
+        if node.op_type == "Gemm":
+            transposed = any(one.name == "transB" and one.i for one in node.attribute)
+            return 0 if transposed else 1
+        axis = {"Conv": 0, "ConvTranspose": 1, "MatMul": rank - 1}.get(node.op_type)
+        if axis is not None:
+            return axis
+    return None
 
 
 def typed_codes(codes: Array, dtype: str) -> Array:

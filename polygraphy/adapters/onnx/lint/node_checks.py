@@ -291,6 +291,7 @@ class NodeChecks:
         opset = self._opsets.get(node.domain, self._opsets.get("ai.onnx", 0))
         call = OperatorCall(node.op_type, opset, plain, inputs, len(node.output))
         yield from _mixed_types(call, schema)
+        yield from _forbidden_types(call, schema)
         yield from violations(call)
 
     def _operand(
@@ -417,6 +418,41 @@ def _mixed_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
             actual = f"{operand.name!r} is {operand.dtype} and {first.name!r} is {first.dtype}"
             yield Violation(call.op, "inputs of one data type", actual, TYPE, operand.name)
             return
+
+
+def _forbidden_types(call: OperatorCall, schema: Any) -> Iterator[Violation]:
+    """Yield the first input whose data type the operator does not take."""
+    formal = list(schema.inputs)
+    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    for position, operand in enumerate(call.inputs):
+        if operand is None or operand.dtype not in _type_names() or not formal:
+            continue
+        kind = formal[min(position, len(formal) - 1)].type_str
+        types = list(allowed.get(kind, [kind]))
+        if f"tensor({_type_names()[operand.dtype]})" not in types:
+            own = {f"tensor({spelled})": name for name, spelled in _type_names().items()}
+            names = [own.get(one, one) for one in types]
+            more = f" and {len(names) - _MOST_TYPES} more" if len(names) > _MOST_TYPES + 1 else ""
+            shown = ", ".join(names[:_MOST_TYPES] if more else names)
+            actual = f"{operand.name!r} is {operand.dtype}"
+            required = f"an input of type {shown}{more}"
+            yield Violation(call.op, required, actual, TYPE, operand.name)
+            return
+
+
+_MOST_TYPES = 4
+"""Data types that are listed in a message."""
+
+
+@cache
+def _type_names() -> dict[str, str]:
+    """Return the names of data types in the definitions of operators, by their own names."""
+    names = {}
+    for number in onnx.TensorProto.DataType.values():
+        entry = _TYPES.from_native(number)
+        if entry is not None:
+            names[entry.name] = onnx.TensorProto.DataType.Name(number).lower()
+    return names
 
 
 def _variadic() -> Any:

@@ -79,6 +79,9 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
 def _check_input_names(case: Case, pair: ModelPair) -> None:
     """Raise UsageError if the reference has inputs with other names or shapes."""
     inputs = pair.reference.inputs
+    twins = {pair.pairing.tensors.get(name, name) for name in case.model.inputs}
+    if extra := [name for name in inputs if name not in twins]:
+        raise errors.reference_with_more_inputs(pair.path, extra)
     for name, input_name in case.model.inputs.items():
         twin = pair.pairing.tensors.get(name, name)
         if twin not in inputs:

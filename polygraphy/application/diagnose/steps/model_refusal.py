@@ -14,6 +14,7 @@ from polygraphy.application.diagnose.comparisons.differences import (
 from polygraphy.application.diagnose.comparisons.model_pair import ModelPair
 from polygraphy.application.diagnose.lowered.half_verdict import find_cast
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
+from polygraphy.application.diagnose.steps.invalid_models import diagnose_invalid_model
 from polygraphy.application.diagnose.subprocesses import CarefulParty
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.culprit import FAULT, MODEL, Culprit, DiagnosisResult
@@ -55,7 +56,8 @@ def explain_refusal(
     cast = _describe_cast(case, pair, feeds, refusal)
     if cast is not None:
         return Found(DiagnosisResult(FAULT, [cast]), case)
-    return Unexplained(str(refusal))
+    invalid = diagnose_invalid_model(case, error, feeds)
+    return Unexplained(str(refusal)) if invalid is None else invalid
 
 
 def _describe_cast(

@@ -16,6 +16,7 @@ from polygraphy.application.diagnose.case import Case, Values
 from polygraphy.application.diagnose.comparisons.model_pair import ModelComparison, pair_models
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.steps.quantized_switches import Switches, expect_powers
+from polygraphy.application.diagnose.steps.quantizing_again import measure_again
 from polygraphy.domain.diagnosis.culprit import (
     AGREE,
     FAULT,
@@ -30,16 +31,17 @@ from polygraphy.domain.diagnosis.words import quantization as words
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.quantization.causes import CALIBRATION, CLIPPED, cause_of, is_suspect
 from polygraphy.domain.quantization.goal import QuantizedGoal
-from polygraphy.domain.quantization.lines import exclusion
+from polygraphy.domain.quantization.lines import exclusion, halves_another_range
 from polygraphy.domain.quantization.losses import SiteLoss
 from polygraphy.domain.quantization.measuring import measure_losses
 from polygraphy.domain.quantization.metrics import Metric, Outputs, RmsRatio
 from polygraphy.domain.quantization.powers import PowerSum
+from polygraphy.domain.quantization.requantization import Requantization
 from polygraphy.domain.quantization.rules import Rules, rules_of
 from polygraphy.domain.quantization.schemes import STORED
 from polygraphy.domain.quantization.search import Search, SetSearch, curve_at
 from polygraphy.domain.tensors.facts import layout_of
-from polygraphy.ports.diagnosing import QuantizedModel, open_quantized, quantize_again
+from polygraphy.ports.diagnosing import QuantizedModel, open_quantized
 from polygraphy.ports.editing import open_model, save_to_file
 from polygraphy.ports.machine import release_memory
 
@@ -78,8 +80,8 @@ _SHARED, _SHARED_RATIO = 0.05, 4.0
 """One scale for all channels is reported if the worst channel loses more than this share, and so
 many times what it would lose with its own scale.
 """
-_AS_BEFORE = 0.03
-"""A model counts as quantized alike if the metric differs by less than this share."""
+_AGAIN, _LEAST_AGAIN = 60.0, 10.0
+"""Seconds after which the quantizer is stopped, and the least if the user gives the time."""
 _FEW = 8
 """So many nodes are named even if they are more than half of all."""
 
@@ -227,8 +229,9 @@ class _GoalSearch:
             shared = losses[number].shared
             if shared is not None and shared[0] > max(_SHARED, _SHARED_RATIO * shared[1]):
                 facts.append(words.shared_scale(model.sites[number].name, *shared))
-        line = exclusion(model.producer, kept_names)
-        again = self._quantize_again(model, kept_names, before)
+        is_full = halves_another_range(model.producer, model.nodes, model.sites, kept_names)
+        line = exclusion(model.producer, kept_names, keeps_full_range=is_full)
+        again, why = self._quantize_again(model, kept_names, before, is_full=is_full)
         ops = {node.name: node.op for node in model.nodes}
         op = ops.get(kept_names[-1], "")
         note = words.keep_in_float(
@@ -236,6 +239,8 @@ class _GoalSearch:
             line,
             is_known=bool(model.producer),
             again=again,
+            why=why,
+            within=goal.within,
             is_saved=goal.save is not None,
         )
         remedy = Remedy(None, True, note)
@@ -249,24 +254,22 @@ class _GoalSearch:
         return Found(self._save_model(result, repair.model.float_at_sites(())), self._case)
 
     def _quantize_again(
-        self, model: QuantizedModel, kept_names: Sequence[str], before: float
-    ) -> float | None:
-        """Return the metric after running the quantizer again without some nodes; None if it is not
-        installed, or does not reproduce this model.
+        self, model: QuantizedModel, kept_names: Sequence[str], before: float, *, is_full: bool
+    ) -> tuple[float | None, str]:
+        """Return the metric after running the quantizer again without some nodes; None, and the
+        reason, if that is not possible.
         """
-        reference = self._comparison.pair.reference.proto
-        unchanged = quantize_again(model.producer, reference, model.sites, [])
-        if unchanged is None:
-            return None
-        requantized = quantize_again(model.producer, reference, model.sites, kept_names)
-        try:
-            value = self._judge(self._run(unchanged))
-            is_same = abs(value - before) <= _AS_BEFORE * before
-            return (
-                self._judge(self._run(requantized)) if is_same and requantized is not None else None
-            )
-        except BackendError:
-            return None
+        request = Requantization(
+            model.producer,
+            self._comparison.pair.reference.proto,
+            model.float_at_sites(()),
+            model.sites,
+            [self._comparison.pair.feed_reference(feed) for feed in self._feeds],
+            [[], kept_names],
+            [False, is_full],
+            _AGAIN if self._goal.seconds is None else max(self._time_left(), _LEAST_AGAIN),
+        )
+        return measure_again(self._case, request, lambda made: self._judge(self._run(made)), before)
 
     # Measuring.
 
@@ -306,11 +309,14 @@ class _GoalSearch:
                 _copy_outputs(outputs) for outputs in (outputs, expected_outputs)
             )
         try:
-            value = float(metric(outputs, expected_outputs))
+            returned = metric(outputs, expected_outputs)
+            value = float(returned)
         except (Exception, SystemExit) as error:
             if is_given:
                 raise errors.metric_raises(self._goal.name, error) from error
             raise
+        if isinstance(returned, (bool, np.bool_)):
+            raise errors.metric_returns_boolean(self._goal.name)
         if np.isnan(value):
             raise errors.metric_returns_nan(self._goal.name)
         return value

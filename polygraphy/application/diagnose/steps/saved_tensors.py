@@ -67,6 +67,9 @@ _TF32 = 3e-3
 """The same as a share of the RMS, if products were computed in TF32 where they were saved."""
 _IMPROVED = 5
 """So many times that share a node has to be off to tell a change from rounding."""
+_BIASED, _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm"), 3
+_HALF_STEP = 0.51
+"""Largest rounding error of a quantized bias in steps, with the float32 rounding of the sum."""
 _INSIDE = 12
 """Of so many nodes at most each is tried as another, where what is between them is not known."""
 
@@ -188,9 +191,10 @@ class _SavedTensors:
                 case.keep_errors(party.name, "isolated", made_alone.compared)
                 self._computed.append(party.name)
                 relevant = {
-                    name: (made, made_alone.values[name])
-                    for name, made in made_alone.wrong
-                    if _is_relevant(made, self._rounding(name))
+                    name: (deviation, made_alone.values[name])
+                    for name, deviation in made_alone.wrong
+                    if _is_relevant(deviation, self._rounding(name, trace))
+                    and not deviation.largest <= self._bias_rounding(name)
                 }
                 if relevant:
                     values = {name: value for name, (_, value) in relevant.items()}
@@ -209,12 +213,34 @@ class _SavedTensors:
             notes.append(steps.wrong_tensors(len(differing), self._run.is_traced))
         return differing
 
-    def _rounding(self, name: str) -> float:
-        """Return the rounding limit of a tensor saved in a less precise type, or an output with a
-        final cast.
+    def _rounding(self, name: str, trace: Trace) -> float:
+        """Return the rounding limit of a tensor saved in a less precise type, of an output with a
+        final cast, or of a tensor computed from inputs that the model has in a less precise type.
         """
+        nodes, dtypes = self._case.model.nodes, self._comparison.dtypes
+        region = region_before(nodes, name, trace.values.keys() | trace.feed.keys())
+        types = {dtypes[each] for index in region for each in nodes[index].reads if each in dtypes}
         epsilon = self._case.epsilon(name) if name in self._case.model.outputs else None
-        return _STEPS * max(epsilon or 0.0, self._coarse)
+        return _STEPS * max(epsilon or 0.0, self._coarse, *map(epsilon_of, types))
+
+    def _bias_rounding(self, name: str) -> float:
+        """Return the largest error of a float bias that ONNX Runtime rounds, if the input and the
+        weight of its node are quantized; zero for other nodes.
+        """
+        side = self._case.model.indexed_graph
+        node = side.nodes[side.producer[name]] if name in side.producer else None
+        if node is None or node.op not in _BIASED or len(node.inputs) < _WITH_BIAS:
+            return 0.0
+        step = 1.0  # The bias becomes an integer in units of the product of both scales.
+        for operand in node.inputs[:2]:
+            before = side.nodes[side.producer[operand]] if operand in side.producer else None
+            if before is None or before.op != "DequantizeLinear":
+                return 0.0
+            scale = side.weights.get(before.inputs[1])
+            if scale is None or scale.values is None:
+                return 0.0
+            step *= float(np.max(np.abs(scale.values)))
+        return _HALF_STEP * step
 
     @staticmethod
     def _first_output(side: Side, index: int) -> str:

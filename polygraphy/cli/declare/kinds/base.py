@@ -380,6 +380,8 @@ class Number(Kind):
             value = float(words[0])
         except ValueError:
             raise BadValue(f"{words[0]!r} is not a number") from None
+        if math.isnan(value):
+            raise BadValue(f"{words[0]!r} is not a number")
         if not self.minimum <= value <= self.maximum:
             limit = f"from {self.minimum:g}" + (
                 f" to {self.maximum:g}" if self.maximum < math.inf else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from polygraphy.domain.errors import FileError, InputError, UsageError
@@ -86,6 +86,15 @@ def reference_with_other_inputs(path: str, name: str, own: Any, shape: Any) -> U
     )
 
 
+def reference_with_more_inputs(path: str, names: Sequence[str]) -> UsageError:
+    """Return the error that the reference has inputs that the model does not have."""
+    listed = ", ".join(map(repr, names))
+    return UsageError(
+        f"{path}: the quantized model has no input that corresponds to {listed}.",
+        hint="Pass the float model that it was made from as --reference.",
+    )
+
+
 def reference_without_input(path: str, name: str) -> UsageError:
     """Return the error that the reference has no such input."""
     return UsageError(
@@ -97,9 +106,22 @@ def reference_without_input(path: str, name: str) -> UsageError:
 def search_needs_memory(needed: int, limit: int) -> UsageError:
     """Return the error that a search needs more memory than allowed."""
     return UsageError(
-        f"The search needs about {needed / 1e9:.1f} GB of memory for the weights, and"
-        f" {limit / 1e9:.1f} GB are allowed.",
+        f"The search needs about {_megabytes(needed)} of memory for the weights, and"
+        f" {_megabytes(limit)} are allowed.",
         hint="Pass a larger --memory-budget, or list ranges with `inspect model --reference`.",
+    )
+
+
+def _megabytes(size: int) -> str:
+    """Return a number of bytes as text."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
+
+
+def metric_returns_boolean(name: str) -> InputError:
+    """Return the error that a metric returns a boolean: neither value is clearly better."""
+    return InputError(
+        f"--metric: {name} returns a boolean.",
+        hint="It must return a number; smaller is better.",
     )
 
 

@@ -218,8 +218,41 @@ def set_parameter(site: Site, loss: SiteLoss, *, is_saved: bool) -> str:
     )
 
 
+def quantized_again(value: float | None, why: str) -> str:
+    """Return the sentence with the metric after quantizing again, or why there is none."""
+    return f"{value:.3g} with the printed line." if value is not None else f"Not tried: {why}."
+
+
+def quantizer_missing(package: str) -> str:
+    """Return the reason that a quantizer is not installed."""
+    return f"{package} is not installed"
+
+
+def not_reproduced(package: str) -> str:
+    """Return the reason that a quantizer does not create this model."""
+    return f"{package} does not reproduce this model, because its options are unknown"
+
+
+def quantized_differently(package: str, value: float, before: float) -> str:
+    """Return the reason that a model that is quantized again is less or more accurate."""
+    return f"{not_reproduced(package)} ({value:.3g} instead of {before:.3g})"
+
+
+def quantizer_fails(package: str, error: Exception) -> str:
+    """Return the reason that a quantizer fails."""
+    text = " ".join(str(error).split())
+    return f"{package} fails: {text[:120] or type(error).__name__}"
+
+
 def keep_in_float(
-    nodes: Sequence[str], line: str, *, is_known: bool, again: float | None, is_saved: bool
+    nodes: Sequence[str],
+    line: str,
+    *,
+    is_known: bool,
+    again: float | None,
+    why: str,
+    within: float,
+    is_saved: bool,
 ) -> str:
     """Return the sentence on how to keep nodes in floating point.
 
@@ -228,10 +261,16 @@ def keep_in_float(
         line: what to give to the quantizer.
         is_known: whether it is known which quantizer made the model.
         again: the metric after the model was quantized again with that line; None if it was not.
+        why: the reason why it was not; may be empty.
+        within: the target.
         is_saved: whether the mixed model is saved.
     """
     which = "this node" if len(nodes) == 1 else f"these {len(nodes)} nodes"
-    tried = "Not tried in the quantizer." if again is None else f"Quantized again: {again:.3g}."
+    if again is None:
+        tried = f"Not tried in the quantizer: {why}." if why else "Not tried in the quantizer."
+    else:
+        tried = f"Quantized again: {again:.3g}"
+        tried += ", above the target." if again > within else "."
     unknown = "" if is_known else " The model does not say which quantizer made it."
     save = "" if is_saved else " Add --save PATH to write the mixed model."
     return f"Quantize again without {which}: {line}. {tried}{unknown}{save}"
@@ -331,4 +370,5 @@ def _plain(name: str) -> str:
 
 def _percent(share: float) -> str:
     """Return a share in percent."""
-    return f"{100 * share:.2g} %"
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"

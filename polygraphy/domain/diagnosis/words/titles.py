@@ -45,6 +45,7 @@ WITHOUT_QUANTIZATION = "without quantization"
 LOSS_BY_SITE = "loss of each site"
 WRONG_PARAMETERS = "wrong parameters"
 FEWEST_IN_FLOAT = "fewest nodes in float"
+QUANTIZED_AGAIN = "quantized again"
 WITHOUT_REWRITES = "without rewrites"
 QUANTIZATION_STEPS = "quantization steps"
 

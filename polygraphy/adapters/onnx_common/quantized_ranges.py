@@ -1,0 +1,90 @@
+"""Ranges and corrected biases of a quantized model, for the same model quantized again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polygraphy import mod
+from polygraphy.adapters.onnx_common.messages import copy_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto, NodeProto
+
+    Array = np.ndarray[Any, Any]
+
+onnx = mod.lazy_import("onnx")
+numpy = mod.lazy_import("numpy")
+
+_QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+
+
+def quantized_activations(model: ModelProto) -> dict[str, tuple[Array, Array | None]]:
+    """Return scale and zero point of each activation that a model quantizes, by tensor."""
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    found = {}
+    for node in model.graph.node:
+        if node.op_type == _QUANTIZE and node.input[0] not in weights and node.input[1] in weights:
+            zero = weights.get(node.input[2]) if len(node.input) > 2 else None
+            found[node.input[0]] = (
+                onnx.numpy_helper.to_array(weights[node.input[1]]),
+                None if zero is None else onnx.numpy_helper.to_array(zero),
+            )
+    return found
+
+
+def copy_ranges(made: ModelProto, model: ModelProto, reference: ModelProto) -> None:
+    """Give a model the ranges of activations that another has, and its corrected biases.
+
+    Args:
+        made: the model, which is changed.
+        model: the other.
+        reference: the model in floating point: what equals it is not corrected.
+    """
+    known = quantized_activations(model)
+    held = {weight.name: weight for weight in made.graph.initializer}
+    readers: dict[str, list[NodeProto]] = {}
+    for node in made.graph.node:
+        if node.op_type == _DEQUANTIZE:
+            readers.setdefault(node.input[0], []).append(node)
+    for node in made.graph.node:
+        if node.op_type != _QUANTIZE or node.input[0] not in known or len(node.input) < 3:
+            continue
+        scale, zero = known[node.input[0]]
+        own = held.get(node.input[1])
+        if own is None or zero is None or tuple(own.dims) != scale.shape:
+            continue
+        names = [f"{node.input[0]}//{what}" for what in ("scale", "zero_point")]
+        made.graph.initializer.extend(
+            onnx.numpy_helper.from_array(array, name) for array, name in zip((scale, zero), names)
+        )
+        for one in (node, *readers.get(node.output[0], ())):
+            one.input[1:3] = names
+    _copy_biases(made, model, reference)
+
+
+def _copy_biases(made: ModelProto, model: ModelProto, reference: ModelProto) -> None:
+    """Give a model the biases that another has, where they are not those of the reference."""
+    theirs, exact = (
+        {weight.name: weight for weight in each.graph.initializer} for each in (model, reference)
+    )
+    floats = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+    for weight in made.graph.initializer:
+        other, right = theirs.get(weight.name), exact.get(weight.name)
+        if other is None or right is None or weight.data_type not in floats:
+            continue
+        arrays = [onnx.numpy_helper.to_array(one) for one in (weight, other, right)]
+        is_alike = all(one.shape == arrays[0].shape for one in arrays)
+        is_corrected = is_alike and not numpy.array_equal(arrays[0], arrays[2])
+        if is_corrected and arrays[0].dtype == arrays[1].dtype:
+            weight.CopyFrom(onnx.numpy_helper.from_array(arrays[1], weight.name))
+
+
+def save_in_folder(model: ModelProto, folder: str, name: str) -> str:
+    """Return the path of a model that is saved in a folder, with weights in another file."""
+    path = str(Path(folder) / name)
+    onnx.save(
+        copy_of(model), path, save_as_external_data=True, location=f"{name}.data", size_threshold=0
+    )
+    return path

@@ -1,0 +1,58 @@
+"""The model quantized again by its quantizer, with the line that a diagnosis prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polygraphy.application.diagnose.case import Case
+from polygraphy.binding import bound_function
+from polygraphy.domain.diagnosis.words import quantization as words
+from polygraphy.domain.diagnosis.words import titles
+from polygraphy.domain.quantization.lines import TOOLS
+from polygraphy.domain.quantization.requantization import Requantization
+from polygraphy.ports.diagnosing import quantize_again
+
+_AS_BEFORE = 0.03
+"""A model counts as quantized alike if the metric differs by less than this share."""
+
+
+def measure_again(
+    case: Case, request: Requantization, measure: Callable[[Any], float], before: float
+) -> tuple[float | None, str]:
+    """Return the metric of the model that the quantizer creates with the nodes of a request in
+    floating point; None, and the reason, if it is not installed, or does not reproduce the model.
+
+    Args:
+        case: the quantized model.
+        request: what is quantized again: with all nodes, and then without some.
+        measure: returns the metric of a model in the backend.
+        before: the metric of the quantized model.
+    """
+    package = TOOLS[request.producer].package
+    if not package:
+        return None, ""
+    with case.attempt(titles.QUANTIZED_AGAIN) as notes:
+        value, why = _measured(package, request, measure, before)
+        notes.append(words.quantized_again(value, why))
+    return value, why
+
+
+def _measured(
+    package: str, request: Requantization, measure: Callable[[Any], float], before: float
+) -> tuple[float | None, str]:
+    """Return the metric, or the reason why there is none."""
+    try:
+        models = bound_function(quantize_again, package)(request)
+        if models is None:
+            return None, words.quantizer_missing(package)
+        same, made = models if len(models) == 2 else (None, None)
+        if same is None:
+            return None, words.not_reproduced(package)
+        value = measure(same)
+        if abs(value - before) > _AS_BEFORE * before:
+            return None, words.quantized_differently(package, value, before)
+        return measure(made), ""
+    except Exception as error:
+        # A quantizer of another release, or options that cannot be seen: nothing is tried then.
+        return None, words.quantizer_fails(package, error)

@@ -1,0 +1,35 @@
+"""A request to quantize a model again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from polygraphy.domain.quantization.sites import Site
+
+
+@frozen(eq=False)
+class Requantization:
+    """A model that its quantizer creates again, with the parameters that it has.
+
+    Attributes:
+        producer: which quantizer, as in `QuantizedModel`.
+        reference: the ``onnx.ModelProto`` in floating point; it stays as it is.
+        model: the quantized one, whose ranges are used.
+        sites: its sites.
+        feeds: inputs, for quantizers that cannot do without.
+        excluded: the nodes that stay in floating point, for each model that is asked for.
+        keeps_full_range: whether the quantizer must not halve the range of weights, by model.
+        seconds: after this time, the quantizer is stopped.
+    """
+
+    producer: str
+    reference: Any = field(repr=False)
+    model: Any = field(repr=False)
+    sites: Sequence[Site] = field(repr=False)
+    feeds: Sequence[Mapping[str, Any]] = field(repr=False)
+    excluded: Sequence[Sequence[str]]
+    keeps_full_range: Sequence[bool]
+    seconds: float

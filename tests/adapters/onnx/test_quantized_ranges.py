@@ -1,0 +1,50 @@
+"""Ranges that one quantized model gets from another, and who quantized a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from polygraphy.adapters.onnx.edit.quantized_nodes import producer_of
+from polygraphy.adapters.onnx_common.quantized_ranges import copy_ranges, quantized_activations
+
+
+def model_with(scale: float, bias: float, **weights: Any) -> onnx.ModelProto:
+    """Return y = DQ(Q(x)) + bias."""
+    arrays = {"s": np.float32(scale), "z": np.int8(3), "b": np.full(2, bias, np.float32), **weights}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Add", ["d", "b"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    return helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], held))
+
+
+def test_ranges_and_corrected_biases_are_those_of_the_other_model() -> None:
+    made, model = model_with(0.5, 1.5), model_with(0.25, 1.25)
+    copy_ranges(made, model, model_with(1, 1))
+    evaluate = onnx.reference.ReferenceEvaluator
+    x = {"x": np.array([0.3, 20], np.float32)}
+    np.testing.assert_array_equal(evaluate(made).run(None, x), evaluate(model).run(None, x))
+    assert quantized_activations(made)["x"][0] == np.float32(0.25)
+    excluded = model_with(0.5, 1)  # The quantizer did not correct this bias.
+    copy_ranges(excluded, model, model_with(1, 1))
+    bias = next(one for one in excluded.graph.initializer if one.name == "b")
+    assert numpy_helper.to_array(bias)[0] == 1
+
+
+@pytest.mark.parametrize(("note", "producer"), [("onnxruntime.quant", "static"), ("", "modelopt")])
+def test_a_model_without_quantized_weights_is_that_of_modelopt_without_a_note(
+    note: str, producer: str
+) -> None:
+    model = model_with(1, 1)
+    model.producer_name = "onnx.quantize"
+    if note:
+        model.metadata_props.add(key="onnx.infer", value=note)
+    assert producer_of(model) == producer
