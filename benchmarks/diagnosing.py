@@ -2,8 +2,8 @@
 
     python benchmarks/diagnosing.py
 
-ResNet-50 with random weights, healthy, and with a pair of quantisations of which ONNX Runtime drops
-one (`DoubleQDQPairsRemover`); a text recogniser of 40 MB (convolutions, LSTM, 18,000 classes) and a
+ResNet-50 with random weights, healthy, and with a pair of quantizations of which ONNX Runtime drops
+one (`DoubleQDQPairsRemover`); a text recognizer of 40 MB (convolutions, LSTM, 18,000 classes) and a
 detector of 7 MB and 600 nodes, both ways, and against all tensors that were saved, with a weight
 that is another; where PyTorch is installed, what its exporter makes of residual blocks, beside the
 program, healthy and with another weight (with the exports that are tried); a chain of 2,000 nodes;
@@ -88,13 +88,13 @@ def least(costs: list[Cost]) -> Cost:
     )
 
 
-def quantised_twice(tensor: str, made: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """Return two quantisations with other scales, which make one tensor of another."""
+def quantized_twice(tensor: str, made: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """Return two quantizations with other scales, which make one tensor of another."""
     weights = {"fine": np.float32(0.02), "coarse": np.float32(0.05), "middle": np.uint8(128)}
     nodes = []
     for number, scale in enumerate(("fine", "coarse")):
         last = made if number else "once"
-        held = [f"quantised_{number}", scale, "middle"]
+        held = [f"quantized_{number}", scale, "middle"]
         nodes.append(helper.make_node("QuantizeLinear", [tensor, scale, "middle"], held[:1]))
         nodes.append(helper.make_node("DequantizeLinear", held, [last]))
         tensor = last
@@ -102,7 +102,7 @@ def quantised_twice(tensor: str, made: str) -> tuple[list[onnx.NodeProto], list[
 
 
 def faulty(model: onnx.ModelProto, share: float = 0.5, op: str = "") -> onnx.ModelProto:
-    """Return a copy with quantisations behind a Relu, Neg or Tanh, or another, in the middle."""
+    """Return a copy with quantizations behind a Relu, Neg or Tanh, or another, in the middle."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     graph = made.graph
@@ -110,14 +110,14 @@ def faulty(model: onnx.ModelProto, share: float = 0.5, op: str = "") -> onnx.Mod
     places = [i for i, node in enumerate(graph.node) if node.op_type in ops]
     place = places[int(len(places) * share)]
     tensor = graph.node[place].output[0]
-    nodes, weights = quantised_twice(tensor, f"{tensor}_quantised")
+    nodes, weights = quantized_twice(tensor, f"{tensor}_quantized")
     after = [
         onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node[place + 1 :]
     ]
     for node in after:
         for position, name in enumerate(node.input):
             if name == tensor:
-                node.input[position] = f"{tensor}_quantised"
+                node.input[position] = f"{tensor}_quantized"
     del graph.node[place + 1 :]
     graph.node.extend([*nodes, *after])
     graph.initializer.extend(weights)
@@ -137,7 +137,7 @@ def chain(nodes: int) -> onnx.ModelProto:
     return _model(made, weights, [8, 16], tensor)
 
 
-def recogniser() -> onnx.ModelProto:
+def recognizer() -> onnx.ModelProto:
     """Return convolutions, an LSTM of both directions over the columns, and 18,000 classes."""
     graph, x, before = Graph(), "x", 3
     for width, stride in ((32, [2, 2]), (64, [2, 1]), (128, [2, 2]), (256, [6, 1])):
@@ -268,15 +268,15 @@ def main() -> None:
         for label, make, is_faulty, goal in (
             ("ResNet-50, healthy", resnet50, False, "6x"),
             ("ResNet-50, wrong rewrite", lambda: faulty(resnet50()), True, "12x"),
-            ("recogniser, healthy", recogniser, False, "6x"),
-            ("recogniser, wrong rewrite", lambda: faulty(recogniser(), op="Mul"), True, "12x"),
+            ("recognizer, healthy", recognizer, False, "6x"),
+            ("recognizer, wrong rewrite", lambda: faulty(recognizer(), op="Mul"), True, "12x"),
             ("detector, healthy", detector, False, "6x"),
             ("detector, wrong rewrite", lambda: faulty(detector()), True, "12x"),
             (f"{NODES:,} nodes, healthy", lambda: chain(NODES), False, "60 s"),
             (f"{NODES:,} nodes, wrong rewrite", lambda: faulty(chain(NODES)), True, "60 s"),
         ):
             show(label, measured(make(), folder, is_faulty=is_faulty), goal)
-        for label, make in (("recogniser", recogniser), ("detector", detector)):
+        for label, make in (("recognizer", recognizer), ("detector", detector)):
             for is_faulty, goal in ((False, "6x"), (True, "12x")):
                 kind = f"{label}, all saved, {'a weight' if is_faulty else 'healthy'}"
                 show(kind, measured_saved(make(), folder, is_faulty=is_faulty), goal)

@@ -72,7 +72,7 @@ def main() -> None:
     before = small_model()
     after = onnx_ir.to_proto(onnx_ir.from_proto(before))
     parts: dict[str, Callable[[onnx.ModelProto], object]] = {
-        "sparse initialisers": lambda m: len(m.graph.sparse_initializer),
+        "sparse initializers": lambda m: len(m.graph.sparse_initializer),
         "training information": lambda m: len(m.training_info),
         "types of inputs stated twice": lambda m: len(m.graph.value_info),
         "annotations of other tensors": lambda m: len(m.graph.quantization_annotation),

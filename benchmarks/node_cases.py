@@ -5,7 +5,7 @@
 A case is a model, inputs and the outputs that the onnx package expects. It is run at its own opset
 and, rewritten where an input was an attribute once, at the opset of every earlier version of its
 operator that can say the same. Each model goes through what `polygraphy run MODEL --onnxrt --onnx`
-runs, without optimisation, and what comes out is compared with what is expected: three opinions, so
+runs, without optimization, and what comes out is compared with what is expected: three opinions, so
 that it shows who departs. OpenVINO, where it is installed, is a column beside them: it computes in
 float32, in processes of its own. Cases run in a process of their own by the hundred, so that a
 crash of a backend costs one line, not the tally.

@@ -488,22 +488,22 @@ def check_openvino_fp16(trial: Trial) -> None:
 
 
 def check_openvino_dynamic(trial: Trial) -> None:
-    """Quantise it dynamically with ONNX Runtime, and compare OpenVINO with that."""
-    _quantised_in_openvino(trial, is_static=False)
+    """Quantize it dynamically with ONNX Runtime, and compare OpenVINO with that."""
+    _quantized_in_openvino(trial, is_static=False)
 
 
 def check_openvino_qdq(trial: Trial) -> None:
-    """Quantise it statically with ONNX Runtime, and compare OpenVINO with that."""
-    _quantised_in_openvino(trial, is_static=True)
+    """Quantize it statically with ONNX Runtime, and compare OpenVINO with that."""
+    _quantized_in_openvino(trial, is_static=True)
 
 
-def _quantised_in_openvino(trial: Trial, is_static: bool) -> None:
+def _quantized_in_openvino(trial: Trial, is_static: bool) -> None:
     fed, made = trial.path("fed.json"), trial.path("int8.onnx")
     trial.run("run", trial.model, "--onnxrt", *trial.data, "--save-inputs", fed)
-    line = [sys.executable, "-c", QUANTISE, trial.model, made, *([fed] if is_static else [])]
+    line = [sys.executable, "-c", QUANTIZE, trial.model, made, *([fed] if is_static else [])]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode:
-        raise Failed(f"{REFUSED}ONNX Runtime does not quantise it: {_reason(done)[:80]}")
+        raise Failed(f"{REFUSED}ONNX Runtime does not quantize it: {_reason(done)[:80]}")
     _in_openvino(trial, made)
 
 
@@ -522,7 +522,7 @@ def _in_openvino(trial: Trial, model: str) -> None:
         raise Failed(f"{REFUSED}{shlex.join(_KEPT)} helps; {error}") from None
 
 
-QUANTISE = """
+QUANTIZE = """
 import sys
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic
 from onnxruntime.quantization import quantize_static

@@ -122,10 +122,9 @@ def assert_outputs_match(
     with _quietly(), _at_hand(model, data) as path:
         flags = _flags_of_all(backends)
         listed = backends.values() if isinstance(backends, Mapping) else backends
-        extra_flags = data.step_flags()
+        more = data.step_flags()
         runners = [
-            _runner(path, each, words and [*words, *extra_flags])
-            for each, words in zip(listed, flags)
+            _runner(path, each, words and [*words, *more]) for each, words in zip(listed, flags)
         ]
         recorder, verdicts, _ = _run_and_compare(runners, data, None, rtol, atol)
         if not verdicts:
@@ -192,9 +191,8 @@ def assert_matches_golden(
             changed = golden.model != file_facts([path])[0].sha256
             if not verdicts:
                 # A part of an output does not show where it comes from: compare with --onnx.
-                expected = (
-                    {"runners": ("onnx",)} if golden.sampled else {"load_outputs": (str(file),)}
-                )
+                files = {"load_outputs": (str(file),)}
+                expected = {"runners": ("onnx",)} if golden.sampled else files
                 flags = _flags(backend) if isinstance(backend, str) else []
                 command = data.command(path, flags, expected) if flags else ""
                 with_older = ""
@@ -356,8 +354,8 @@ def _flags_of_all(backends: Sequence[str | Runner] | Mapping[str, str]) -> list[
     if isinstance(backends, Mapping):
         names, backends = list(backends), list(backends.values())
     flags = [_flags(backend) if isinstance(backend, str) else [] for backend in backends]
-    if not names and len(flags) > 1 and any(len(flag) > 1 for flag in flags):
-        names = [flag[0].lstrip("-") if flag else "" for flag in flags]
+    if not names and len(flags) > 1 and any(len(words) > 1 for words in flags):
+        names = [words[0].lstrip("-") if words else "" for words in flags]
         names = [
             name if names[:at].count(name) == 0 else f"{name}-{names[:at].count(name) + 1}"
             for at, name in enumerate(names)
@@ -414,12 +412,11 @@ def _run_and_compare(
     with bind(Console, cast("Any", recorder)), bind(Findings, cast("Any", recorder)):
         results = Comparator.run(runners, loader)
     if golden is not None:
-        file, new_golden = golden
+        file, saved = golden
         [(name, [outputs])] = results
-        _check_shapes(file, new_golden, outputs)
-        results = RunResults(
-            [(name, [new_golden.select_elements(outputs)]), *RunResults.load(str(file))]
-        )
+        _check_shapes(file, saved, outputs)
+        runs = [(name, [saved.select_elements(outputs)]), *RunResults.load(str(file))]
+        results = RunResults(runs)
     return *_compare_results(results, rtol, atol), list(loader)
 
 
@@ -462,15 +459,15 @@ def _replace_characters(name: str, allowed: str, mark: str) -> str:
     """Return a name with a mark in place of each character that is neither alphanumeric nor
     allowed.
     """
-    return "".join(name if name.isalnum() or name in allowed else mark for name in name)
+    return "".join(letter if letter.isalnum() or letter in allowed else mark for letter in name)
 
 
 def _limits(
     golden: Golden | None, rtol: Tolerance | None, atol: Tolerance | None
 ) -> tuple[Tolerance, Tolerance]:
     """Return the tolerances: the requested ones, or else those of the golden file."""
-    known_values = (golden.rtol, golden.atol) if golden is not None else ("auto", "auto")
-    return known_values[0] if rtol is None else rtol, known_values[1] if atol is None else atol
+    defaults = (golden.rtol, golden.atol) if golden is not None else ("auto", "auto")
+    return defaults[0] if rtol is None else rtol, defaults[1] if atol is None else atol
 
 
 def _save(

@@ -60,13 +60,13 @@ _ADAPTERS: dict[str, dict[str, str]] = {
     "polygraphy.ports.diagnosing": {
         "apply_copies": "polygraphy.adapters.onnx.edit.copying:restore_differences",
         "change_node": "polygraphy.adapters.onnx.edit.copying:alter_node",
-        "dequantize_model": "polygraphy.adapters.onnx.edit.quantising:remove_quantization",
+        "dequantize_model": "polygraphy.adapters.onnx.edit.quantizing:remove_quantization",
         "describe_with_weights": "polygraphy.adapters.onnx.edit.copying:describe_with_weights",
         "DiagnosisReports": "polygraphy.adapters.console.diagnosis:LogDiagnosisReports",
         "failure_program": "polygraphy.codegen.failure_programs:failure_program",
         "failure_text": "polygraphy.adapters.onnx.run.failure_folders:failure_text",
         "find_code_tensors": "polygraphy.adapters.onnx.edit.code_tensors:find_code_tensors",
-        "find_quantized_operands": "polygraphy.adapters.onnx.edit.quantising:quantised_operands",
+        "find_quantized_operands": "polygraphy.adapters.onnx.edit.quantizing:quantized_operands",
         "find_violations": "polygraphy.adapters.onnx.lint.node_checks:find_violations",
         "graph_with_weights": "polygraphy.adapters.onnx.edit.copying:graph_with_weights",
         "NarrowModels": "polygraphy.adapters.onnx.run.half_precision:OnnxNarrowModels",
@@ -78,7 +78,7 @@ _ADAPTERS: dict[str, dict[str, str]] = {
         "quantize_again/onnxruntime": (
             "polygraphy.adapters.onnxruntime.quantizing_again:quantize_again"
         ),
-        "requantize_model": "polygraphy.adapters.onnx.edit.quantising:copy_quantization",
+        "requantize_model": "polygraphy.adapters.onnx.edit.quantizing:copy_quantization",
         "sanitize_model": "polygraphy.adapters.onnx.fold.sanitizing:sanitize_model",
         "SuspectedParty/formulas": "polygraphy.adapters.onnx.run.reference:FormulaParty",
         "SuspectedParty/onnx": "polygraphy.adapters.onnx.run.reference:OnnxParty",

@@ -38,7 +38,7 @@ _APART = pytest.StashKey[bool]()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Where these are set pytest and others abridge, wrap, colour or annotate otherwise, and pages show
+# Where these are set pytest and others abridge, wrap, color or annotate otherwise, and pages show
 # what they say where they are not.
 for _name in (
     *("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"),

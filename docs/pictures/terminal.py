@@ -3,7 +3,7 @@
 
     make pictures
 
-The drawing is rich's, as SVG, in the colours of a light and of a dark page. It needs no font
+The drawing is rich's, as SVG, in the colors of a light and of a dark page. It needs no font
 and no other file.
 """
 
@@ -48,7 +48,7 @@ THEMES = {
     "light": ("f6f8fa", "1f2328", "1f2328 b31d28 116329 854d0e 0969da 8250df 0e7490 6e7781"),
     "dark": ("0d1117", "e6edf3", "6e7681 ff7b72 56d364 e3b341 79c0ff d2a8ff 56d4dd e6edf3"),
 }
-"""Colours of the page, of text, and the eight of terminals: black, red, green, yellow, ..."""
+"""Colors of the page, of text, and the eight of terminals: black, red, green, yellow, ..."""
 
 _TEMPLATE = """<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -71,16 +71,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
         pieces = [f"$ {command}\n{printed(command, Path(folder))}" for command in SHOWN]
-    for name, (background, foreground, colours) in THEMES.items():
-        eight = [rgb(colour) for colour in colours.split()]
+    for name, (background, foreground, colors) in THEMES.items():
+        eight = [rgb(color) for color in colors.split()]
         theme = TerminalTheme(rgb(background), rgb(foreground), eight)
         drawn = picture("\n".join(pieces), theme)
         (HERE / f"terminal-{name}.svg").write_text(drawn, encoding="utf-8")
 
 
-def rgb(colour: str) -> tuple[int, int, int]:
-    """Return the parts of a colour, 0 to 255."""
-    red, green, blue = bytes.fromhex(colour)
+def rgb(color: str) -> tuple[int, int, int]:
+    """Return the parts of a color, 0 to 255."""
+    red, green, blue = bytes.fromhex(color)
     return red, green, blue
 
 
@@ -92,7 +92,7 @@ def prepare(folder: Path) -> None:
 
 
 def printed(command: str, folder: Path) -> str:
-    """Return what a command prints on a terminal, with its colours; the folder is its home."""
+    """Return what a command prints on a terminal, with its colors; the folder is its home."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     environment.pop("NO_COLOR", None)
@@ -114,7 +114,7 @@ def printed(command: str, folder: Path) -> str:
 
 
 def picture(text: str, theme: TerminalTheme) -> str:
-    """Return coloured text as SVG.
+    """Return colored text as SVG.
 
     Raises:
         ValueError: the text moves the cursor, or has lines that the picture is too narrow for.

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime  # noqa: F401 - before the forks, which then need not import it
-from faults.hosts import quantised
+from faults.hosts import quantized
 from faults.joined import filled, joined
 from faults.planted_cases import PLANTS, half, host, shows
 from faults.planting import planted
@@ -40,7 +40,7 @@ class Drawn:
         if rng.random() < 0.55 and self.oracle in ("reference", "outputs", "tensors"):
             faulty, kind = _faulty(model, rng)
             self.kind += f", {kind}"
-        if rng.random() < 0.25 and "quantised" not in self.kind:
+        if rng.random() < 0.25 and "quantized" not in self.kind:
             faulty, self.kind = half(faulty), f"{self.kind}, half"
         self.model = str(rng.choice(NAMES)) if rng.random() < 0.3 else "m.onnx"
         self.path = f"./{self.model}" if self.model.startswith("-") else self.model
@@ -80,11 +80,11 @@ class Drawn:
 
 def _model(rng: np.random.Generator) -> tuple[onnx.ModelProto, str]:
     """Return a healthy model, and its kind."""
-    kind = str(rng.choice(["host", "host", "joined", "filled", "quantised"]))
+    kind = str(rng.choice(["host", "host", "joined", "filled", "quantized"]))
     if kind == "host":
         return host(rng), kind
-    if kind == "quantised":
-        return host(rng, quantised), kind
+    if kind == "quantized":
+        return host(rng, quantized), kind
     return (joined if kind == "joined" else filled)(rng), kind
 
 

@@ -1,4 +1,4 @@
-"""Models as libraries make them: trees, quantised, fused, and large ones; and their faults."""
+"""Models as libraries make them: trees, quantized, fused, and large ones; and their faults."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def _net(build: Callable, rng: np.random.Generator) -> onnx.ModelProto:
     return net.model(build(net, lambda _, tensor: tensor, rng.random()))
 
 
-def quantised_by_library(rng: np.random.Generator) -> onnx.ModelProto:
-    """Quantised by ONNX Runtime's tool, which takes the ranges from the data as they come."""
+def quantized_by_library(rng: np.random.Generator) -> onnx.ModelProto:
+    """Quantized by ONNX Runtime's tool, which takes the ranges from the data as they come."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +132,7 @@ def fused(rng: np.random.Generator) -> onnx.ModelProto:
 
 
 def _integers(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
-    """Columns of a quantised weight have changed places."""
+    """Columns of a quantized weight have changed places."""
     found = [
         (weight, [node for node in model.graph.node if weight.name in node.input])
         for weight in model.graph.initializer
@@ -143,7 +143,7 @@ def _integers(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | Non
         return None
     weight, readers = drawn
     replace(weight, np.roll(numpy_helper.to_array(weight), 1, 1))
-    return Planted(tuple(map(identity, readers)), ("weight", "quantisation"))
+    return Planted(tuple(map(identity, readers)), ("weight", "quantization"))
 
 
 def large(rng: np.random.Generator) -> onnx.ModelProto:
@@ -169,9 +169,9 @@ CONVERTED: dict[str, tuple[Make, Plant]] = {
     "trees: thresholds": (trees, _listed(_TREES, ("nodes_values", "nodes_featureids"))),
     "trees: scaler": (trees, _listed("Scaler", ("offset", "scale"))),
     "embedding: rows shifted": (lambda rng: _net(bert, rng), rows),
-    "quantised by a library: columns": (quantised_by_library, _integers),
-    "quantised by a library: number": (quantised_by_library, _ALL["number"]),
-    "quantised by a library: another operator": (quantised_by_library, _ALL["another operator"]),
+    "quantized by a library: columns": (quantized_by_library, _integers),
+    "quantized by a library: number": (quantized_by_library, _ALL["number"]),
+    "quantized by a library: another operator": (quantized_by_library, _ALL["another operator"]),
     "fused by a library: element": (fused, _ALL["element"]),
     "fused by a library: switch": (fused, _ALL["attribute"]),
     "fused by a library: channels": (fused, _ALL["channels"]),

@@ -186,7 +186,7 @@ class Net:
 
 
 def cnn(net: Net, embed: Embed, at: float) -> str:
-    """Residual blocks of convolution and batch normalisation, then a classifier."""
+    """Residual blocks of convolution and batch normalization, then a classifier."""
     side = int(net.rng.choice([10, 12, 16]))
     width = int(net.rng.choice([6, 8, 12]))
     blocks = int(net.rng.integers(3, 8))
@@ -255,7 +255,7 @@ def _statistics(net: Net, width: int) -> list[str]:
 
 
 def encoder(net: Net, embed: Embed, at: float) -> str:
-    """Transformer layers with layer normalisation written out, as exporters wrote it for years."""
+    """Transformer layers with layer normalization written out, as exporters wrote it for years."""
     length, heads = int(net.rng.choice([6, 8, 10])), int(net.rng.choice([2, 4]))
     trunk = net.input("hidden_states", (1, length, heads * int(net.rng.choice([6, 8]))))
     made = _layers(net, trunk, heads, int(net.rng.integers(2, 5)), embed, at)
@@ -295,10 +295,10 @@ def dense(net: Net, tensor: str, width: int) -> str:
 def layer_norm(net: Net, tensor: str, epsilon: float = 1e-5) -> str:
     """Nine nodes over the last axis."""
     width = net.shapes[tensor][-1]
-    centred = net.same("Sub", tensor, net.reduce("ReduceMean", tensor, [-1]))
-    squared = net.node("Pow", centred, net.constant(2.0))
+    centered = net.same("Sub", tensor, net.reduce("ReduceMean", tensor, [-1]))
+    squared = net.node("Pow", centered, net.constant(2.0))
     variance = net.node("Add", net.reduce("ReduceMean", squared, [-1]), net.constant(epsilon))
-    made = net.same("Div", centred, net.node("Sqrt", variance))
+    made = net.same("Div", centered, net.node("Sqrt", variance))
     made = net.same("Mul", made, net.constant(net.rng.uniform(0.7, 1.3, width)))
     return net.same("Add", made, net.constant(net.rng.standard_normal(width) * 0.1))
 
@@ -372,16 +372,16 @@ HOSTS: dict[str, Callable[[Net, Embed, float], str]] = {
 }
 
 
-def quantised(net: Net, embed: Embed, at: float) -> str:
+def quantized(net: Net, embed: Embed, at: float) -> str:
     """Convolutions and products between pairs of QuantizeLinear and DequantizeLinear."""
     width, blocks = int(net.rng.choice([6, 8])), int(net.rng.integers(3, 6))
     place = min(int(at * blocks), blocks - 1)
     trunk = _pair(net, net.input("image", (1, 3, 12, 12)), 0.03)
-    trunk = _pair(net, net.same("Relu", _quantised_conv(net, trunk, width)), 0.02, 0)
+    trunk = _pair(net, net.same("Relu", _quantized_conv(net, trunk, width)), 0.02, 0)
     for block in range(blocks):
         with net.scope(f"block{block}"):
-            inner = _pair(net, net.same("Relu", _quantised_conv(net, trunk, width)), 0.025, 0)
-            trunk = _pair(net, net.same("Add", trunk, _quantised_conv(net, inner, width)), 0.04)
+            inner = _pair(net, net.same("Relu", _quantized_conv(net, trunk, width)), 0.025, 0)
+            trunk = _pair(net, net.same("Add", trunk, _quantized_conv(net, inner, width)), 0.04)
             if block == place:
                 trunk = embed(net, trunk)
     pooled = net.reshape(net.node("GlobalAveragePool", trunk), (1, width))
@@ -391,7 +391,7 @@ def quantised(net: Net, embed: Embed, at: float) -> str:
     return net.shaped(made, (1, 6))
 
 
-def _quantised_conv(net: Net, tensor: str, width: int) -> str:
+def _quantized_conv(net: Net, tensor: str, width: int) -> str:
     """A convolution whose weights are stored in 8 bits."""
     batch, channels, height, length = net.shapes[tensor]
     values = np.clip(np.rint(net.rng.standard_normal((width, channels, 3, 3)) * 40), -127, 127)

@@ -121,7 +121,7 @@ def small_weight(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
     return Planted((SMALL,), ("weight",))
 
 
-def quantised_together(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def quantized_together(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """A quantized output, in which the smallest part is less than a step."""
     maker = next(node for node in model.graph.node if "output" in node.output)
     maker.output[:] = ["exact" if each == "output" else each for each in maker.output]
@@ -135,12 +135,12 @@ def quantised_together(model: onnx.ModelProto, rng: np.random.Generator) -> Plan
         ]
     )
     # Beside saved results, nothing is known between the tensor before and the output.
-    causes = ("quantisation", "changed", "structure")
+    causes = ("quantization", "changed", "structure")
     return Planted(("q_output", "dq_output"), causes, beside=(maker.name, "exact"))
 
 
 JOINED: dict[str, tuple[Make, Plant]] = {
     "parts: joined": (joined, small_weight),
     "parts: filled": (filled, small_weight),
-    "parts: quantised together": (joined, quantised_together),
+    "parts: quantized together": (joined, quantized_together),
 }

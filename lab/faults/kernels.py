@@ -83,7 +83,7 @@ def _recurrent(op: str, *activations: str, gates: int, **attributes: Any) -> Ste
 
 
 def _pair(scale: float, zero: int, dtype: Any = np.uint8) -> tuple[Step, Step]:
-    """Quantise, and back."""
+    """Quantize, and back."""
     reads = (np.array(scale, np.float32), np.array(zero, dtype))
     return Step("QuantizeLinear", reads), Step("DequantizeLinear", reads)
 
@@ -232,14 +232,14 @@ ROWS = (
         rewrites=("MatmulTransposeFusion", "MatMulTransposeFusion"),
     ),
     Row(
-        "quantised Softmax",
+        "quantized Softmax",
         (5, 4, 5, 5),
         [*_pair(0.03, 128), Step("Softmax"), *_pair(0.004, 0)],
         cause="rewrite",
         rewrites=_SELECTOR,
     ),
     Row(
-        "quantised LeakyRelu, refused",
+        "quantized LeakyRelu, refused",
         (5, 3),
         [
             Step(

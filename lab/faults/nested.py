@@ -114,7 +114,7 @@ def graphs(nodes: object) -> Iterator[onnx.GraphProto]:
 
 def within(plant: Plant) -> Plant:
     """The same fault in a graph inside a node, which is right to name, too: what is inside is not
-    saved, and has no counterpart in an optimised model.
+    saved, and has no counterpart in an optimized model.
     """
 
     def planted(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:

@@ -59,7 +59,7 @@ def recurrent(net: Net, embed: Embed, at: float) -> str:
 
 
 def generator(net: Net, embed: Embed, at: float) -> str:
-    """Transposed convolutions with instance normalisation, padded by reflection and resized."""
+    """Transposed convolutions with instance normalization, padded by reflection and resized."""
     weight = net.weight(16, 128, fan_in=16, gain=1.5)
     trunk = net.reshape(net.node("Gemm", net.input("noise", (1, 16)), weight), (1, 8, 4, 4))
     for level in range(2):

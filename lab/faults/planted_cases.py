@@ -20,7 +20,7 @@ from polygraphy.json import save_json
 from .case import Case, Culprit
 from .converted import CONVERTED
 from .exported import EXPORTED
-from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantised, unet
+from .hosts import HOSTS, PLANTED, STYLES, Net, cnn, encoder, quantized, unet
 from .invalid import INVALID, declared, embedded, indexed
 from .joined import JOINED
 from .nested import INSIDE
@@ -35,7 +35,7 @@ _ADDRESSES = 6 << 30
 """Bytes of addresses that a changed model may use."""
 SHOWS = 1e-3
 VERSION = "1.32.0"
-WAYS = ("same", "renamed", "optimised", "golden", "saved outputs")
+WAYS = ("same", "renamed", "optimized", "golden", "saved outputs")
 """What a model is compared with: itself without the fault, in several spellings, or its results."""
 Models = dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray], tuple[str, ...]]]
 
@@ -55,12 +55,12 @@ def planted_cases(
     """Draw so many cases, and write every ``take``-th; ``models`` are real ones. ``ways``: compared
     only with these, of `WAYS`; cases that compare with something else are left out then.
     """
-    kinds = [kind for kind in PLANTS if kind != "quantisation"]
+    kinds = [kind for kind in PLANTS if kind != "quantization"]
     turns: list[Maker] = [changed(kind, ways or WAYS) for kind in kinds]
     turns += [held(kind, ways or WAYS) for kind in (*INSIDE, *CONVERTED, *JOINED)]
     right: Sequence[Maker] = (partial(_healthy_reference, ways=ways or WAYS),)
     if not ways:
-        turns += [quantised_case, not_numbers, not_numbers, _half, _half, two]
+        turns += [quantized_case, not_numbers, not_numbers, _half, _half, two]
         turns += [*map(invalid, INVALID), _wrongly_declared, _wrong_index]
         turns += [_from(stateful, kind) for kind in STATES]
         turns += [_from(programs, kind) for kind in PROGRAMS]
@@ -199,7 +199,7 @@ def against(
     reference = healthy
     if way == "renamed":
         reference = renamed(healthy)
-    if way == "optimised":
+    if way == "optimized":
         session = onnxruntime.SessionOptions()
         session.log_severity_level = 4
         session.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -314,18 +314,18 @@ def two(folder: Path, rng: np.random.Generator, models: Models, number: int) -> 
     return _case(place, f"two at once: {way}", words, (_culprit(first[1]), _culprit(second[1])))
 
 
-def quantised_case(
+def quantized_case(
     folder: Path, rng: np.random.Generator, models: Models, number: int
 ) -> Case | None:
-    healthy = host(rng, quantised)
+    healthy = host(rng, quantized)
     data = drawn(healthy, number)
-    made = planted(healthy, "quantisation", rng)
+    made = planted(healthy, "quantization", rng)
     if made is None or not shows(healthy, made[0], data):
         return None
     place = _place(folder, number)
     way, words = against(place, rng, healthy, data, ways=("same", "renamed", "golden"))
     onnx.save(made[0], place / "model.onnx")
-    return _case(place, f"quantisation: {way}", words, (_culprit(made[1]),))
+    return _case(place, f"quantization: {way}", words, (_culprit(made[1]),))
 
 
 _OF_INVALID = ("refusal", "attribute", "invalid")
@@ -539,7 +539,7 @@ def _healthy_backends(
         name = str(rng.choice(list(models)))
         model, _, options = models[name]
     else:
-        build = [cnn, encoder, unet, quantised][int(rng.integers(4))]
+        build = [cnn, encoder, unet, quantized][int(rng.integers(4))]
         name, model = build.__name__, host(rng, build)
     place = _place(folder, number)
     onnx.save(model, place / "model.onnx")
@@ -570,17 +570,17 @@ def _healthy_half(
 
 
 def _ill_conditioned(folder: Path, rng: np.random.Generator, models: Models, number: int) -> Case:
-    """Rows that are nearly constant are normalised: rounding becomes everything."""
+    """Rows that are nearly constant are normalized: rounding becomes everything."""
 
     def embed(net: Net, t: str) -> str:
         width = net.shapes[t][-1]
         flat = net.same("Add", net.same("Mul", t, net.constant(3e-6)), net.constant(7.0))
-        centred = net.same("Sub", flat, net.reduce("ReduceMean", flat, [-1]))
-        squared = net.node("Mul", centred, centred)
+        centered = net.same("Sub", flat, net.reduce("ReduceMean", flat, [-1]))
+        squared = net.node("Mul", centered, centered)
         spread = net.node(
             "Sqrt", net.node("Add", net.reduce("ReduceMean", squared, [-1]), net.constant(1e-14))
         )
-        made = net.same("Div", centred, spread)
+        made = net.same("Div", centered, spread)
         return net.same("Add", t, net.same("Mul", made, net.constant(np.ones(width))))
 
     model = host(rng, embed=embed)

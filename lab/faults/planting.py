@@ -45,7 +45,7 @@ def weights_of(
 
 
 def _constants(model: onnx.ModelProto) -> None:
-    """Make initialisers of Constant nodes, which many exporters write for weights."""
+    """Make initializers of Constant nodes, which many exporters write for weights."""
     kept = []
     for node in model.graph.node:
         value = (
@@ -221,10 +221,10 @@ def dropped(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     return Planted(tuple(map(identity, beside)), ("structure",))
 
 
-def quantisation(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
+def quantization(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | None:
     """The scale or zero point of one pair of many is wrong."""
-    quantised = [n for n in model.graph.node if n.op_type == "QuantizeLinear" and len(n.input) == 3]
-    node = one_of(rng, quantised)
+    quantized = [n for n in model.graph.node if n.op_type == "QuantizeLinear" and len(n.input) == 3]
+    node = one_of(rng, quantized)
     if node is None:
         return None
     weights = {weight.name: weight for weight in model.graph.initializer}
@@ -242,13 +242,13 @@ def quantisation(model: onnx.ModelProto, rng: np.random.Generator) -> Planted | 
     readers = [n for n in model.graph.node if weight.name in n.input]
     if both or len(readers) == 1:
         replace(weight, changed)
-        return Planted(tuple(map(identity, readers)), ("quantisation", "weight"))
+        return Planted(tuple(map(identity, readers)), ("quantization", "weight"))
     copy = model.graph.initializer.add()
     copy.CopyFrom(weight)
     copy.name = weight.name + "_copy"
     replace(copy, changed)
     node.input[which] = copy.name
-    return Planted((identity(node),), ("quantisation", "weight"))
+    return Planted((identity(node),), ("quantization", "weight"))
 
 
 _OTHERS = {
@@ -312,7 +312,7 @@ KINDS: dict[str, Plant] = {
     "another operator": another,
     "missing": missing,
     "rewired": rewired,
-    "quantisation": quantisation,
+    "quantization": quantization,
 }
 
 

@@ -185,20 +185,20 @@ def _tiny_division(net: Net, t: str) -> str:
 
 
 def _odd_norm(kind: str) -> Callable[[Net, str], str]:
-    """A normalisation written out over axes that the fused operator does not have."""
+    """A normalization written out over axes that the fused operator does not have."""
 
     def build(net: Net, t: str) -> str:
         a, b = int(net.rng.choice([2, 3])), 4
         small = net.squeeze(t, a, b, b)
         first, second = {"middle": ([1], [1]), "mixed": ([-1], [1]), "rms": ([], [1])}[kind]
         with net.culprit():
-            centred = small
+            centered = small
             if first:
-                centred = net.node("Sub", small, net.reduce("ReduceMean", small, first))
-            squared = net.node("Pow", centred, net.constant(2.0))
+                centered = net.node("Sub", small, net.reduce("ReduceMean", small, first))
+            squared = net.node("Pow", centered, net.constant(2.0))
             variance = net.reduce("ReduceMean", squared, second)
             root = net.node("Sqrt", net.node("Add", variance, net.constant(1e-5)))
-            made = net.node("Div", centred, root)
+            made = net.node("Div", centered, root)
             made = net.node("Mul", made, net.constant(net.rng.uniform(0.5, 1.5, b)))
             if first:
                 made = net.node("Add", made, net.constant(net.rng.standard_normal(b)))
@@ -442,21 +442,21 @@ _PATTERNS = (
         rewrites=("SimplifiedLayerNormFusion",),
     ),
     Fault(
-        "quantised twice, scale",
+        "quantized twice, scale",
         _quantized_twice(0.05, 128),
         FIRST,
         LAST,
         rewrites=("DoubleQDQPairsRemover",),
     ),
     Fault(
-        "quantised twice, zero point",
+        "quantized twice, zero point",
         _quantized_twice(0.02, 100),
         FIRST,
         LAST,
         rewrites=("DoubleQDQPairsRemover",),
     ),
     Fault(
-        "sum of quantised, rounded otherwise",
+        "sum of quantized, rounded otherwise",
         _rounded_sum,
         FIRST,
         LAST,

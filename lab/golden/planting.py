@@ -11,7 +11,7 @@ from .nodes import Draw, Node, Row
 
 WEIGHT, ATTRIBUTE, STRUCTURE = ("weight",), ("attribute",), ("structure",)
 NUMBER = ("weight", "attribute")
-QUANTIZATION = ("quantisation", "weight")
+QUANTIZATION = ("quantization", "weight")
 _SHIFTS = {"int4": 3, "float8_e4m3fn": 1, "float8_e5m2": 1}
 """How far a zero point is moved, by its type: as far as values are cut off."""
 

@@ -85,7 +85,7 @@ def healthy(case: Case) -> bool:
     """Whether nobody is blamed in a healthy model."""
     kept, seconds = diagnosed(case, 0.5 * case.value)
     # ONNX Runtime 1.32 drops a Relu before a QuantizeLinear to float8: not the model's fault.
-    wrong = [one for one in causes(kept) if one[0] not in ("quantisation", "rewrite")]
+    wrong = [one for one in causes(kept) if one[0] not in ("quantization", "rewrite")]
     is_right = not wrong and kept.verdict in ("fault", "inconclusive")
     mark = "right" if is_right else "WRONG"
     said = f"{kept.verdict} {causes(kept)}"
@@ -97,7 +97,7 @@ def planted(case: Case) -> tuple[bool, bool]:
     """Whether the node and the cause are named."""
     assert case.fault is not None
     kept, seconds = diagnosed(case, 1.3 * case.healthy + 0.005)
-    named = [one for one in kept.culprits if one["cause"] != "quantisation"]
+    named = [one for one in kept.culprits if one["cause"] != "quantization"]
     opened = Switches(case.host, case.model).opened
     around = {
         node.name
@@ -150,7 +150,7 @@ def searched(case: Case) -> list[dict[str, Any]]:
         kept, seconds = diagnosed(case, target, rms_ratio)
         if any(one["cause"] == "rewrite" for one in kept.culprits):
             continue  # Without a rewrite of ONNX Runtime the target is met: no node has to go.
-        ours = [one for one in kept.culprits if one["cause"] == "quantisation"]
+        ours = [one for one in kept.culprits if one["cause"] == "quantization"]
         tried = [one["runs"] for one in ours[0]["facts"] if "runs" in one] if ours else []
         row["ours"] = (
             len(ours[0]["nodes"]) if ours else None,

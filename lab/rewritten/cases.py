@@ -118,7 +118,7 @@ def cases(
     """
     rng = np.random.default_rng(seed)
     plants = {**({} if only_own else {**KINDS, **EXPORTED}), **OWN}
-    kinds = [kind for kind in plants if kind != "quantisation"]
+    kinds = [kind for kind in plants if kind != "quantization"]
     rng.shuffle(kinds)
     turn = 0
     for host in hosts(folder, shipped, seed):

@@ -327,7 +327,7 @@ def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Markup):
         return Source(names.get(str(value), value))
     if isinstance(value, (list, tuple)):
-        return type(value)(rename_steps(value, names) for value in value)
+        return type(value)(rename_steps(item, names) for item in value)
     if isinstance(value, Mapping):
         return {key: rename_steps(value, names) for key, value in value.items()}
     if isinstance(value, Step):

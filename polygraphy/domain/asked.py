@@ -128,7 +128,7 @@ def class_folders(source: str | Path) -> dict[str, int]:
 
 @port
 def iterate_pictures(
-    source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
+    source: str | Path, size: tuple[int, int] | None, is_gray: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the path of each image and its array by name (height, width, and three colors or one
     channel), and the content of other files.
@@ -136,7 +136,7 @@ def iterate_pictures(
     Args:
         source: a file or a folder.
         size: width and height to which pictures are brought; None for as they are.
-        is_grey: whether they have one channel, of grey.
+        is_gray: whether they have one channel, of gray.
 
     Raises:
         FileError: a file is damaged or cannot be read.

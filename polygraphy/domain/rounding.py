@@ -238,17 +238,14 @@ def _error_scale(magnitude: float, precision: Precision, is_bounded: bool) -> fl
 
 
 def rounding_between_runs(
-    run_outputs: Sequence[Mapping[str, Any]],
-    name: str,
-    rounding: Rounding | None,
-    excess: float = 0.0,
+    runs: Sequence[Mapping[str, Any]], name: str, rounding: Rounding | None, excess: float = 0.0
 ) -> float:
     """Return how many times what is explained lies between values of an output that were computed
     as rounding along the model may move them, or one of them without it: between two of them, or
     the most between more where these fall little short of how far an output is off.
 
     Args:
-        run_outputs: what was computed; more than two are only asked for if they may matter.
+        runs: what was computed; more than two are only asked for if they may matter.
         name: the output.
         rounding: what is explained of it.
         excess: how many times that it is off.
@@ -256,12 +253,11 @@ def rounding_between_runs(
     if rounding is None or rounding.dtype not in (*WIDE, *HALF):
         return 0.0
     between_runs = 0.0
-    for index in range(1, len(run_outputs)):
-        first, other_values = run_outputs[0], run_outputs[index]
+    for index in range(1, len(runs)):
+        first, other_values = runs[0], runs[index]
         if name in first and name in other_values:
-            between_runs = max(
-                between_runs, deviation(first[name], other_values[name], rounding=rounding).excess
-            )
+            difference = deviation(first[name], other_values[name], rounding=rounding)
+            between_runs = max(between_runs, difference.excess)
         if not BESIDE * between_runs < excess <= _NEAR * BESIDE * between_runs:
             break
     return between_runs
@@ -331,18 +327,15 @@ def rounding_between(
     magnitude = root_mean_square(reference, threads=threads)
     origin = _origin(precision, arrays, compute_types)
     if None not in compute_types:  # What only one side makes zero, it loses.
-        sides = [
-            coarsest((array.dtype.name, known_name or ""))
-            for array, known_name in zip(arrays, compute_types)
-        ]
+        pairs = zip(arrays, compute_types)
+        sides = [coarsest((array.dtype.name, known or "")) for array, known in pairs]
         precision = evolve(precision, smallest=min(side.smallest for side in sides if side))
     rounding = Rounding.of(precision, magnitude, origin, is_bounded=is_bounded)
     if layout == WHOLE:
         return rounding
     is_quantized = all(name is not None and is_exact(name) for name in compute_types)
-    return in_parts(
-        rounding, name, arrays, layout, is_bounded=is_bounded, is_quantized=is_quantized
-    )
+    flags = {"is_bounded": is_bounded, "is_quantized": is_quantized}
+    return in_parts(rounding, name, arrays, layout, **flags)
 
 
 def _origin(precision: Precision, arrays: tuple[Array, Array], compute_types: ComputedIn) -> str:
@@ -373,7 +366,7 @@ class Deviation:
         expected: what it is in the reference.
         broken: how many elements are NaN or infinite on one side alone.
         part: the part with the worst element, such as ``scores (output[:, 4:6])``; "" if the
-            output is judged as one.
+            output is judged as one. Of several outputs, the one that is off most, or its part.
         excesses: the excess of each part; empty if it is judged as one.
         off: the absolute error of the worst element.
     """
@@ -393,6 +386,17 @@ class Deviation:
 
     def __bool__(self) -> bool:
         return self.excess > 1
+
+    @property
+    def is_tolerable(self) -> bool:
+        """Whether rounding explains all elements."""
+        return self.excess <= 1
+
+    def __str__(self) -> str:
+        if self.broken:
+            return f"{self.broken} elements of {self.part!r} become infinite or NaN"
+        share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
+        return f"{self.part!r} has an error of {self.off:.3g}, {share} the tolerance"
 
     def in_words(self) -> str:
         """Return the worst element in words."""
@@ -472,8 +476,7 @@ def _elementwise_deviation(
     """Return the deviation of an array, judged element by element."""
     if not is_float(reference):
         return _exact_deviation(value, reference, rounding.flips)
-    flat, expected = value.reshape(-1), reference.reshape(-1)
-    unsure = _flat(noise, value.shape)
+    flat, expected, unsure = value.reshape(-1), reference.reshape(-1), _flat(noise, value.shape)
     rms = root_mean_square(expected)
     worst, place, count, largest, broken = 0.0, 0, 0, 0.0, 0
     limits = Limits((rounding.rtol, rounding.atol), rounding.parts, rounding.labels, value.shape)
@@ -613,38 +616,9 @@ def in_a_row(value: Any) -> Array:
     if isinstance(value, dict):
         return in_a_row(list(value.values()))
     if isinstance(value, (list, tuple)):
-        parts = [np.ravel(in_a_row(value)) for value in value]
+        parts = [np.ravel(in_a_row(item)) for item in value]
         return np.concatenate(parts) if parts else np.zeros(0)
     return np.asarray(value)
-
-
-@frozen
-class OutputError:
-    """How far outputs are off.
-
-    Attributes:
-        name: the output that is off most.
-        excess: the largest error, as a multiple of what is tolerated; infinity where an element
-            became infinite or NaN.
-        error: the largest absolute error of that output.
-        broken: how many of its elements became infinite or NaN.
-    """
-
-    name: str = ""
-    excess: float = 0.0
-    error: float = 0.0
-    broken: int = 0
-
-    @property
-    def is_tolerable(self) -> bool:
-        """Whether all outputs are close enough."""
-        return self.excess <= 1
-
-    def __str__(self) -> str:
-        if self.broken:
-            return f"{self.broken} elements of {self.name!r} become infinite or NaN"
-        share = f"{100 * self.excess:.3g}% of" if self.is_tolerable else f"{self.excess:.3g} times"
-        return f"{self.name!r} has an error of {self.error:.3g}, {share} the tolerance"
 
 
 def move_by_epsilons(array: Any, seed: int, epsilons: float = _MOVED) -> Any:

@@ -207,12 +207,12 @@ def build_heatmaps(
 
     Args:
         arr: the array.
-        min_val: the number of the first colour.
-        max_val: the number of the last colour.
+        min_val: the number of the first color.
+        max_val: the number of the last color.
         prefix: what the pictures are called.
         save_dir: the folder in which they are saved (default: nowhere).
         show: whether they are shown (default: no).
-        use_lognorm: whether colours follow the logarithm, where `min_val` has one (default: no).
+        use_lognorm: whether colors follow the logarithm, where `min_val` has one (default: no).
 
     Raises:
         MissingDependencyError: matplotlib is not installed.

@@ -16,7 +16,7 @@ from polygraphy.logger.sinks import (
     PendingLines,
     forward_to_logging,
     json_line,
-    shows_colours,
+    shows_colors,
     text_lines,
     write_console,
 )
@@ -93,7 +93,7 @@ class Logger:
         letter: Whether lines start with the letter of their severity, `[I]`.
         timestamp: Whether lines give the local time, `(HH:MM:SS)`.
         line_info: Whether lines give the source file and line, `[backend/trt/loader.py:12]`.
-        colors: Whether to use colours, on terminals and unless NO_COLOR is set.
+        colors: Whether to use colors, on terminals and unless NO_COLOR is set.
         console_severity: The least severity that the console shows of what is logged; the log file
             gets all of it.
         file_severity: The least severity that the log file gets of what is logged.
@@ -140,9 +140,9 @@ class Logger:
     """How a line of each severity starts."""
 
     SEVERITY_COLOR_MAPPING = {
-        value: levels.colour_of(value) or None for value in levels.SEVERITIES.values()
+        value: levels.color_of(value) or None for value in levels.SEVERITIES.values()
     }
-    """The SGR parameters of the colour of each severity, None for the terminal's own."""
+    """The SGR parameters of the color of each severity, None for the terminal's own."""
 
     def __init__(
         self,
@@ -619,7 +619,7 @@ def LoggerVerbosity(logger: Logger, severity: Levels) -> Scope:
 
 def has_colors() -> bool:
     """Return whether standard output is colored if colors are on."""
-    return shows_colours(sys.stdout)
+    return shows_colors(sys.stdout)
 
 
 SeverityTrie = levels.SeverityTable

@@ -1,4 +1,4 @@
-"""What a message's severity means: the scale, its letters and colours, and levels per module."""
+"""What a message's severity means: the scale, its letters and colors, and levels per module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "VERBOSE",
     "WARNING",
     "SeverityTable",
-    "colour_of",
+    "color_of",
     "letter_of",
     "level_of",
     "module_path",
@@ -106,7 +106,7 @@ def level_of(severity: int) -> int:
     return severity if severity >= VERBOSE else _LOWEST_LEVELS[_nearest_named(severity)]
 
 
-def colour_of(severity: int) -> str:
+def color_of(severity: int) -> str:
     """Return the SGR parameters of this severity; empty for the default color."""
     return _STYLES[_nearest_named(severity)][1]
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 from polygraphy.constants import TAB
-from polygraphy.logger.severity import CRITICAL, colour_of, letter_of, level_of, name_of
+from polygraphy.logger.severity import CRITICAL, color_of, letter_of, level_of, name_of
 
 TYPE_CHECKING = False
 
@@ -24,7 +24,7 @@ __all__ = [
     "escape_controls",
     "forward_to_logging",
     "json_line",
-    "shows_colours",
+    "shows_colors",
     "split_by_stream",
     "text_lines",
     "without_commands",
@@ -149,8 +149,8 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
     would have read is dropped from then on.
 
     Args:
-        lines: The messages; severities choose the stream and the colours.
-        colors: Whether to colour the text if the stream is a terminal.
+        lines: The messages; severities choose the stream and the colors.
+        colors: Whether to color the text if the stream is a terminal.
 
     Raises:
         OSError: The stream cannot be written to (a full disk, for example).
@@ -161,7 +161,7 @@ def write_console(lines: Sequence[Line], *, colors: bool) -> None:
     lines = [
         (escape_controls(text), severity) for text, severity in lines
     ]  # Names come from files.
-    if colors and shows_colours(stream):
+    if colors and shows_colors(stream):
         lines = [(_color(text, severity), severity) for text, severity in lines]
     try:
         _write(stream, _join_lines(lines))
@@ -198,7 +198,7 @@ def _discard_from_now_on(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def shows_colours(stream: TextIO) -> bool:
+def shows_colors(stream: TextIO) -> bool:
     """Return whether to color a stream: the terminal supports it, and no setting forbids it.
 
     That setting is the variable NO_COLOR, set and not empty (https://no-color.org).
@@ -212,8 +212,8 @@ def shows_colours(stream: TextIO) -> bool:
 
 def _color(text: str, severity: int) -> str:
     """Return text in the color of a severity."""
-    colour = colour_of(severity)
-    return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+    color = color_of(severity)
+    return f"\x1b[{color}m{text}\x1b[0m" if color else text
 
 
 def _without_escapes(text: str) -> str:

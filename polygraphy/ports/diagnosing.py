@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polygraphy.domain.diagnosis.culprit import Attempt, DiagnosisResult
     from polygraphy.domain.diagnosis.failure import Failure
     from polygraphy.domain.diagnosis.headroom import NodeLoss
-    from polygraphy.domain.diagnosis.quantising import QuantisedOperand
+    from polygraphy.domain.diagnosis.quantizing import QuantizedOperand
     from polygraphy.domain.diagnosis.regions import GraphNode
     from polygraphy.domain.diagnosis.two_models import Mending
     from polygraphy.domain.diagnosis.variants import Variant
@@ -597,7 +597,7 @@ def change_node(model: Any, output: str, variant: Variant, *, asks: bool = False
 
 
 @port
-def find_quantized_operands(model: Any) -> list[QuantisedOperand]:
+def find_quantized_operands(model: Any) -> list[QuantizedOperand]:
     """Return the operands that are quantized and dequantized before a node reads them."""
 
 

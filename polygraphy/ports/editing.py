@@ -70,11 +70,11 @@ def quantize(
         model: an `onnx.ModelProto`; it is not changed.
         calibration: feed dictionaries from which value ranges are taken, or a function that
             returns such; nothing is asked of it where the cache suffices.
-        dtype: the type to quantise to, such as `DataType.INT8`.
+        dtype: the type to quantize to, such as `DataType.INT8`.
         method: how a range is chosen from the values that were seen: ``entropy``, ``minmax`` or
             ``percentile``.
         cache: where the ranges are read from if they are there, and else written to.
-        keep_nodes: names of nodes whose inputs are not quantised; one without a name goes by
+        keep_nodes: names of nodes whose inputs are not quantized; one without a name goes by
             those of the tensors that it computes.
 
     Returns:

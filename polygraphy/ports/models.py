@@ -185,7 +185,7 @@ class ModelTrial(Protocol):
         """Return the outputs of a model, which is loaded and run.
 
         Args:
-            model: a serialised model, or the path of one.
+            model: a serialized model, or the path of one.
             feed: arrays, or what an earlier call gave.
             outputs: the outputs to compute.
 

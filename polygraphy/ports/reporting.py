@@ -254,8 +254,8 @@ def model_page(
         model: what is shown.
         drawings: its graphs, the main one first.
         statistics: of its size.
-        errors: what was found about its tensors, by name, by which nodes are coloured; None to
-            colour them by their operators.
+        errors: what was found about its tensors, by name, by which nodes are colored; None to
+            color them by their operators.
     """
 
 

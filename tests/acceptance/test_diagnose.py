@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 from polygraphy.backend.onnxrt import session_from_onnx
 from polygraphy.json import save_json
 from tests.support import models
-from tests.support.diagnosis.quantized_models import network, quantised_twice
+from tests.support.diagnosis.quantized_models import network, quantized_twice
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -50,8 +50,8 @@ def ill_conditioned() -> onnx.ModelProto:
         helper.make_node("Mul", ["before", "small"], ["moved"], "shrink"),
         helper.make_node("Add", ["moved", "seven"], ["flat"], "flatten"),
         helper.make_node("ReduceMean", ["flat"], ["mean"], "mean", axes=[-1]),
-        helper.make_node("Sub", ["flat", "mean"], ["centred"], "centre"),
-        helper.make_node("Mul", ["centred", "large"], ["after"], "enlarge"),
+        helper.make_node("Sub", ["flat", "mean"], ["centered"], "center"),
+        helper.make_node("Mul", ["centered", "large"], ["after"], "enlarge"),
     ]
     weights = {"small": np.float32(3e-6), "seven": np.float32(7), "large": np.float32(1e6)}
     return network(middle, weights)
@@ -74,7 +74,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("make", "nodes", "rewrite"),
     [
         (
-            quantised_twice,
+            quantized_twice,
             {"quantize1", "dequantize1", "quantize2", "dequantize2"},
             "DoubleQDQPairsRemover",
         ),
@@ -110,7 +110,7 @@ def test_nobody_is_blamed_for_a_network_that_is_ill_conditioned(polygraphy: Run)
 
 
 def test_the_console_says_it_in_a_few_lines(polygraphy: Run) -> None:
-    models.save(quantised_twice(), Path("model.onnx"))
+    models.save(quantized_twice(), Path("model.onnx"))
     done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx")
     assert done.code == 1
     assert "CULPRIT" in done.out and "DoubleQDQPairsRemover" in done.out and "FIX" in done.out
@@ -180,7 +180,7 @@ def test_what_is_true_of_several_culprits_is_said_once(changed: None, polygraphy
 
 
 def test_every_step_that_is_shown_has_a_result(polygraphy: Run) -> None:
-    models.save(quantised_twice(), Path("model.onnx"))
+    models.save(quantized_twice(), Path("model.onnx"))
     document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 1)
     [steps] = [each["attempts"] for each in document["results"] if each["kind"] == "attempts"]
     said = [step["result"] for step in steps]
@@ -211,7 +211,7 @@ def test_the_first_nan_is_named(polygraphy: Run) -> None:
 
 
 def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run) -> None:
-    models.save(quantised_twice(), Path("model.onnx"))
+    models.save(quantized_twice(), Path("model.onnx"))
     document = diagnosed(polygraphy, "model.onnx --onnxrt --onnx", 1)
     command = document["culprits"][0]["remedy"]["command"]
     assert polygraphy(command).code == 0
@@ -220,7 +220,7 @@ def test_the_remedy_of_a_rewrite_is_a_command_that_proves_itself(polygraphy: Run
 
 
 @pytest.mark.parametrize(
-    ("make", "nodes"), [(quantised_twice, 4), (tiny_quotient, 2)], ids=["many", "few"]
+    ("make", "nodes"), [(quantized_twice, 4), (tiny_quotient, 2)], ids=["many", "few"]
 )
 def test_a_culprit_is_handed_over_as_a_model_that_fails_by_itself(
     make: Callable[[], onnx.ModelProto], nodes: int, polygraphy: Run, tmp_path: Path
@@ -280,7 +280,7 @@ def test_what_is_wrong_with_a_model_is_handed_over_with_what_is_right(
 
 
 def test_the_text_of_a_bug_report_goes_to_standard_output(polygraphy: Run) -> None:
-    models.save(quantised_twice(), Path("model.onnx"))
+    models.save(quantized_twice(), Path("model.onnx"))
     done = polygraphy("polygraphy diagnose model.onnx --onnxrt --onnx --issue -")
     assert "# onnxruntime: a rewrite changes the result" in done.out
     assert "disabled_optimizers" in done.out and "DequantizeLinear (" in done.out

@@ -1,5 +1,5 @@
 """Faults that are planted in a copy of a network are found beside the network itself, a renamed or
-optimised copy of it, or its saved results; networks that are right are not blamed.
+optimized copy of it, or its saved results; networks that are right are not blamed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _diagnosed(polygraphy, place, words):
     return done, json.loads(done.out)
 
 
-@pytest.mark.parametrize("kind", [*SEEDS, "two", "quantised", "nan", "optimised"])
+@pytest.mark.parametrize("kind", [*SEEDS, "two", "quantized", "nan", "optimized"])
 def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, kind):
     _, judge, planted_cases = faults
     rng = np.random.default_rng(SEEDS.get(kind, 8))
@@ -54,16 +54,16 @@ def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, ki
         monkeypatch.setattr(planted_cases, "PLANTED", planted_cases.HOSTS)
         monkeypatch.setattr(planted_cases, "OTHERS", {})
         maker = planted_cases.changed(kind)
-    elif kind == "optimised":
+    elif kind == "optimized":
         maker = planted_cases.changed("element")
         chosen = planted_cases.against
         monkeypatch.setattr(
-            planted_cases, "against", lambda *args, **_: chosen(*args[:5], ways=("optimised",))
+            planted_cases, "against", lambda *args, **_: chosen(*args[:5], ways=("optimized",))
         )
     else:
         makers = {
             "two": planted_cases.two,
-            "quantised": planted_cases.quantised_case,
+            "quantized": planted_cases.quantized_case,
             "nan": planted_cases.not_numbers,
         }
         maker = makers[kind]
@@ -77,7 +77,7 @@ def test_what_was_planted_is_named(faults, polygraphy, tmp_path, monkeypatch, ki
     if (remedy["command"] or "").startswith("polygraphy surgeon "):
         _is_undone(polygraphy, tmp_path / case.name, case.words, remedy["command"])
     else:
-        assert "--reference" not in case.words or kind == "nan" or "optimised" in case.kind
+        assert "--reference" not in case.words or kind == "nan" or "optimized" in case.kind
 
 
 def _is_undone(polygraphy, place, words, command):

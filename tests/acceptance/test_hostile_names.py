@@ -132,7 +132,7 @@ def test_tabs_line_breaks_and_letters_of_all_languages_stay() -> None:
     assert escape_controls("a\r\nb") == "a\nb"
 
 
-def test_colours_of_our_own_stay(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_colors_of_our_own_stay(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", _yes, raising=False)

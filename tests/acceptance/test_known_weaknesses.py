@@ -343,7 +343,7 @@ def test_what_nobody_reads_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> N
         assert compared(np.ones(3), np.ones(3), SimpleCompareFunc(check_error_stat="max"))
 
 
-def test_a_log_file_holds_no_colours(polygraphy: Run) -> None:
+def test_a_log_file_holds_no_colors(polygraphy: Run) -> None:
     models.save(models.identity(), Path("m.onnx"))
     command = "polygraphy run m.onnx --onnxrt --log-file run.log"
     assert polygraphy(command, env={"FORCE_COLOR": "1", "TERM": "xterm"}).code == 0

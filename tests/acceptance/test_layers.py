@@ -178,7 +178,7 @@ def test_the_structure_alone_can_be_saved(g1_dir: Path, polygraphy: Run) -> None
     assert structure.graph.node[0].name == "conv1"
 
 
-def test_optimisation_is_switched_off(g1_dir: Path, polygraphy: Run) -> None:
+def test_optimization_is_switched_off(g1_dir: Path, polygraphy: Run) -> None:
     for level in ("ORT_DISABLE_ALL", "enable_basic"):
         done = polygraphy(
             f"polygraphy run -v model.onnx --onnxrt --onnx --graph-optimization-level {level}"

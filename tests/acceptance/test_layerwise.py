@@ -159,7 +159,7 @@ def test_layers_do_not_pass_where_the_outputs_fail(budget: int | None) -> None:
     """ONNX Runtime takes one of two pairs of QuantizeLinear and DequantizeLinear away, unless what
     lies between them is an output.
     """
-    model = two_quantisations()
+    model = two_quantizations()
     makers = [partial(_session, level=level) for level in ("ENABLE_ALL", "DISABLE_ALL")]
     data = [{"x": np.linspace(-3, 3, 1000, dtype=np.float32)}]
     if Comparator.compare_accuracy(Comparator.run([make(model) for make in makers], data)):
@@ -175,7 +175,7 @@ def _session(model: onnx.ModelProto, level: str) -> OnnxrtRunner:
     return OnnxrtRunner(SessionFromOnnx(model, graph_optimization_level=level))
 
 
-def two_quantisations() -> onnx.ModelProto:
+def two_quantizations() -> onnx.ModelProto:
     names = ["x", "a", "b", "c", "y"]
     nodes = [
         onnx.helper.make_node(kind, [names[i], scale, "zero"], [names[i + 1]])

@@ -52,7 +52,7 @@ def picture(name: str, seed: int = 0, size: tuple[int, int] = (HEIGHT, WIDTH)) -
 HOW = "scale=1/255 mean=0.485:0.456:0.406 std=0.229:0.224:0.225 layout=nchw"
 
 
-def test_pictures_are_scaled_normalised_and_laid_out(polygraphy: Run) -> None:
+def test_pictures_are_scaled_normalized_and_laid_out(polygraphy: Run) -> None:
     model()
     arrays = [picture(f"{index}.png", index) for index in range(3)]
     done = polygraphy(
@@ -104,10 +104,10 @@ def test_other_pictures_are_converted_with_a_line(
 ) -> None:
     array = picture("a.png")
     if mode == "I;16":
-        grey = Image.fromarray(array[..., 0].astype(np.uint16) * 257)
+        gray = Image.fromarray(array[..., 0].astype(np.uint16) * 257)
     else:
-        grey = Image.fromarray(array).convert(mode)
-    grey.save("b.tif" if mode == "CMYK" else "b.png")
+        gray = Image.fromarray(array).convert(mode)
+    gray.save("b.tif" if mode == "CMYK" else "b.png")
     with G_LOGGER.preserve():
         G_LOGGER.module_severity = G_LOGGER.WARNING
         [feed] = StreamingDataLoader("b.tif" if mode == "CMYK" else "b.png")
@@ -117,15 +117,15 @@ def test_other_pictures_are_converted_with_a_line(
         assert np.array_equal(feed["image"][0, ..., 1], array[..., 0])
 
 
-def test_a_model_of_one_channel_takes_pictures_in_grey(
+def test_a_model_of_one_channel_takes_pictures_in_gray(
     polygraphy: Run,
 ) -> None:
     model(["n", 1, HEIGHT, WIDTH])
-    grey = np.random.RandomState(0).randint(0, 256, (HEIGHT, WIDTH)).astype(np.uint8)
-    Image.fromarray(grey).save("grey.png")
-    picture("colour.png")
+    gray = np.random.RandomState(0).randint(0, 256, (HEIGHT, WIDTH)).astype(np.uint8)
+    Image.fromarray(gray).save("gray.png")
+    picture("color.png")
     saved = {}
-    for name in ("grey", "colour"):
+    for name in ("gray", "color"):
         done = polygraphy(
             f"polygraphy run m.onnx --onnxrt --load-inputs {name}.png"
             " --preprocess layout=nchw --save-inputs in.json"
@@ -136,22 +136,22 @@ def test_a_model_of_one_channel_takes_pictures_in_grey(
         assert plain.code == 2
         assert f"{name}.png: the image has shape (1, 6, 8, 3)" in plain.err
         assert "--preprocess layout=nchw" in plain.err
-        assert ("Images of mode RGB are converted to 8-bit gray" in said) == (name == "colour")
+        assert ("Images of mode RGB are converted to 8-bit gray" in said) == (name == "color")
         [saved[name]] = [feed["x"] for feed in StreamingDataLoader("in.json")]
-    assert np.array_equal(saved["grey"][0, 0], grey)
-    assert saved["colour"].shape == (1, 1, HEIGHT, WIDTH)
+    assert np.array_equal(saved["gray"][0, 0], gray)
+    assert saved["color"].shape == (1, 1, HEIGHT, WIDTH)
     done = polygraphy(
-        "polygraphy run m.onnx --onnxrt --load-inputs colour.png --preprocess layout=chw"
+        "polygraphy run m.onnx --onnxrt --load-inputs color.png --preprocess layout=chw"
         " --save-inputs in.json"
     )
     assert done.code == 0, done.err  # One sample, not one of each channel.
     assert [feed["x"].size for feed in StreamingDataLoader("in.json")] == [HEIGHT * WIDTH]
     done = polygraphy(
-        "polygraphy run m.onnx --onnxrt --load-inputs grey.png"
+        "polygraphy run m.onnx --onnxrt --load-inputs gray.png"
         " --preprocess layout=nchw mean=0.4:0.5:0.6"
     )
     assert done.code != 0
-    assert "grey.png: the image has 1 channel, but mean has 3 numbers." in done.err
+    assert "gray.png: the image has 1 channel, but mean has 3 numbers." in done.err
 
 
 def test_a_picture_is_turned_as_its_camera_was() -> None:

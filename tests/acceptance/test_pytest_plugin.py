@@ -20,7 +20,7 @@ from polygraphy import assertions
 from polygraphy.assertions import OutputsDiffer, assert_outputs_match
 from tests.acceptance.conftest import Done
 from tests.support import models
-from tests.support.diagnosis.quantized_models import quantised_twice
+from tests.support.diagnosis.quantized_models import quantized_twice
 from tests.support.forked import IN_A_FORK, ForkServer
 from tests.support.pages import NUMBERS
 
@@ -298,7 +298,7 @@ def test_a_failure_is_what_the_page_shows(
     polygraphy: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    models.save(quantised_twice(), Path("model.onnx"))
+    models.save(quantized_twice(), Path("model.onnx"))
     with pytest.raises(OutputsDiffer) as caught:
         assert_outputs_match("model.onnx", ["onnxrt", "onnx"], rtol=1e-3, atol=1e-3)
     lines = str(caught.value).splitlines()
@@ -333,7 +333,7 @@ def test_data_and_a_model_in_memory_are_kept_for_the_command_that_finds_out_more
 ) -> None:
     inputs = {"x": np.random.RandomState(0).rand(2, 8).astype(np.float32)}
     with pytest.raises(OutputsDiffer) as caught:
-        assert_outputs_match(quantised_twice(), rtol=1e-3, atol=1e-3, inputs=inputs)
+        assert_outputs_match(quantized_twice(), rtol=1e-3, atol=1e-3, inputs=inputs)
     command = str(caught.value).splitlines()[-1].removeprefix("  next      ")
     assert command.startswith("polygraphy diagnose ")
     done = polygraphy(command)

@@ -209,19 +209,19 @@ def test_truth_values_of_any_library_are_verdicts(passes: bool) -> None:
 
 
 def test_the_label_is_that_of_the_function_or_its_name() -> None:
-    class Labelled:
+    class Labeled:
         label = "mine"
 
         def __call__(self, first: Any, second: Any) -> dict[str, bool]:
             return {"y": True}
 
-    class Unlabelled:
+    class Unlabeled:
         def __call__(self, first: Any, second: Any) -> dict[str, bool]:
             return {"y": True}
 
     runs = results(a=[1.0], b=[1.0])
-    made = compare_accuracy(runs, compare_func=[Labelled(), Unlabelled(), lambda a, b: {"y": 1}])
-    assert [found.label for found in made] == ["mine", "Unlabelled", "<lambda>"]
+    made = compare_accuracy(runs, compare_func=[Labeled(), Unlabeled(), lambda a, b: {"y": 1}])
+    assert [found.label for found in made] == ["mine", "Unlabeled", "<lambda>"]
 
 
 def test_an_error_of_a_function_passes() -> None:

@@ -17,7 +17,7 @@ from polygraphy.domain.errors import UsageError
 from polygraphy.domain.model import Detail, Model, ModelSource
 from polygraphy.ports.models import ModelReports, describe_file
 from tests.support import g1
-from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
+from tests.support.diagnosis.quantized_chain import SIZE, build_quantized, plain
 
 
 class Counting:
@@ -79,7 +79,7 @@ def test_what_was_read_for_something_else_is_not_shown(tmp_path: Path) -> None:
 
 def test_quantized_tensors_are_listed_with_their_losses(tmp_path: Path) -> None:
     quantized, exact, data = (str(tmp_path / name) for name in ("q.onnx", "f.onnx", "x.json"))
-    onnx.save(quantised(2), quantized)
+    onnx.save(build_quantized(2), quantized)
     onnx.save(plain(), exact)
     draw = np.random.default_rng(0)
     feeds = [{"x": draw.standard_normal((8, SIZE)).astype(np.float32)}]

@@ -106,7 +106,7 @@ def test_rounding_of_healthy_parts_is_explained_in_half_precision(
 @pytest.mark.parametrize(
     ("model", "reference", "nodes", "cause"),
     [
-        (detector("together"), detector(), ["q_joined", "dq_joined"], "quantisation"),
+        (detector("together"), detector(), ["q_joined", "dq_joined"], "quantization"),
         (suppressed(1), suppressed(), ["matmul"], "weight"),
         (JOINED[0].make(ERROR), JOINED[0].make(), ["logits"], "weight"),
         (JOINED[4].make(ERROR), JOINED[4].make(), ["h0"], "weight"),

@@ -126,7 +126,7 @@ def test_a_model_that_makes_too_much_of_rounding_is_not_verified(capsys: Capture
     )
 
 
-def normalised(scale: float, epsilon: float = 1e-5) -> onnx.ModelProto:
+def normalized(scale: float, epsilon: float = 1e-5) -> onnx.ModelProto:
     """Divide by the root mean square, as transformers do; squares of large numbers overflow."""
     rng = np.random.RandomState(5)
     nodes = [
@@ -144,18 +144,18 @@ def normalised(scale: float, epsilon: float = 1e-5) -> onnx.ModelProto:
         "epsilon": np.array([epsilon], np.float32),
         "w": rng.randn(64, 8).astype(np.float32) / 8,
     }
-    return make("normalised", nodes, [value("x", [8, 64])], [value("y", [8, 8])], weights=weights)
+    return make("normalized", nodes, [value("x", [8, 64])], [value("y", [8, 8])], weights=weights)
 
 
 def test_what_overflows_where_every_operator_rounds_is_not_verified() -> None:
     """Kernels for a CPU compute float16 in float32, and hide it."""
-    model = normalised(500)
+    model = normalized(500)
     narrow = convert_to_fp16(model)
     session = onnxruntime.InferenceSession(narrow.SerializeToString())
     [hidden] = session.run(None, FEED)
     assert np.isfinite(hidden).all()
     assert not verify(model, narrow, [FEED], AUTO)
-    assert verify(normalised(1), convert_to_fp16(normalised(1)), [FEED], AUTO)
+    assert verify(normalized(1), convert_to_fp16(normalized(1)), [FEED], AUTO)
 
 
 @settings(max_examples=12, deadline=None)
@@ -169,7 +169,7 @@ def test_what_overflows_where_every_operator_rounds_is_not_verified() -> None:
 def test_a_model_is_verified_where_a_diagnosis_says_that_it_works(
     scale: float, op: str, dtype: str, is_deep: bool
 ) -> None:
-    model = normalised(scale) if is_deep else sensitive(scale)
+    model = normalized(scale) if is_deep else sensitive(scale)
     if not is_deep:
         model.graph.node[1].op_type = op
     narrow = convert_to_fp16(model) if dtype == "fp16" else convert_to_bf16(model)
@@ -206,7 +206,7 @@ class _Crashing:
 def test_what_fails_at_the_level_that_users_have_is_not_verified(
     how: str, plainly: str, is_verified: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    model = normalised(1)
+    model = normalized(1)
     with bind(SuspectedParty, _Crashing(how, plainly), key="usual"):
         if is_verified:
             assert verify(model, convert_to_fp16(model), [FEED], AUTO)

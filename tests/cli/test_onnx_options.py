@@ -60,7 +60,7 @@ def test_a_file_for_weights_may_go_without_a_name(words: list[str], value: str |
 
 
 @pytest.mark.parametrize("spelling", ["ENABLE_ALL", "ort_enable_all", "Enable_All"])
-def test_levels_of_optimisation(spelling: str) -> None:
+def test_levels_of_optimization(spelling: str) -> None:
     program = rendered(f"run m.onnx --onnxrt --graph-optimization-level {spelling}")
     assert "SessionFromOnnx(MODEL, graph_optimization_level='ENABLE_ALL')" in program
 

@@ -109,7 +109,7 @@ def test_the_table_is_written() -> None:
     path.write_text(f"{head}SIGNATURES = {{\n{''.join(map(entry, names()))}}}\n", encoding="utf-8")
 
 
-STUB_HEAD = '''"""What type checkers see of the classes made from the catalogue; written by `make signatures`."""
+STUB_HEAD = '''"""What type checkers see of the classes made from the catalog; written by `make signatures`."""
 
 from polygraphy.domain.compare.metric import (
     DetailedResult,

@@ -37,8 +37,8 @@ def test_pixels_stay_where_they_are() -> None:
     for given_as in (image, image[None], image[..., None]):
         for channel in as_images(given_as)[0]:
             np.testing.assert_array_equal(channel, image)
-    coloured = np.arange(90).reshape(5, 6, 3)
-    np.testing.assert_array_equal(as_images(coloured)[0, 2], coloured[..., 2])
+    colored = np.arange(90).reshape(5, 6, 3)
+    np.testing.assert_array_equal(as_images(colored)[0, 2], colored[..., 2])
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 5, 6), (7, 4, 5, 6), (0, 3, 5, 6), (3, 0, 6)])

@@ -9,7 +9,7 @@ import pytest
 
 from polygraphy.domain import rounding as judging
 from polygraphy.domain.rounding import (
-    OutputError,
+    Deviation,
     Rounding,
     deviation,
     move_by_epsilons,
@@ -180,6 +180,6 @@ def test_more_pairs_are_looked_at_where_one_falls_little_short(
 
 
 def test_the_error_of_an_output_in_words() -> None:
-    assert str(OutputError("y", 0.5, 0.1)) == "'y' has an error of 0.1, 50% of the tolerance"
-    assert str(OutputError("y", 2, 0.1)) == "'y' has an error of 0.1, 2 times the tolerance"
-    assert str(OutputError("y", np.inf, np.inf, 3)) == "3 elements of 'y' become infinite or NaN"
+    assert str(Deviation(0.5, off=0.1, part="y")) == "'y' has an error of 0.1, 50% of the tolerance"
+    assert str(Deviation(2, off=0.1, part="y")) == "'y' has an error of 0.1, 2 times the tolerance"
+    assert str(Deviation(np.inf, broken=3, part="y")) == "3 elements of 'y' become infinite or NaN"

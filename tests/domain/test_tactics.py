@@ -20,7 +20,7 @@ def algorithm(tactic: int) -> Algorithm:
 replays = st.dictionaries(names, st.integers(0, 2).map(algorithm)).map(TacticReplay)
 
 
-def test_values_are_normalised() -> None:
+def test_values_are_normalized() -> None:
     strides: Any = [4, 1]
     info = TensorInfo(DType(), strides)
     assert (info.dtype, info.strides) == ("DataType.HALF", (4, 1))

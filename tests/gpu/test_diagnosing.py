@@ -55,8 +55,8 @@ FAULTS: dict[str, list[tuple[str, list[str], str]]] = {
         *ZEROS,
         ("ReduceSum", ["nothing"], "total"),
         ("Add", ["total", "epsilon"], "kept"),
-        ("Div", ["nothing", "kept"], "normalised"),
-        ("Add", ["t", "normalised"], "back"),
+        ("Div", ["nothing", "kept"], "normalized"),
+        ("Add", ["t", "normalized"], "back"),
     ],
     "resnet50 epsilon": [
         *ZEROS,
@@ -64,8 +64,8 @@ FAULTS: dict[str, list[tuple[str, list[str], str]]] = {
         ("Add", ["squared", "epsilon"], "kept"),
         ("ReduceMean", ["kept"], "variance"),
         ("Sqrt", ["variance"], "spread"),
-        ("Div", ["nothing", "spread"], "normalised"),
-        ("Add", ["t", "normalised"], "back"),
+        ("Div", ["nothing", "spread"], "normalized"),
+        ("Add", ["t", "normalized"], "back"),
     ],
 }
 VALUES = {"large": 3e4, "small": 1 / 3e4, "lots": 1e3, "epsilon": 1e-9}

@@ -57,20 +57,20 @@ class TestConsole:
         log.log("b", log.CRITICAL)
         assert capsys.readouterr() == ("[E] a\n", "[!] b\n")
 
-    def test_colours_on_a_terminal(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_colors_on_a_terminal(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
         stream = terminal(monkeypatch)
         log.error("a\nb")
         log.info("plain")
         assert stream.getvalue() == "\x1b[31m[E] a\n    b\x1b[0m\n[I] plain\n"
 
-    def test_no_colours_if_asked(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_colors_if_asked(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
         stream = terminal(monkeypatch)
         log.colors = False
         log.error("a")
         assert stream.getvalue() == "[E] a\n"
 
     @pytest.mark.parametrize(
-        ("variable", "value", "coloured"),
+        ("variable", "value", "colored"),
         [("NO_COLOR", "1", False), ("NO_COLOR", "", True), ("TERM", "dumb", False)],
     )
     def test_environment(
@@ -79,20 +79,20 @@ class TestConsole:
         monkeypatch: pytest.MonkeyPatch,
         variable: str,
         value: str,
-        coloured: bool,
+        colored: bool,
     ) -> None:
         stream = terminal(monkeypatch)
         monkeypatch.setenv(variable, value)
         log.error("a")
-        assert ("\x1b" in stream.getvalue()) is coloured
+        assert ("\x1b" in stream.getvalue()) is colored
 
-    def test_no_colours_elsewhere(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_colors_elsewhere(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
         stream = Stream(terminal=False)
         monkeypatch.setattr(sys, "stdout", stream)
         log.error("a")
         assert stream.getvalue() == "[E] a\n"
 
-    def test_json_is_never_coloured(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_json_is_never_colored(self, log: Logger, monkeypatch: pytest.MonkeyPatch) -> None:
         stream = terminal(monkeypatch)
         log.json = True
         log.error("x")
@@ -180,7 +180,7 @@ class TestConsole:
 
 
 class TestLogFile:
-    def test_holds_the_same_text_without_colours(
+    def test_holds_the_same_text_without_colors(
         self, log: Logger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "new" / "folder" / "debug.log"

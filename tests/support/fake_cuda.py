@@ -1,7 +1,7 @@
 """A CUDA runtime without a GPU, with the functions and the answers of cuda-python.
 
 Device memory is host memory, at its real address, so that what pretends to be a kernel can work
-on it. Faithful where mistakes hide: work on a stream is done when the stream is synchronised and
+on it. Faithful where mistakes hide: work on a stream is done when the stream is synchronized and
 not before (copies from pageable memory are read at once, copies to it wait, as CUDA does both);
 memory that was freed, or never allocated, is refused; new memory holds garbage; what cannot be
 captured ends the capture.

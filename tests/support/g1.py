@@ -117,7 +117,7 @@ def classifier() -> onnx.ModelProto:
 
 
 def masked_mean() -> onnx.ModelProto:
-    """Return the mean colour under a mask.
+    """Return the mean color under a mask.
 
     `image` is float32 [b, 3, 224, 224], `mask` float32 [b, 1, 224, 224], `output` [b, 3, 1, 1].
     """

@@ -13,7 +13,7 @@ __all__ = ["gradient", "write_png"]
 
 
 def gradient(size: int, hue: int) -> npt.NDArray[np.uint8]:
-    """Return a colour gradient, uint8 [size, size, 3]; each `hue` gives another picture."""
+    """Return a color gradient, uint8 [size, size, 3]; each `hue` gives another picture."""
     ramp = np.arange(size) * 255 // (size - 1)
     channels = [
         np.broadcast_to(ramp, (size, size)),

@@ -69,7 +69,7 @@ def shipped() -> onnx.ModelProto:
 
 
 def _sound(nodes: _Nodes) -> None:
-    """Pad, convolve and normalise the audio, and run an LSTM over it."""
+    """Pad, convolve and normalize the audio, and run an LSTM over it."""
     pads = nodes.constant("pads", np.array([0, 2, 0, 2], np.int64))
     nodes.add("Pad", ["audio", pads], "padded", mode="reflect")
     nodes.add("Unsqueeze", ["padded"], "channel", axes=[1])
@@ -79,8 +79,8 @@ def _sound(nodes: _Nodes) -> None:
         nodes.constant(name, np.full(_CHANNELS, value, np.float32))
         for name, value in (("scale", 1.5), ("shift", 0.1), ("mean", 0.2), ("variance", 0.7))
     ]
-    nodes.add("BatchNormalization", ["convolved", *statistics], "normalised")
-    nodes.add("Relu", ["normalised"], "rectified")
+    nodes.add("BatchNormalization", ["convolved", *statistics], "normalized")
+    nodes.add("Relu", ["normalized"], "rectified")
     nodes.add("Transpose", ["rectified"], "steps", perm=[2, 0, 1])
     weights = nodes.weight("lstm_w", 1, 4 * _HIDDEN, _CHANNELS)
     recurrent = nodes.weight("lstm_r", 1, 4 * _HIDDEN, _HIDDEN)

@@ -19,7 +19,7 @@ from polygraphy.domain.diagnosis.culprit import (
 from polygraphy.domain.diagnosis.words.reasons import NO_FAULT
 from polygraphy.domain.tensors.naming import one_line, some_of, typeable
 from polygraphy.logger import G_LOGGER
-from polygraphy.logger.sinks import escape_controls, shows_colours
+from polygraphy.logger.sinks import escape_controls, shows_colors
 
 _SHOWN = 4
 _NODES = 4
@@ -103,7 +103,7 @@ def _draw(step: str) -> None:
     line.
     """
     stream = sys.stderr
-    if shows_answers() and stream is not None and shows_colours(stream):
+    if shows_answers() and stream is not None and shows_colors(stream):
         room = get_terminal_size().columns - 1
         stream.write(f"\r\x1b[K{escape_controls(step)[:room]}" if step else "\r\x1b[2K")
         stream.flush()

@@ -211,8 +211,8 @@ def _rows_to_show(rows: Sequence[OutputRow]) -> list[int]:
     chosen = set(sorted(failing, key=lambda at: badness(rows[at]), reverse=True)[:_WORST])
     if first is not None:
         jump = largest_jump(rows)
-        centre = first if jump is None else jump
-        chosen |= {first, *range(max(0, centre - _AROUND), min(centre + _AROUND + 1, len(rows)))}
+        center = first if jump is None else jump
+        chosen |= {first, *range(max(0, center - _AROUND), min(center + _AROUND + 1, len(rows)))}
     return sorted(chosen)
 
 

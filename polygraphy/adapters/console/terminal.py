@@ -1,6 +1,6 @@
 """The document on a terminal: what was run, a table for each pair of runs, and the verdict.
 
-Each line comes with a severity, which is its colour.
+Each line comes with a severity, which is its color.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Terminal:
 
         invalid = any(values["nan"] or values["inf"] for values in self._recorder.validation)
         advice = [*advice_on_outputs(self.comparisons, self._command, invalid=invalid)]
-        commands = (advice.command for advice in advice if advice.command)
+        commands = (entry.command for entry in advice if entry.command)
         return next(commands, advice[0].text if advice else "")
 
     def verdict(self, code: int) -> str:

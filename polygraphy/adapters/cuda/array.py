@@ -70,7 +70,7 @@ class DeviceView:
                 else it is resized, or, where NumPy refuses that, left alone. One of another data
                 type takes the bytes if it is as large.
             stream: on which the copy is queued; None to copy now. The array must not be used before
-                the stream is synchronised.
+                the stream is synchronized.
 
         Returns:
             The array that holds the elements: `host_buffer`, or a new one.
@@ -163,7 +163,7 @@ class DeviceArray(DeviceView):
                 type that is as large the bytes are copied, and this array keeps its shape and data
                 type.
             stream: on which the copy is queued; None to copy now. The array must not be changed
-                before the stream is synchronised.
+                before the stream is synchronized.
 
         Returns:
             This array.

@@ -153,7 +153,7 @@ def _batch_normalization(
 ) -> Array:
     """Return x normalized by the given statistics."""
     if attributes.get("training_mode") or not attributes.get("spatial", 1):
-        raise NotImplementedError("a normalisation in training")
+        raise NotImplementedError("a normalization in training")
     arrays = [array.reshape(1, -1, *[1] * (x.ndim - 2)) for array in (scale, bias, mean, variance)]
     spread = np.sqrt(arrays[3] + attributes["epsilon"])
     return np.asarray(arrays[0] * (x - arrays[2]) / spread + arrays[1])

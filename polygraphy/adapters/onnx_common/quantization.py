@@ -1,4 +1,4 @@
-"""Quantised values: operators of the opsets below 19, products; and conversions of data types."""
+"""Quantized values: operators of the opsets below 19, products; and conversions of data types."""
 
 from __future__ import annotations
 

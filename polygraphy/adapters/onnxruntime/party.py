@@ -45,7 +45,7 @@ _SMALL = 1 << 16
 spinning threads of one delay the next by more than it costs to wake them.
 """
 _SPINNING = "session.intra_op.allow_spinning"
-_WEIGHTS_OF_OPTIMISED = "session.optimized_model_external_initializers_file_name"
+_WEIGHTS_OF_OPTIMIZED = "session.optimized_model_external_initializers_file_name"
 
 
 @mod.export()
@@ -190,7 +190,7 @@ class OnnxrtParty:
     ) -> Any | None:
         """Return the graph after all rewrites."""
         with tempfile.TemporaryDirectory(prefix="polygraphy-") as folder:
-            path = Path(folder) / "optimised.onnx"
+            path = Path(folder) / "optimized.onnx"
             self._session(model, level, without, str(path))
             return onnx.load(str(path)) if path.exists() else None
 
@@ -222,5 +222,5 @@ class OnnxrtParty:
             if isinstance(source, bytes) and len(source) < _SMALL:
                 options.add_session_config_entry(_SPINNING, "0")
             if saved is not None and isinstance(source, str) and source is not model:
-                options.add_session_config_entry(_WEIGHTS_OF_OPTIMISED, "weights.data")
+                options.add_session_config_entry(_WEIGHTS_OF_OPTIMIZED, "weights.data")
             return load_session(source, options, providers, without)

@@ -85,7 +85,7 @@ def translate_errors(
         model: its path.
         node_inputs: returns what a node, given by its operator and name, takes.
 
-    Its classes are recognised by module and name, so that nothing is imported to translate what
+    Its classes are recognized by module and name, so that nothing is imported to translate what
     never happens.
     """
     try:

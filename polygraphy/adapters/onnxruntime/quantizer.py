@@ -1,4 +1,4 @@
-"""Quantises ONNX models with ONNX Runtime: value ranges from data, then Q/DQ nodes."""
+"""Quantizes ONNX models with ONNX Runtime: value ranges from data, then Q/DQ nodes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ METHODS = ("entropy", "minmax", "percentile")
 """How a range is chosen from what was seen.
 
 ``minmax`` takes everything in; ``percentile`` leaves out the outermost 0.01%; ``entropy`` cuts off
-where the distribution of the quantised values tells most about that of the others.
+where the distribution of the quantized values tells most about that of the others.
 """
 
 _PERCENTILE = 99.99
@@ -224,14 +224,14 @@ _LARGEST_FLOAT8 = 448.0  # of the type E4M3FN
 
 @frozen
 class Scheme:
-    """How a model is quantised to a type.
+    """How a model is quantized to a type.
 
     Attributes:
         member: the name of the type in ``onnxruntime.quantization.QuantType``.
         opset: the operator set that has what it takes.
         ir_version: the version of the format that has the type.
         is_opset_required: whether there is no such type in earlier operator sets; else weights are
-            quantised per tensor there.
+            quantized per tensor there.
         is_per_channel: whether weights have a scale per channel.
     """
 
@@ -248,9 +248,9 @@ SCHEMES: Mapping[DataTypeEntry, Scheme] = {
         "QFLOAT8E4M3FN", 19, 9, is_opset_required=True, is_per_channel=False
     ),
 }
-"""What models are quantised to."""
+"""What models are quantized to."""
 
-_HALF_OPSET, _HALF_IR = 19, 9  # Before, quantisation takes float32 only.
+_HALF_OPSET, _HALF_IR = 19, 9  # Before, quantization takes float32 only.
 
 
 def scheme_for(model: ModelProto, dtype: DataTypeEntry) -> Scheme:
@@ -281,13 +281,13 @@ def with_qdq(
     """Return a model in which operators read their operands through Q/DQ pairs.
 
     Args:
-        model: each node has a name, and each weight is an initialiser; may be changed.
+        model: each node has a name, and each weight is an initializer; may be changed.
         ranges: the smallest and the largest value of each activation.
         dtype: one of `SCHEMES`.
         kept_names: names of nodes that keep their type.
 
     Raises:
-        BackendError: this ONNX Runtime cannot quantise to that type.
+        BackendError: this ONNX Runtime cannot quantize to that type.
         ModelError: the model cannot be quantized.
     """
     scheme = SCHEMES[dtype]
@@ -306,7 +306,7 @@ def with_qdq(
         name: tuple(np.array(end, dtype=types.get(name, np.float32)) for end in ends)
         for name, ends in ranges.items()
     }
-    with translate_errors("quantise"):
+    with translate_errors("quantize"):
         try:
             qdqquantizer = qdq.QDQQuantizer(
                 model=model,
@@ -470,7 +470,7 @@ def _cache_name(cache: CalibrationCache) -> str:
     return str(cache if isinstance(cache, (str, Path)) else getattr(cache, "name", "memory"))
 
 
-_MADE_UP = "polygraphy:node:"  # what names start with that nodes get while they are quantised
+_MADE_UP = "polygraphy:node:"  # what names start with that nodes get while they are quantized
 
 
 def quantize(
@@ -581,7 +581,7 @@ def _raise_opset(model: ModelProto, dtype: DataTypeEntry) -> ModelProto:
 
 
 def _lift_constants(model: ModelProto) -> None:
-    """Make initialisers of the Constant nodes that hold weights: ONNX Runtime looks for ranges of
+    """Make initializers of the Constant nodes that hold weights: ONNX Runtime looks for ranges of
     what nodes compute.
     """
     weights = {

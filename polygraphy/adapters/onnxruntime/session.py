@@ -79,7 +79,7 @@ class SessionFromOnnx(BaseLoader):
         """Describe the session.
 
         Args:
-            model_bytes: a serialised model, the path of one, the model itself, or a loader that
+            model_bytes: a serialized model, the path of one, the model itself, or a loader that
                 makes any of these. A model of more than 2 GB goes through a temporary file.
             providers: execution providers in order of priority: names or unique parts of names in
                 any case, each alone or as ``(name, options)`` (default: the CPU provider).

@@ -40,7 +40,7 @@ _HINTS = (
     ),
     ("Unsupported property", "--openvino-properties accepts properties of the device only."),
     (
-        "Transformation failed at",  # So are those of quantised models called.
+        "Transformation failed at",  # So are those of quantized models called.
         "--openvino-properties LP_TRANSFORMS_MODE=NO keeps a quantized model in floating point.",
     ),
     ("bad allocation", "Out of memory: use a smaller batch."),

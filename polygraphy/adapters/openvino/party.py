@@ -29,7 +29,7 @@ _SWITCHES = {
     "LP_TRANSFORMS_MODE": "NO",
     "SNIPPETS_MODE": "DISABLE",
 }
-"""Properties that switch rewrites off: activations of compressed weights in integers, quantised
+"""Properties that switch rewrites off: activations of compressed weights in integers, quantized
 models in integers, and small operators compiled into one.
 """
 _FUSED = "polygraphy.openvino"

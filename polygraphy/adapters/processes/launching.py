@@ -50,7 +50,7 @@ may be about to end this process as well, and then nothing came of it.
 _KILLED = -9
 _FROM_OUTSIDE = (_KILLED, -signal.SIGTERM)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 _waiting: dict[Any, WarmInterpreter] = {}
@@ -318,7 +318,7 @@ class LaunchedProcess:
         with self._output as output:
             size = output.seek(0, os.SEEK_END)
             output.seek(max(0, size - _KEPT))
-            text = _COLOURS.sub("", output.read().decode("utf-8", errors="replace"))
+            text = _COLORS.sub("", output.read().decode("utf-8", errors="replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-1][:_LONGEST] if lines else ""
 

@@ -151,5 +151,5 @@ class TensorFlowDataTypes:
             return None
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for quantised types, resources and variants."""
+        """Return our data type; None for quantized types, resources and variants."""
         return _ENTRIES.get(getattr(dtype, "name", ""))

@@ -205,7 +205,7 @@ class SaveGraph(BaseLoader):
             graph: a graph and the names of its outputs, or a loader that makes them.
             path: the file for the frozen graph, a `GraphDef`.
             tensorboard_dir: the folder for TensorBoard.
-            engine_dir: the folder for the serialised TensorRT engines in the graph, a file each.
+            engine_dir: the folder for the serialized TensorRT engines in the graph, a file each.
         """
         self._graph = graph
         self._path = path

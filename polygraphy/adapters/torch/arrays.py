@@ -80,7 +80,7 @@ class TorchDataTypes:
         return getattr(torch, NUMPY_NAMES.get(entry.name, entry.name), None)
 
     def from_native(self, dtype: Any) -> DataTypeEntry | None:
-        """Return our data type; None for quantised types."""
+        """Return our data type; None for quantized types."""
         return _ENTRIES.get(str(dtype))
 
 

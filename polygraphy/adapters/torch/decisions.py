@@ -296,5 +296,5 @@ def _data_names(expression: ast.AST) -> set[str]:
 def _holds_data(value: Any) -> bool:
     """Return whether a value is a tensor of the run, and no weight, or a short list of such."""
     if isinstance(value, (list, tuple)):
-        return any(_holds_data(value) for value in value[:8])
+        return any(_holds_data(item) for item in value[:8])
     return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)

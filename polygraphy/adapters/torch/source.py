@@ -574,6 +574,15 @@ def _input_names(program: Program, feed: Mapping[str, Any]) -> dict[str, str | N
         text = ", ".join(
             f"{name} {_describe_type(array.dtype, array.shape)}" for name, array in feed.items()
         )
+        if not names:
+            listed = ", ".join(map(repr, lost_names))
+            raise InputError(
+                f"The model has no input for {listed} of the program: the exporter removed it, or"
+                " wrote the value from the example into the model.",
+                hint="Return a module from the script that passes a value for it, for example the"
+                f" one from the export. Inputs of the program: {reference_name}; of the model:"
+                f" {text or 'none'}.",
+            )
         raise InputError(
             f"The inputs of the program ({reference_name or 'none'}) and of the model"
             f" ({text or 'none'}) differ: {', '.join(map(repr, lost_names or names))} of the"

@@ -1,5 +1,5 @@
-"""Pictures of a report as SVG. Colours are classes, so that they follow the page's style: dark,
-printed, and distinguished by shape as well as by colour.
+"""Pictures of a report as SVG. Colors are classes, so that they follow the page's style: dark,
+printed, and distinguished by shape as well as by color.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ class _Maker:
         elif kind == "tensor":
             return [attribute.name, kind, _weight(value)]
         elif kind == "tensors":
-            return [attribute.name, kind, [_weight(value) for value in value]]
+            return [attribute.name, kind, [_weight(item) for item in value]]
         else:
             text = _text(value)
         return [attribute.name, kind, text]

@@ -67,7 +67,7 @@ _MARGIN = 12
 def region_of(
     model: Model,
     rows: Mapping[str, OutputRow],
-    centres: Iterable[str],
+    centers: Iterable[str],
     anchor: Callable[[str], str | None],
     most: int = _MOST_NODES,
 ) -> Markup | None:
@@ -76,12 +76,12 @@ def region_of(
     Args:
         model: read with layers.
         rows: what was found about tensors, by name.
-        centres: labels of the nodes around which others are drawn, the most important first.
+        centers: labels of the nodes around which others are drawn, the most important first.
         anchor: returns the id of the row of a tensor in the page.
         most: how many nodes are drawn at most.
     """
     shown_nodes = [node for node in model.graph.nodes if constant_weight(node) is None]
-    chosen = _nearest_nodes(shown_nodes, list(dict.fromkeys(centres)), most)
+    chosen = _nearest_nodes(shown_nodes, list(dict.fromkeys(centers)), most)
     if not chosen:
         return None
     nodes = tuple(node for index, node in enumerate(shown_nodes) if index in chosen)
@@ -89,9 +89,9 @@ def region_of(
     levels = levels_of(rows)
     boxes = _boxes(drawing)
     parts = [_wire(drawing, number, boxes) for number in range(len(drawing.wires))]
-    marked = set(centres)
+    marked = set(centers)
     parts += [
-        _node(node, box, levels, anchor, is_centre=node.label in marked)
+        _node(node, box, levels, anchor, is_center=node.label in marked)
         for node, box in zip(nodes, boxes)
     ]
     width = max(x for x, _ in boxes) + _WIDTH + _MARGIN
@@ -99,7 +99,7 @@ def region_of(
     return svg(width, height, f"{len(nodes)} nodes of {len(shown_nodes)}", parts, is_fixed=True)
 
 
-def _nearest_nodes(nodes: Sequence[Node], centres: Sequence[str], most: int) -> set[int]:
+def _nearest_nodes(nodes: Sequence[Node], centers: Sequence[str], most: int) -> set[int]:
     """Return the positions of the nodes with the shortest paths to some."""
     makers = {name: index for index, node in enumerate(nodes) for name in node.outputs if name}
     beside: list[set[int]] = [set() for _ in nodes]
@@ -110,7 +110,7 @@ def _nearest_nodes(nodes: Sequence[Node], centres: Sequence[str], most: int) -> 
                 beside[index].add(maker)
                 beside[maker].add(index)
     labels = {node.label: index for index, node in enumerate(nodes)}
-    waiting = deque(labels[label] for label in centres if label in labels)
+    waiting = deque(labels[label] for label in centers if label in labels)
     chosen: dict[int, None] = {}
     while waiting and len(chosen) < most:
         index = waiting.popleft()
@@ -157,13 +157,13 @@ def _node(
     levels: Mapping[str, tuple[int, str]],
     anchor: Callable[[str], str | None],
     *,
-    is_centre: bool,
+    is_center: bool,
 ) -> Markup:
     """Return the drawing of a node, which links to its row."""
     names, (x, y) = [name for name in node.outputs if name in levels], box
     kind, text = _node_class([levels[name] for name in names])
-    if is_centre:
-        kind += " centre"
+    if is_center:
+        kind += " center"
     label = node.label
     link = next(filter(None, map(anchor, names)), None)
     about = f"{node.op} {label}\n{', '.join(node.inputs)} -> {', '.join(node.outputs)}"
@@ -399,7 +399,7 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
     """Return a drawing of the graph around the culprit, else around the first and the worst
     failure.
     """
-    centres = [str(node) for culprit in document.culprits for node in culprit.get("nodes") or ()]
+    centers = [str(node) for culprit in document.culprits for node in culprit.get("nodes") or ()]
     rows: dict[str, OutputRow] = {}
     anchors: dict[str, str] = {}
     for table in tables:
@@ -410,9 +410,9 @@ def _region(document: Document, model: Model, tables: Sequence[_Table]) -> Marku
     failed = [row for row in rows.values() if not row.passed and row.node]
     worst = worst_row(document.comparisons)
     suspects = [*failed[:1], *([worst[1]] if worst else [])]
-    centres += [row.node.label for row in suspects if row.node]
-    most = {"most": max(_AROUND, 2 * len(centres))} if document.culprits else {}
-    return region_of(model, rows, centres, anchors.get, **most)
+    centers += [row.node.label for row in suspects if row.node]
+    most = {"most": max(_AROUND, 2 * len(centers))} if document.culprits else {}
+    return region_of(model, rows, centers, anchors.get, **most)
 
 
 def _curves(document: Document) -> Iterator[tuple[str, Markup]]:

@@ -238,13 +238,13 @@ class DepthPlot:
 
 def _rows_by_pair(comparisons: Sequence[Comparison]) -> dict[str, Sequence[OutputRow]]:
     """Return the rows of each pair of runs by name; equal names are numbered."""
-    labelled: dict[str, Sequence[OutputRow]] = {}
+    labeled: dict[str, Sequence[OutputRow]] = {}
     for comparison in comparisons:
         name = label = " vs. ".join(comparison.parties)
-        while label in labelled:
-            label = f"{name} ({sum(other_name.startswith(name) for other_name in labelled) + 1})"
-        labelled[label] = comparison.outputs
-    return labelled
+        while label in labeled:
+            label = f"{name} ({sum(other_name.startswith(name) for other_name in labeled) + 1})"
+        labeled[label] = comparison.outputs
+    return labeled
 
 
 _MOST_KEPT = 256 << 20

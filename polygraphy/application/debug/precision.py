@@ -192,7 +192,7 @@ def _check(half: HalfPrecision) -> None:
     if half.verdict == "ill-conditioned":
         raise InconclusiveError(
             "The model is sensitive to rounding (ill-conditioned): rounding only its inputs"
-            f" changes {half.before.name!r} by {half.before.excess:.3g} times the tolerance.",
+            f" changes {half.before.part!r} by {half.before.excess:.3g} times the tolerance.",
             hint="Raise --rtol and --atol, or use different data (--load-inputs).",
         )
     if half.verdict == "inconclusive" or (half.verdict == "fault" and not half.kept):

@@ -99,8 +99,8 @@ def rounding_explains(
         feeds: the data.
         values: what the model makes of each of them.
         expected: what is right, of the first of them or of all.
-        by_steps: whether the steps of quantised types are rounding, as beside what is not
-            quantised; else they may hide that a backend computes something else.
+        by_steps: whether the steps of quantized types are rounding, as beside what is not
+            quantized; else they may hide that a backend computes something else.
     """
     for feed, value, expected_values in zip(feeds, values, expected):
         for name in case.differing(value, expected_values):

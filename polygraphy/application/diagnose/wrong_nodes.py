@@ -388,7 +388,7 @@ def _is_flip(new_deviation: Deviation, nodes: Sequence[GraphNode]) -> bool:
 
 
 def _is_step(case: Case, new_deviation: Deviation, nodes: Sequence[GraphNode]) -> bool:
-    """Return whether nodes that are rewritten to compute in integers, of what is quantised, are off
+    """Return whether nodes that are rewritten to compute in integers, of what is quantized, are off
     by less than a step of eight bits, or by one step in a few elements; in more of them where a
     function is approximated.
     """
@@ -429,8 +429,8 @@ def _quantization_step(case: Case, nodes: Sequence[GraphNode]) -> float:
 
 
 def _is_cut_off(case: Case, tensor: str, value: Any, trace: Trace) -> bool:
-    """Return whether all that reads a tensor quantises it, to the same steps as it should: where
-    a backend quantises earlier, what lies beyond the steps is cut off earlier, too.
+    """Return whether all that reads a tensor quantizes it, to the same steps as it should: where
+    a backend quantizes earlier, what lies beyond the steps is cut off earlier, too.
     """
     nodes = case.model.nodes
     readers = [index for index, node in enumerate(nodes) if tensor in node.reads]

@@ -71,7 +71,7 @@ def check_lint(
         ignore_external_data: whether weights in other files are not looked at, and nothing is run.
         providers: execution providers of ONNX Runtime, by name or a unique part of it, each alone
             or as ``(name, options)`` (default: the CPU provider).
-        graph_optimization_level: how much ONNX Runtime optimises (default: it decides).
+        graph_optimization_level: how much ONNX Runtime optimizes (default: it decides).
         ignore: rules of which nothing is said, by id or pattern, such as ``graph/unused-*``.
         provider_libraries: plugins of ONNX Runtime with further providers, by the names that
             `providers` may call them: paths, or modules that tell them.

@@ -327,7 +327,7 @@ def draw_model(
         tf_outputs: tensors of a TensorFlow graph that become its outputs; ``*`` for all.
         optimize_graph: whether a TensorFlow graph is made smaller first.
         report: a verdict document, as ``--report PATH.json`` saves it, by whose errors nodes are
-            coloured (default: by their operators).
+            colored (default: by their operators).
 
     Raises:
         FileError: the model is missing or cannot be read, or the page cannot be written.

@@ -126,7 +126,7 @@ class SweepFolderOptions(Options):
 
 
 @option_group
-class JudgementOptions(Options):
+class JudgmentOptions(Options):
     """Judgment: which failures count, and their causes."""
 
     repeat_failed: int | None = option(
@@ -179,12 +179,12 @@ class SweepCommand(Command):
     """
 
     name = "sweep"
-    groups = (PlanOptions, EngineOptions, SweepFolderOptions, JudgementOptions)
+    groups = (PlanOptions, EngineOptions, SweepFolderOptions, JudgmentOptions)
 
     def program(self, values: Values) -> Program:
         from polygraphy.domain.sweep.plan import known_failures, plan_of
 
-        path, known_path = values[PlanOptions].path, values[JudgementOptions].known
+        path, known_path = values[PlanOptions].path, values[JudgmentOptions].known
         data, known_rows = _read(path), None
         try:
             plan = plan_of(data, list(built_in()))
@@ -239,7 +239,7 @@ def _literals(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _literals(value) for key, value in value.items()}
     if isinstance(value, list):
-        return [_literals(value) for value in value]
+        return [_literals(item) for item in value]
     return value if isinstance(value, (str, int, float, bool)) else str(value)
 
 

@@ -346,11 +346,11 @@ class AccuracyResult(KeyedList[RunnerPair, Mapping[str, Any]]):
     def tallies(self) -> Iterator[PairTally]:
         """Yield how each pair fared, in order; every verdict and every count is taken from here."""
         for position, pair in enumerate(self.keys()):
-            counted = self._judgements(position)
+            counted = self._judgments(position)
             matched = counted.matched if isinstance(counted, Reading) else count_matched(counted)
             yield PairTally(pair, matched, len(counted))
 
-    def _judgements(self, position: int) -> Collection[Answers]:
+    def _judgments(self, position: int) -> Collection[Answers]:
         """Return the results that count: those of each iteration, or the averages as a
         single one.
         """

@@ -260,7 +260,7 @@ class Summary:
     first occurrence in C order. What does not exist, as in an array that is empty or all NaN, is
     NaN, or None for an index.
 
-    `min` and `max` of integers are integers. Complex numbers are summarised by their modulus. Of
+    `min` and `max` of integers are integers. Complex numbers are summarized by their modulus. Of
     dtypes that are no numbers, such as strings, only the size is known.
     """
 

@@ -30,12 +30,12 @@ PRECISIONS = {
         Precision("int8", "int8", is_quantized=True),
     )
 }
-"""All precisions, by name; of two floating-point or two quantised ones, the first is preferred."""
+"""All precisions, by name; of two floating-point or two quantized ones, the first is preferred."""
 
 REDUCED = {
     name: precision for name, precision in PRECISIONS.items() if precision.dtype != "float32"
 }
-"""Those in which results are stored, too, so that a model can be cast or quantised to them."""
+"""Those in which results are stored, too, so that a model can be cast or quantized to them."""
 
 HALF = {precision.dtype: name for name, precision in REDUCED.items() if not precision.is_quantized}
 """The names of the floating-point ones among them, by data type."""

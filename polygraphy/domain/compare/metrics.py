@@ -1,5 +1,5 @@
 """The metrics that are one number: thresholds, verdicts and functions, made from the rows of the
-catalogue. `metrics.pyi`, which `make signatures` writes, is what type checkers read.
+catalog. `metrics.pyi`, which `make signatures` writes, is what type checkers read.
 """
 
 from polygraphy.domain.catalog.metrics import METRICS

@@ -3,7 +3,7 @@
 Whether a difference is no larger than what an output's inputs brought along.
 
 In a run over layers, inputs of a layer differ between two runs by what earlier layers rounded, and
-a badly conditioned layer - a difference of close numbers, a normalisation of a row that hardly
+a badly conditioned layer - a difference of close numbers, a normalization of a row that hardly
 varies - makes more of it. So one implementation computes the layer from the inputs of each run.
 What is left of the difference then is what the two backends did in this layer alone, and that is
 held to what rounding explains of one layer: a layer that computes something else still fails.

@@ -480,8 +480,8 @@ class StreamingDataLoader:
         """
         inputs = TensorMetadata() if self.input_metadata is None else self.input_metadata
         shapes = [shape for _, shape in inputs.values()]
-        is_grey = len(shapes) == 1 and self._preprocess.channels_in(shapes[0]) == 1
-        for file, arrays in iterate_pictures(path, self._preprocess.resize, is_grey):
+        is_gray = len(shapes) == 1 and self._preprocess.channels_in(shapes[0]) == 1
+        for file, arrays in iterate_pictures(path, self._preprocess.resize, is_gray):
             if [*arrays] != ["image"]:
                 yield dict(arrays)
                 continue

@@ -226,5 +226,5 @@ def _insert_options(node: Node) -> dict[str, Any]:
 def _attribute(kind: str, value: Any) -> Any:
     """Return the value of an attribute; a float with the digits that float32 has."""
     if isinstance(value, tuple):
-        return [_attribute(kind[:-1], value) for value in value]
+        return [_attribute(kind[:-1], item) for item in value]
     return float(str(np.float32(value))) if kind == "float" else value

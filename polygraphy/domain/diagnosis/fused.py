@@ -63,7 +63,7 @@ def trace_suspects(
     """Return suspects of an optimized graph traced back to the original model.
 
     Args:
-        suspects: in what the optimised graph, the first of the pairing, differs from the reference.
+        suspects: in what the optimized graph, the first of the pairing, differs from the reference.
         pairing: its nodes and those of the reference.
         model: the model as it was written.
         among: all differences, where `suspects` is only some of them.

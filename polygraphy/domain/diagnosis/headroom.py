@@ -68,7 +68,7 @@ class TensorLoss:
         subnormal: how many are so small that they lose digits.
         invalid: how many were infinite or NaN in the first place.
         error: the root mean square of the differences, relative to that of the elements; of
-            integers of a byte, which are quantised, relative to their range, and of others the
+            integers of a byte, which are quantized, relative to their range, and of others the
             share that differs.
     """
 

@@ -29,6 +29,10 @@ FLOATS = ("bfloat16", "float16", "float32", "float64")
 Key = Hashable
 
 
+_CODES = frozenset({"int4", "uint4", "int8", "uint8"})
+"""The types of weights that are codes, if they are converted to floating point."""
+
+
 class Side:
     """A graph to be paired: its nodes without constants, its weights, and who makes and reads what.
 
@@ -415,11 +419,17 @@ def weight_digest(weight: Weight, narrow: str | None = None) -> str:
     )
 
 
-def is_quantised(pairing: Pairing) -> bool:
+def is_quantized(pairing: Pairing) -> bool:
     """Return whether the model computes in quantized types and the reference does not."""
-    return _quantises(pairing.model) and not _quantises(pairing.reference)
+    return _quantizes(pairing.model) and not _quantizes(pairing.reference)
 
 
-def _quantises(side: Side) -> bool:
-    """Return whether a model has quantizing nodes."""
-    return any(is_coarse(node.op) for node in side.nodes)
+def _quantizes(side: Side) -> bool:
+    """Return whether a model has quantizing nodes, or reads weights that are stored as codes."""
+    return any(is_coarse(node.op) or _reads_codes(node, side) for node in side.nodes)
+
+
+def _reads_codes(node: Node, side: Side) -> bool:
+    """Return whether a node converts a weight of small integers to floating point."""
+    weight = side.weights.get(node.inputs[0]) if node.op == "Cast" else None
+    return weight is not None and str(weight.dtype) in _CODES and len(weight.shape) > 1

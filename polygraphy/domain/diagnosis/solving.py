@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.two_models import QUANTISING, cause_of_weight, role_of
+from polygraphy.domain.diagnosis.two_models import QUANTIZING, cause_of_weight, role_of
 from polygraphy.domain.diagnosis.variants import (
     LARGEST_RANK,
     Variant,
@@ -111,7 +111,7 @@ def _solve_operand(
     node: Node, position: int, weight: Any, values: Mapping[int, Any], array: Any, goal: Any
 ) -> Iterator[Any]:
     """Yield values for a weight with which a node would compute the goal."""
-    if node.op in QUANTISING:
+    if node.op in QUANTIZING:
         yield from _solve_scale(node, position, weight, values, goal)
         return
     if not is_float(weight):

@@ -138,7 +138,7 @@ def compare_twins(model: Graph, again: Graph) -> TwinDifferences:
             )
             weights = held_weights[0].get(own_name), held_weights[1].get(other_name)
             values = [None if weight is None else weight.values for weight in weights]
-            if all(values is not None for values in values):
+            if all(value is not None for value in values):
                 if _differ(*values):
                     twin_differences.spots.append(
                         Spot(position, node, own_name, values[0], values[1], index)

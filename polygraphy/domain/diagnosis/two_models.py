@@ -25,7 +25,7 @@ from polygraphy.domain.model.description import Attribute, Node
 from polygraphy.domain.tensors.precision import epsilon_of, is_float
 
 SYMMETRIC = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
-QUANTISING = frozenset({"QuantizeLinear", "DequantizeLinear"})
+QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _ROUNDED_TYPES: tuple[Any, ...] = (np.float16, ml_dtypes.bfloat16)
 _LAYOUT = frozenset({"ReorderInput", "ReorderOutput"})
 """Operators by which ONNX Runtime changes the layout of images: no other model lacks them."""
@@ -43,7 +43,7 @@ class Suspect:
 
     Attributes:
         nodes: the positions of nodes in the model that have it, or stand beside what is missing.
-        cause: ``weight``, ``quantisation``, ``epsilon``, ``attribute`` or ``structure``.
+        cause: ``weight``, ``quantization``, ``epsilon``, ``attribute`` or ``structure``.
         change: what differs.
         weights: pairs of weights that differ: the name here, and there.
         twins: which nodes to take from the reference, so that this difference goes away: the
@@ -206,8 +206,8 @@ def cause_of_weight(
         reference: the value that is right.
     """
     ops = {side.nodes[index].op for index, _ in places}
-    if ops & QUANTISING and all(position > 0 for _, position in places):
-        return "quantisation"
+    if ops & QUANTIZING and all(position > 0 for _, position in places):
+        return "quantization"
     if (
         ops <= {"Add", "Max", "Clip"}
         and value is not None
@@ -303,7 +303,7 @@ def _bodies(
     inner = pair_graphs(attribute.value, reference_attribute.value, pairing)
     found_suspects = suspects(inner)
     if found_suspects:
-        # A node that is another one is also missed beside its neighbours.
+        # A node that is another one is also missed beside its neighbors.
         found_suspects = (
             found_suspects[:1] if found_suspects[0].cause == "structure" else found_suspects
         )

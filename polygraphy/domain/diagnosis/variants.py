@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.two_models import QUANTISING, SYMMETRIC, is_guard
+from polygraphy.domain.diagnosis.two_models import QUANTIZING, SYMMETRIC, is_guard
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Attribute, Node
 from polygraphy.domain.tensors.precision import is_float
@@ -222,7 +222,7 @@ def with_attribute(node: Node, name: str, kind: str, value: Any) -> Node:
 
 def _swap_inputs(node: Node) -> Iterator[Variant]:
     """Yield variants with two inputs swapped."""
-    is_wired = node.op not in SYMMETRIC | QUANTISING | _NESTED
+    is_wired = node.op not in SYMMETRIC | QUANTIZING | _NESTED
     if not is_wired or len(node.inputs) > _WIRES:
         return
     for index, two in combinations(range(len(node.inputs)), 2):
@@ -481,7 +481,7 @@ def integer_variants(side: Side, index: int) -> Iterator[Variant]:
             continue
         if is_float(np.asarray(values)):
             continue
-        if node.op in QUANTISING or (node.op in _TABLES and not position):
+        if node.op in QUANTIZING or (node.op in _TABLES and not position):
             continue
         array = np.asarray(values)
         limits = np.iinfo(array.dtype)
@@ -563,12 +563,12 @@ def _partners(side: Side, index: int) -> Iterator[Variant]:
     pair.
     """
     node = side.nodes[index]
-    if node.op not in QUANTISING:
+    if node.op not in QUANTIZING:
         return
     near = [side.producer.get(node.inputs[0])]
     near += [reader for name in node.outputs for reader, _ in side.readers.get(name, ())]
     for partner_index in near:
-        if partner_index is None or side.nodes[partner_index].op not in QUANTISING - {node.op}:
+        if partner_index is None or side.nodes[partner_index].op not in QUANTIZING - {node.op}:
             continue
         inputs = side.nodes[partner_index].inputs[1:]
         if [_content(side, name) for name in inputs] == [
@@ -576,7 +576,7 @@ def _partners(side: Side, index: int) -> Iterator[Variant]:
         ]:
             continue
         change = changes.unlike_partner(side.identity(partner_index))
-        yield Variant("quantisation", change, evolve(node, inputs=(node.inputs[0], *inputs)))
+        yield Variant("quantization", change, evolve(node, inputs=(node.inputs[0], *inputs)))
 
 
 def _content(side: Side, name: str) -> str:
@@ -612,8 +612,8 @@ def guess_cause(side: Side, index: int, output: Any, expected: Any) -> tuple[str
     node = side.nodes[index]
     if any(True for _ in node.graphs):
         return "changed", changes.other_subgraph(node.op)
-    if node.op in QUANTISING:  # Its input is right, and there is nothing else.
-        return "quantisation", changes.other_quantization(side.identity(index))
+    if node.op in QUANTIZING:  # Its input is right, and there is nothing else.
+        return "quantization", changes.other_quantization(side.identity(index))
     # With one input, which is right, there is nothing else.
     is_settings = node.attributes and len([name for name in node.inputs if name]) == 1
     unknown = "attribute" if is_settings else "changed"

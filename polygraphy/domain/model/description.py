@@ -212,7 +212,7 @@ class Graph:
         tensors: what the file says, or inference found, about tensors by name; of inputs and
             outputs, too.
         node_count: how many nodes there are, even where `nodes` was not asked for.
-        quantization: how tensors are quantised, by name, such as ``SCALE_TENSOR=x_scale``.
+        quantization: how tensors are quantized, by name, such as ``SCALE_TENSOR=x_scale``.
     """
 
     name: str = ""

@@ -88,7 +88,7 @@ class Layout:
 
     Attributes:
         rows: the row of each vertex, from 0 at the top.
-        columns: where the centre of each vertex is in its row, in widths of a vertex; any real
+        columns: where the center of each vertex is in its row, in widths of a vertex; any real
             number.
         bends: of each edge, where it crosses the rows between its ends, in order from the upper
             one; empty when it is drawn straight.
@@ -168,14 +168,14 @@ class _Drawing:
         """Move every vertex towards its neighbors in the row above (downwards) or below (upwards),
         row by row.
         """
-        neighbours = self._above if down else self._below
+        neighbors = self._above if down else self._below
         columns = self.columns
         for level in self._levels if down else reversed(self._levels):
             wanted = [
                 (
-                    sum([columns[other_index] for other_index in neighbours[vertex]])
-                    / len(neighbours[vertex])
-                    if neighbours[vertex]
+                    sum([columns[other_index] for other_index in neighbors[vertex]])
+                    / len(neighbors[vertex])
+                    if neighbors[vertex]
                     else columns[vertex]
                 )
                 for vertex in level
@@ -241,7 +241,7 @@ class GraphDrawing:
 def draw(model: Model) -> list[GraphDrawing]:
     """Return the drawings of all graphs of a model that was read with layers and attributes.
 
-    Weights are not vertices, be they initialisers or the values of Constant nodes. The main graph
+    Weights are not vertices, be they initializers or the values of Constant nodes. The main graph
     is the first; the graphs inside a node follow behind the graph that it is in, in
     the order of `Graph.walk`, and the bodies of functions with theirs come last.
     """
@@ -256,7 +256,7 @@ def draw(model: Model) -> list[GraphDrawing]:
 def model_to_draw(description: Any) -> Model | None:
     """Return the model in a description for drawing; None if it has no graph.
 
-    Of an engine, the layers of the first optimisation profile are drawn: the others have the same.
+    Of an engine, the layers of the first optimization profile are drawn: the others have the same.
     """
     if isinstance(description, Model):
         return description

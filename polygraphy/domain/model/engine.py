@@ -58,7 +58,7 @@ class NetworkDescription:
 
 @frozen
 class ProfileTensor:
-    """An input or output under one optimisation profile.
+    """An input or output under one optimization profile.
 
     Attributes:
         name: of the tensor.
@@ -77,7 +77,7 @@ class ProfileTensor:
 
 @frozen
 class EngineProfile:
-    """One optimisation profile: what the inputs and outputs may look like."""
+    """One optimization profile: what the inputs and outputs may look like."""
 
     tensors: tuple[ProfileTensor, ...]
 
@@ -92,7 +92,7 @@ class EngineDescription:
         inputs: its inputs; a dynamic dimension is -1.
         outputs: its outputs, as the first profile makes them.
         device_memory: bytes of memory for activations.
-        profiles: its optimisation profiles.
+        profiles: its optimization profiles.
         layer_count: how many layers there are, of all profiles together.
         layers: the layers, profile by profile; empty where these were not asked for.
         has_implicit_batch: whether shapes leave out the batch, as they could in the past.

@@ -196,7 +196,7 @@ def prune_array(array: Array, axis: int, *, threads: int = 1) -> Array:
     if threads < 2 or array.size < _PARALLEL or rows <= step:
         prune_rows(range(0, rows, step))
         return pruned
-    share = -(-rows // (step * threads)) * step  # Neighbours, so that memory is read in long runs.
+    share = -(-rows // (step * threads)) * step  # Neighbors, so that memory is read in long runs.
     from concurrent.futures import ThreadPoolExecutor  # Few commands start threads.
 
     with ThreadPoolExecutor(threads) as pool:

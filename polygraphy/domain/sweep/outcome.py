@@ -331,14 +331,19 @@ def groups_of(rows: Sequence[Row], diagnoses: Mapping[str, Mapping[str, Any]]) -
     return sorted(groups, key=lambda group: (-len(group.cells), group.cause))
 
 
+_OLD_CAUSES = {"quantisation": "quantization"}
+"""Names of causes in reports of earlier versions, by which a resumed sweep may group cells."""
+
+
 def _culprit_group(culprit: Mapping[str, Any]) -> Group:
     """Return the group of a culprit: of one node, party and pass."""
     nodes = [str(node) for node in culprit.get("nodes") or ()]
-    if culprit.get("cause") in PARAMETER_CAUSES:  # Of every model and node alike.
+    kind = _OLD_CAUSES.get(str(culprit.get("cause")), culprit.get("cause"))
+    if kind in PARAMETER_CAUSES:  # Of every model and node alike.
         nodes, culprit = [], {**culprit, "op": "Quantization"}
     name = f"{culprit.get('op') or ''} {join_words(list(map(repr, nodes[:4])))}".strip()
     by = f" by {culprit['rewrite']}" if culprit.get("rewrite") else ""
-    cause = f"{name or 'Data'}: {culprit.get('cause')}{by} ({culprit.get('party')})"
+    cause = f"{name or 'Data'}: {kind}{by} ({culprit.get('party')})"
     remedy = culprit.get("remedy") or {}
     helps = str(remedy.get("command") or remedy.get("note") or "")
     return Group(cause, (), helps, bool(remedy.get("proven")), True)

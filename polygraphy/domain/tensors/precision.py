@@ -25,7 +25,7 @@ class Precision:
         name: the data type, such as ``float16``.
         epsilon: the distance from 1 to the next number above.
         smallest: the smallest positive number that has all digits; below it, the distance between
-            neighbours stays ``smallest * epsilon``.
+            neighbors stays ``smallest * epsilon``.
     """
 
     name: str
@@ -52,7 +52,7 @@ PRECISIONS = _table(
     ("float8e5m2", 2, -14),
     ("float8e5m2fnuz", 2, -15),
     ("float4", 1, 0),
-    # Quantised: steps of the same size, of which so many make up the range; how large they are, a
+    # Quantized: steps of the same size, of which so many make up the range; how large they are, a
     # scale says that is float32.
     ("int8", 7, -126),
     ("int4", 3, -126),

@@ -60,7 +60,7 @@ class Profile(PublishedDict[ShapeTuple]):
             name: the input; adapters may also take a pattern such as ``"input_*"``.
             min: the smallest shape, one integer per dimension; for a shape tensor its smallest
                 value.
-            opt: the shape to optimise for.
+            opt: the shape to optimize for.
             max: the largest shape.
 
         Raises:

@@ -53,7 +53,7 @@ def test_numbers_are_distinguished(value: float, limit: float) -> None:
     assert shown == (f"{value:.5g}", f"{limit:.5g}")
 
 
-def test_neighbours_are_distinguished() -> None:
+def test_neighbors_are_distinguished() -> None:
     assert brief_pair(1.0, 1.0 + 2**-52, 5) == ("1", "1.0000000000000002")
     assert brief_pair(0.9970001, 0.997, 5) == ("0.9970001", "0.997")
 

@@ -176,7 +176,7 @@ def test_memory_of_the_host_is_pinned_and_unpinned(cuda: FakeCudart) -> None:
 # Streams, events, graphs.
 
 
-def test_work_is_done_by_the_time_the_stream_is_synchronised(cuda: FakeCudart) -> None:
+def test_work_is_done_by_the_time_the_stream_is_synchronized(cuda: FakeCudart) -> None:
     block = CudaDevice().pin(8)
     address = wrapper().malloc(8)
     with Stream() as stream:

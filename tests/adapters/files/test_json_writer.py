@@ -63,7 +63,7 @@ def test_depth_indents() -> None:
     )
 
 
-class _Colour(IntEnum):
+class _Color(IntEnum):
     RED = 3
 
 
@@ -77,9 +77,9 @@ class _Text(str):
     [
         (OrderedDict(a=1), {"a": 1}),
         (MappingProxyType({"a": 1}), {"a": 1}),
-        (_Colour.RED, 3),
+        (_Color.RED, 3),
         (_Text("this"), "this"),
-        ({_Text("this"): 1, _Colour.RED: 2}, {"this": 1, "3": 2}),
+        ({_Text("this"): 1, _Color.RED: 2}, {"this": 1, "3": 2}),
         (np.float64(0.1), 0.1),
         (np.float32(0.5), 0.5),
         (np.int8(-3), -3),

@@ -1,5 +1,5 @@
 """A model is the same to every edit and every look at it, whether its weights
-are initialisers or Constant nodes.
+are initializers or Constant nodes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ X = np.linspace(-2, 2, 64, dtype=np.float32).reshape(8, 8)
 
 
 def with_constants(model: onnx.ModelProto, form: str = "value") -> onnx.ModelProto:
-    """Return a model in which Constant nodes take the place of its initialisers."""
+    """Return a model in which Constant nodes take the place of its initializers."""
     made = copied(model)
     _replace(made.graph, form)
     return made

@@ -50,7 +50,7 @@ def test_an_output_is_as_coarse_as_the_coarsest_tensor_on_its_way() -> None:
     assert found == {"y": "float16", "z": "float32", "i": "float16"}
 
 
-def test_weights_do_not_count_but_quantised_activations_do() -> None:
+def test_weights_do_not_count_but_quantized_activations_do() -> None:
     narrow = {"w": np.ones((4, 4), np.int8), "s": np.float32(0.1), "p": np.int8(0)}
     weights = [
         helper.make_node("DequantizeLinear", ["w", "s"], ["d"]),
@@ -326,7 +326,7 @@ def test_probabilities_are_bounded_and_what_was_sorted_is_ordered() -> None:
     assert set(facts.ordered) == {"best", "at", "chosen"}
 
 
-def test_quantised_probabilities_are_bounded() -> None:
+def test_quantized_probabilities_are_bounded() -> None:
     steps = {"s": np.array(1 / 256, np.float32), "z": np.array(0, np.uint8)}
     for op, is_bounded in (("Softmax", True), ("Relu", False)):
         nodes = [

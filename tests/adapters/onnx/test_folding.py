@@ -106,7 +106,7 @@ def test_constant_nodes_become_weights_and_everything_is_computed_at_once() -> N
     assert {tensor.name for tensor in made.graph.initializer} == {"a", "b", "c"}
 
 
-def test_random_numbers_and_quantisation_stay() -> None:
+def test_random_numbers_and_quantization_stay() -> None:
     body = """r = RandomNormal<shape=[1]>()  k = Constant<value_float=0.1>()
     z = Constant<value=int8 {0}>()  w = Constant<value_floats=[1.0, 2.0, 3.0]>()
     q = QuantizeLinear(w, k, z)  d = DequantizeLinear(q, k, z)  a = Add(x, d)

@@ -174,7 +174,7 @@ def test_only_errors_of_the_onnx_package_are_translated() -> None:
         raise BackendError("as it is")
 
 
-def test_models_that_are_quantised_otherwise_differ(
+def test_models_that_are_quantized_otherwise_differ(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = []

@@ -316,7 +316,7 @@ def test_an_unknown_rank_is_no_scalar(shape: Any, source: str, tmp_path: Path) -
 
 def cancelling() -> onnx.ModelProto:
     """Return a model whose inner layers make more of each difference: they take close numbers from
-    each other, normalise rows that hardly vary, and compare.
+    each other, normalize rows that hardly vary, and compare.
     """
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),

@@ -37,7 +37,7 @@ def test_casting_to_what_is_no_float_is_refused(dtype: DataTypeEntry) -> None:
         cast_precision(models.mlp(), dtype)
 
 
-def test_quantising_gives_another_model_with_the_same_interface() -> None:
+def test_quantizing_gives_another_model_with_the_same_interface() -> None:
     model = models.mlp()
     before = model.SerializeToString(deterministic=True)
     quantized = quantize(model, iter([FEED, FEED]), DataType.INT8)
@@ -48,24 +48,24 @@ def test_quantising_gives_another_model_with_the_same_interface() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8, DataType.FLOAT8E4M3FN], ids=str)
-def test_quantising_leaves_nodes_alone(dtype: DataTypeEntry) -> None:
+def test_quantizing_leaves_nodes_alone(dtype: DataTypeEntry) -> None:
     quantized = quantize(models.mlp(), [FEED], dtype, keep_nodes=["logits"])
     [kept] = [node for node in quantized.graph.node if node.name == "logits"]
     assert list(kept.input) == ["h_relu", "logits.weight", "logits.bias"]
     assert interface(quantized) == interface(models.mlp())
 
 
-def test_quantising_without_data_is_refused() -> None:
+def test_quantizing_without_data_is_refused() -> None:
     with pytest.raises(InputError):
         quantize(models.mlp(), [], DataType.INT8)
 
 
-def test_quantising_with_data_of_another_model_is_refused() -> None:
+def test_quantizing_with_data_of_another_model_is_refused() -> None:
     with pytest.raises(InputError, match="'x'"):
         quantize(models.mlp(), [FEED, {"other": FEED["x"]}], DataType.INT8)
 
 
 @pytest.mark.parametrize("dtype", [DataType.FLOAT32, DataType.BOOL, DataType.INT64], ids=str)
-def test_quantising_to_a_wide_type_is_refused(dtype: DataTypeEntry) -> None:
+def test_quantizing_to_a_wide_type_is_refused(dtype: DataTypeEntry) -> None:
     with pytest.raises(UsageError, match=dtype.name):
         quantize(models.mlp(), [FEED], dtype)

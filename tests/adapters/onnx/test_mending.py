@@ -68,7 +68,7 @@ def run(model):
 
 
 @pytest.mark.parametrize("prefix", ["", "other."], ids=["same names", "other names"])
-@pytest.mark.parametrize("constants", [False, True], ids=["initialisers", "constants"])
+@pytest.mark.parametrize("constants", [False, True], ids=["initializers", "constants"])
 @pytest.mark.parametrize("fault", ["bare", "swapped", "extra", "scale"])
 def test_a_mended_model_computes_what_the_reference_does(tmp_path, fault, constants, prefix):
     wrong = network(**{fault: 1.5 if fault == "scale" else True})

@@ -204,7 +204,7 @@ def test_a_loader_is_called_when_the_loader_is() -> None:
     assert calls == [1]
 
 
-def test_an_initialiser_that_is_an_output_stays_one() -> None:
+def test_an_initializer_that_is_an_output_stays_one() -> None:
     model = models.make(
         "weight_out",
         [helper.make_node("Relu", ["x"], ["y"])],

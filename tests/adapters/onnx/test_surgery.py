@@ -259,7 +259,7 @@ def test_a_model_that_has_all_its_weights_stays_as_it_is() -> None:
     assert reconstruct_weights(g1.classifier()) == g1.classifier()
 
 
-def test_typed_storage_and_quantised_weights_are_stripped_too() -> None:
+def test_typed_storage_and_quantized_weights_are_stripped_too() -> None:
     w = helper.make_tensor("w", 1, [4, 4], [float(i) for i in range(16)])
     model = models.make(
         "m",

@@ -1,4 +1,4 @@
-"""What the reference evaluator computes, against ONNX Runtime without optimisation and
+"""What the reference evaluator computes, against ONNX Runtime without optimization and
 against formulas in float64, over random shapes and attributes at every version of the operators.
 """
 

@@ -1,4 +1,4 @@
-"""Static quantisation, judged by what the quantised models compute."""
+"""Static quantization, judged by what the quantized models compute."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def quantized_int8(model: onnx.ModelProto, data: Any, **options: Any) -> onnx.Mo
 
 
 @pytest.mark.parametrize("method", ["entropy", "minmax", "percentile"])
-def test_quantised_models_compute_nearly_the_same(method: str) -> None:
+def test_quantized_models_compute_nearly_the_same(method: str) -> None:
     model, data = models.mlp(), feeds()
     quantized = quantized_int8(model, data, method=method)
     ops = [node.op_type for node in quantized.graph.node]
@@ -70,7 +70,7 @@ def test_generated_data_are_legal_indices() -> None:
     }
 
 
-def test_convolutions_are_quantised_per_channel() -> None:
+def test_convolutions_are_quantized_per_channel() -> None:
     quantized = quantized_int8(models.conv_net(), feeds((2, 3, 16, 16)), method="minmax")
     scales = {one.name: one for one in quantized.graph.initializer}
     [conv] = [node for node in quantized.graph.node if node.op_type == "Conv"]
@@ -162,7 +162,7 @@ def test_a_data_loader_is_reported_what_the_inputs_are() -> None:
     assert quantized_int8(models.mlp(), loader, method="minmax").graph.node
 
 
-def test_of_a_model_without_products_nothing_is_quantised() -> None:
+def test_of_a_model_without_products_nothing_is_quantized() -> None:
     quantized = quantized_int8(models.identity(), feeds((1, 1, 2, 2)))
     assert [node.op_type for node in quantized.graph.node] == ["Identity"]
 
@@ -272,7 +272,7 @@ def test_all_nodes_may_keep_their_type(capsys: pytest.CaptureFixture[str]) -> No
     assert "except those that keep their type" in " ".join(capsys.readouterr().out.split())
 
 
-def test_weights_in_constant_nodes_are_quantised() -> None:
+def test_weights_in_constant_nodes_are_quantized() -> None:
     model = models.mlp()
     [weight] = [one for one in model.graph.initializer if one.name == "hidden.weight"]
     model.graph.initializer.remove(weight)
@@ -283,7 +283,7 @@ def test_weights_in_constant_nodes_are_quantised() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8, DataType.FLOAT8E4M3FN], ids=str)
-def test_models_of_float16_are_quantised(dtype: Any) -> None:
+def test_models_of_float16_are_quantized(dtype: Any) -> None:
     model = convert_to_fp16(models.mlp(), cast_io=True)
     data = [{"x": feed["x"].astype(np.float16)} for feed in feeds()]
     made = quantize(model, data, dtype, method="minmax")

@@ -45,7 +45,7 @@ def test_a_session_is_made_without_them(
     fewer: list[str],
     all_of_them: list[str],
 ) -> None:
-    saved = tmp_path / "optimised.onnx"
+    saved = tmp_path / "optimized.onnx"
     plain = module.session_options
 
     def saving(level: str | None) -> object:

@@ -106,7 +106,7 @@ def test_what_is_too_large_is_noticed() -> None:
         ("extended", "ORT_ENABLE_EXTENDED"),
     ],
 )
-def test_levels_of_optimisation(level: str | None, expected: str) -> None:
+def test_levels_of_optimization(level: str | None, expected: str) -> None:
     session = session_from_onnx(models.mlp(features=512), graph_optimization_level=level)
     assert session.get_session_options().graph_optimization_level.name == expected
     assert outputs(session)

@@ -106,7 +106,7 @@ def test_every_tensor_that_is_marked_can_be_fetched(x: float) -> None:
     assert x * x in found.values() or -x in found.values()
 
 
-# Frozen and optimised.
+# Frozen and optimized.
 
 
 def _detours(tf: Any, v1: Any) -> None:
@@ -119,11 +119,11 @@ def _detours(tf: Any, v1: Any) -> None:
 
 def test_what_the_outputs_do_not_need_goes() -> None:
     graph = graphs.in_graph(_detours)
-    optimised, names = optimize_graph((graph, ["y:0"]))
+    optimized, names = optimize_graph((graph, ["y:0"]))
     assert names == ["y:0"]
-    assert op_types(optimised) == ["Abs", "Identity", "Placeholder", "Placeholder"]
+    assert op_types(optimized) == ["Abs", "Identity", "Placeholder", "Placeholder"]
     feed = {"x:0": X, "unused:0": np.float32(0)}
-    np.testing.assert_array_equal(run((optimised, names), feed)[0], np.abs(X))
+    np.testing.assert_array_equal(run((optimized, names), feed)[0], np.abs(X))
     assert "Square" in op_types(graph)
 
 
@@ -143,10 +143,10 @@ def test_effects_are_waited_for() -> None:
         with tf.control_dependencies([v1.assert_less(x, 100.0, message="too large")]):
             tf.abs(x, name="y")
 
-    optimised = optimize_graph((graphs.in_graph(build), ["y:0"]))
-    np.testing.assert_array_equal(run(optimised, {"x:0": X})[0], np.abs(X))
+    optimized = optimize_graph((graphs.in_graph(build), ["y:0"]))
+    np.testing.assert_array_equal(run(optimized, {"x:0": X})[0], np.abs(X))
     with pytest.raises(tf.errors.InvalidArgumentError, match="too large"):
-        run(optimised, {"x:0": X + 1000})
+        run(optimized, {"x:0": X + 1000})
 
 
 def test_variables_without_values_cannot_be_frozen() -> None:

@@ -412,7 +412,7 @@ def test_layers_may_keep_their_precision_or_be_the_only_ones_cast(mlp_path: str)
         built(load({"hidden": "bf16"}), fp16=True)
 
 
-def test_int8_quantises_the_model(mlp_path: str) -> None:
+def test_int8_quantizes_the_model(mlp_path: str) -> None:
     kinds: list[str] = []
 
     @func.extend(NetworkFromOnnxPath(mlp_path))
@@ -486,7 +486,7 @@ def test_what_takes_a_gpu_to_build_is_reported(
 
 @pytest.fixture
 def engine(rtx: Any, mlp_path: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what stands for an engine: a plan that serialises into itself."""
+    """Return what stands for an engine: a plan that serializes into itself."""
     plan = built(NetworkFromOnnxPath(mlp_path))
 
     class Engine:
@@ -517,7 +517,7 @@ def test_engines_are_saved_whole_with_what_they_were_built_with(
     ]
 
 
-def test_an_engine_that_cannot_be_serialised_harms_no_file(tmp_path: Path) -> None:
+def test_an_engine_that_cannot_be_serialized_harms_no_file(tmp_path: Path) -> None:
     path = tmp_path / "kept.engine"
     path.write_bytes(b"before")
     with pytest.raises(BackendError, match="could not serialize"):

@@ -305,7 +305,7 @@ def test_histograms_are_not_kept(trt: CallingTensorRT) -> None:
         ({"algo": "MINMAX_CALIBRATION"}, "minmax"),
     ],
 )
-def test_without_calibrators_the_data_are_kept_for_quantising(
+def test_without_calibrators_the_data_are_kept_for_quantizing(
     options: dict[str, Any], method: str
 ) -> None:
     data = [{"x": 1}]

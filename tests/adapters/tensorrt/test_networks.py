@@ -72,9 +72,9 @@ def test_a_model_in_memory_and_a_loader_of_it_give_the_same_network() -> None:
     assert dtypes(network_from_onnx_model(model)[1]) == wanted  # It is still the same.
 
 
-def test_a_model_too_large_to_be_serialised_goes_through_a_file_that_is_gone_afterwards() -> None:
+def test_a_model_too_large_to_be_serialized_goes_through_a_file_that_is_gone_afterwards() -> None:
     class Model:
-        """A model whose serialisation fails as that of more than 2 GiB does."""
+        """A model whose serialization fails as that of more than 2 GiB does."""
 
         def SerializeToString(self) -> bytes:
             raise ValueError("Message onnx.ModelProto exceeds maximum protobuf size of 2GB")

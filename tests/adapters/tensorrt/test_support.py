@@ -105,7 +105,7 @@ def test_older_parsers_tell_less() -> None:
     assert problem.reason == "In node 3 (f): UNSUPPORTED_NODE: no"
 
 
-def test_a_builder_that_is_strongly_typed_quantises_the_model(rtx: Any, tmp_path: Path) -> None:
+def test_a_builder_that_is_strongly_typed_quantizes_the_model(rtx: Any, tmp_path: Path) -> None:
     from polygraphy.backend.trt import (
         Calibrator,
         CreateConfig,

@@ -147,7 +147,7 @@ def test_precision_constraints_are_flags(version: str, constraint: str) -> None:
     assert configured(version, precision_constraints="none").on == set()
 
 
-def test_quantisation_flags_are_exactly_those(version: str) -> None:
+def test_quantization_flags_are_exactly_those(version: str) -> None:
     flag = "CALIBRATE_BEFORE_FUSION"
     assert configured(version, quantization_flags=[flag.lower()]).on == {flag}
     assert flag in configured(version, quantization_flags=[]).cleared

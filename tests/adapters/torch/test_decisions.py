@@ -9,10 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polygraphy.adapters.torch import decisions
 from polygraphy.adapters.torch.decisions import call_with_outcome, record_decisions
+from polygraphy.adapters.torch.source import _input_names
+from polygraphy.domain.errors import InputError
 
 MODULE = """\
 def forward(x, scale=None, depth=2):
@@ -86,3 +89,10 @@ def test_statements_decide_something_else(forward: Any) -> None:
     assert call_with_outcome(found[17], 1, call) == 11.0
     with pytest.raises(ValueError):
         call_with_outcome(found[8], 0, lambda: None)
+
+
+def test_an_input_that_only_the_program_reads_is_named_with_what_to_do() -> None:
+    unknown = SimpleNamespace(dtype=None, shape=None)
+    program = SimpleNamespace(inputs=lambda: {"x": unknown, "scale": unknown})
+    with pytest.raises(InputError, match="has no input for 'scale' of the program: the exporter"):
+        _input_names(program, {"x": np.zeros(3)})

@@ -93,7 +93,7 @@ def test_of_very_many_tensors_the_worst_are_drawn() -> None:
     assert len(page) < 3_000_000 and page.count("<tr id=") == 3000
 
 
-def test_points_differ_in_shape_as_well_as_in_colour() -> None:
+def test_points_differ_in_shape_as_well_as_in_color() -> None:
     chart = depth_chart(rows(10, 7), MEASURES[0], lambda index: f"r{index}")
     assert chart is not None
     assert (chart.count('class="pass"'), chart.count('class="fail"')) == (7, 3)
@@ -117,7 +117,7 @@ def test_the_graph_is_drawn_around_what_is_to_blame() -> None:
     assert region is not None
     assert region.count("<rect") == 36
     assert ">n60<" in region and ">n10<" not in region
-    assert region.count(" centre") == 1 and 'href="#row-t60"' in region
+    assert region.count(" center") == 1 and 'href="#row-t60"' in region
     assert region_of(chain(3), found, ["elsewhere"], lambda name: None) is None
 
 
@@ -176,10 +176,10 @@ def test_culprits_are_shown_with_what_was_tried() -> None:
     for text in ("DivMulFusion", "Without it, all outputs match.", "Verified fix: all outputs match.",
                  "--something</code>", "3/5 layer by layer"):  # fmt: skip
         assert text in page, text
-    assert page.count(" centre") == 1  # The graph is drawn around it.
+    assert page.count(" center") == 1  # The graph is drawn around it.
 
 
-def test_errors_by_depth_are_drawn_and_colour_the_graph_around_the_culprit() -> None:
+def test_errors_by_depth_are_drawn_and_color_the_graph_around_the_culprit() -> None:
     def curve(what: str, wrong: int | None) -> dict[str, Any]:
         tensors = [
             {
@@ -201,7 +201,7 @@ def test_errors_by_depth_are_drawn_and_colour_the_graph_around_the_culprit() -> 
     assert [page.count(f'class="curve {each["what"]}"') for each in curves] == [1, 1, 1]
     assert '<title>t20: inf (rewritten)</title><polygon class="fail"' in page
     assert "net.py:42 (blocks.0)" in page
-    assert page.count('class="node failed-4 centre"') == 1
+    assert page.count('class="node failed-4 center"') == 1
     assert page.count('class="node passed"') == 15  # It is seen without scrolling far.
     without = report_page(evolve(found, results=[]), chain(40))
     assert 'class="curve' not in without

@@ -182,7 +182,7 @@ def test_the_graph_is_saved_as_a_picture(small: Opened, tmp_path: Path) -> None:
     assert not root.findall(".//{http://www.w3.org/2000/svg}script")
 
 
-def test_nodes_are_coloured_by_a_report_and_found_by_module(browser: Any, tmp_path: Path) -> None:
+def test_nodes_are_colored_by_a_report_and_found_by_module(browser: Any, tmp_path: Path) -> None:
     model = chain(6)
     for index, node in enumerate(model.graph.node):
         node.name = f"/block{index // 3}/part/{node.name}"

@@ -128,7 +128,7 @@ def test_a_backend_is_not_unsteady_where_the_models_differ_on_other_data() -> No
 
 @pytest.mark.parametrize(("steps", "verdict"), [(127, "inconclusive"), (3, "fault")])
 @pytest.mark.slow
-def test_what_quantising_usually_does_is_nobodys_fault(steps: int, verdict: str) -> None:
+def test_what_quantizing_usually_does_is_nobodys_fault(steps: int, verdict: str) -> None:
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((8, 8)).astype(np.float32)
     scale = np.array(np.abs(weight).max() / steps, np.float32)
@@ -141,7 +141,7 @@ def test_what_quantising_usually_does_is_nobodys_fault(steps: int, verdict: str)
     kept = Kept()
     with bind(Findings, kept), contextlib.suppress(InconclusiveError):
         diagnose(model, [OnnxrtParty()], reference=reference)
-    assert kept.verdict == verdict  # As `run` fails: only weights are quantised.
+    assert kept.verdict == verdict  # As `run` fails: only weights are quantized.
 
 
 def branching(

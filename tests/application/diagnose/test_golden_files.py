@@ -190,7 +190,7 @@ def test_what_an_optional_value_holds_is_no_tensor_to_begin_at(
 def test_another_scale_of_float8_is_named(tmp_path: Path) -> None:
     """Between two of its codes lies more than what is wrong with most models."""
     [culprit] = found(narrow(0.05), tmp_path, outputs(narrow(0.02), "h", "q", "back"))[0].culprits
-    assert (culprit["nodes"], culprit["cause"]) == (["quantize"], "quantisation")
+    assert (culprit["nodes"], culprit["cause"]) == (["quantize"], "quantization")
 
 
 def narrow(scale: float) -> onnx.ModelProto:

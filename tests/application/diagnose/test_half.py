@@ -192,8 +192,8 @@ def test_a_bias_that_is_too_large_is_no_rounding_that_adds_up(
     assert error_with(model, found.kept) < 0.02
 
 
-def quantised(size: int = SIZE) -> onnx.ModelProto:
-    """Return a model that quantises what it computes, and dequantises it."""
+def quantized(size: int = SIZE) -> onnx.ModelProto:
+    """Return a model that quantizes what it computes, and dequantizes it."""
     random = np.random.RandomState(0)
     weights = {
         "w": random.randn(SIZE, size).astype(np.float32),
@@ -212,7 +212,7 @@ def quantised(size: int = SIZE) -> onnx.ModelProto:
 
 
 def test_sums_of_integers_that_are_too_large_are_named() -> None:
-    found = try_half_precision(quantised(512))
+    found = try_half_precision(quantized(512))
     assert {name for each in found.culprits for name in each.nodes} <= {"cast", "scaled"}
     assert {each.fault.cause for each in found.culprits} == {"overflow"}
 
@@ -230,7 +230,7 @@ def test_operators_of_onnx_runtime_are_computed() -> None:
     model = make("own", nodes, *ends, weights=weights, domains=["com.microsoft"])
     found = try_half_precision(model)
     assert (found.verdict, found.feeds) == ("agree", 3)
-    assert found.before.error > 0
+    assert found.before.off > 0
 
 
 def test_a_tolerance_can_be_given() -> None:

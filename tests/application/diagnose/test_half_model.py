@@ -129,7 +129,7 @@ def test_an_epsilon_that_is_only_coarse_is_not_lost() -> None:
     assert (culprit["nodes"], culprit["cause"]) == (["safe"], "epsilon")
 
 
-def quantised_twice() -> onnx.ModelProto:
+def quantized_twice() -> onnx.ModelProto:
     """What ONNX Runtime rewrites wrongly, in float32 as well."""
     weights = {"fine": np.float32(0.02), "coarse": np.float32(0.05), "zero": np.uint8(128)}
     nodes = [
@@ -141,11 +141,11 @@ def quantised_twice() -> onnx.ModelProto:
         helper.make_node("Mul", ["d2", "t"], ["y"], "mul"),
     ]
     shape = [4, 16]
-    return make("quantised", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
+    return make("quantized", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
 
 
 def test_a_rewrite_that_is_wrong_in_float32_too_is_named() -> None:
-    kept = found(half(quantised_twice()))
+    kept = found(half(quantized_twice()))
     assert {(one["party"], one["rewrite"]) for one in kept.culprits} == {
         ("onnxrt", "DoubleQDQPairsRemover")
     }
@@ -154,7 +154,7 @@ def test_a_rewrite_that_is_wrong_in_float32_too_is_named() -> None:
 
 
 def mixed() -> onnx.ModelProto:
-    """One node in float16, with its constants in an attribute, an initialiser and a branch."""
+    """One node in float16, with its constants in an attribute, an initializer and a branch."""
     branches = [
         helper.make_graph(
             [helper.make_node(op, ["h"], [f"{op}_out"], op)],

@@ -144,7 +144,7 @@ class Joining(Builder):
         return compute
 
 
-def test_neighbours_stay_in_float32_where_a_backend_computes_them_as_one() -> None:
+def test_neighbors_stay_in_float32_where_a_backend_computes_them_as_one() -> None:
     builder = Joining()
     verdict, culprits = diagnosed(network("overflow"), builder)
     assert verdict == "fault"

@@ -1,4 +1,4 @@
-"""Models that differ from a reference which a backend optimised: its nodes are others."""
+"""Models that differ from a reference which a backend optimized: its nodes are others."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def attention(**changed: object) -> onnx.ModelProto:
     return make("attention", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
 
 
-def optimised(
+def optimized(
     model: onnx.ModelProto, folder: Path, level: str = "ORT_ENABLE_EXTENDED"
 ) -> onnx.ModelProto:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
     options.log_severity_level = 4
     onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    made: onnx.ModelProto = onnx.load(folder / "optimised.onnx")
+    made: onnx.ModelProto = onnx.load(folder / "optimized.onnx")
     return made
 
 
@@ -70,14 +70,14 @@ def found(model: onnx.ModelProto, folder: Path, party: OnnxrtParty | None = None
     kept = Kept()
     random = np.random.RandomState(1)
     feed = {"x": random.randn(2, WIDTH, WIDTH).astype(np.float32)}
-    reference = optimised(attention(), folder)
+    reference = optimized(attention(), folder)
     assert {node.op_type for node in reference.graph.node} & {"FusedMatMul", "Gelu"}
     with bind(Findings, kept):
         diagnose(model, [party or OnnxrtParty()], [feed], reference)
     return kept
 
 
-def test_what_was_only_optimised_agrees(tmp_path: Path) -> None:
+def test_what_was_only_optimized_agrees(tmp_path: Path) -> None:
     kept = found(attention(), tmp_path)
     assert (kept.verdict, kept.culprits) == ("agree", [])
 
@@ -112,7 +112,7 @@ def test_an_attribute_is_named_and_not_the_node_behind_it_that_reads_as_many_num
     """Of one sequence, batch and steps may be taken for one another without a number moved."""
     kept = Kept()
     with bind(Findings, kept):
-        diagnose(steps([0, 1, 2]), [OnnxrtParty()], reference=optimised(steps([1, 0, 2]), tmp_path))
+        diagnose(steps([0, 1, 2]), [OnnxrtParty()], reference=optimized(steps([1, 0, 2]), tmp_path))
     [culprit] = kept.culprits
     assert (culprit["nodes"], culprit["cause"]) == (["steps first"], "attribute")
 
@@ -149,7 +149,7 @@ def test_an_if_is_named_and_not_what_makes_its_condition(
     fault: str, node: str, tmp_path: Path
 ) -> None:
     kept = Kept()
-    reference = optimised(choosing(), tmp_path)
+    reference = optimized(choosing(), tmp_path)
     with bind(Findings, kept):
         assert not diagnose(choosing(fault), [OnnxrtParty()], reference=reference)
     [culprit] = kept.culprits
@@ -168,7 +168,7 @@ def test_which_branch_was_never_run_is_said_where_nobody_is_blamed(
 
 def test_a_node_that_makes_one_of_two_tensors_right_is_named_for_the_other(tmp_path: Path) -> None:
     kept = Kept()
-    reference = optimised(scanning("Mul"), tmp_path)
+    reference = optimized(scanning("Mul"), tmp_path)
     with bind(Findings, kept):
         assert not diagnose(scanning("Add"), [OnnxrtParty()], reference=reference)
     assert [culprit["nodes"] for culprit in kept.culprits] == [["scan"]]
@@ -271,7 +271,7 @@ def normalized(is_alike: bool, factor: float = 1.0) -> onnx.ModelProto:
 def test_a_weight_in_blocks_blames_one_node_or_says_that_it_is_one_of_several(
     tmp_path: Path, is_alike: bool
 ) -> None:
-    reference = optimised(normalized(is_alike), tmp_path, "ORT_ENABLE_ALL")
+    reference = optimized(normalized(is_alike), tmp_path, "ORT_ENABLE_ALL")
     if not any(node.domain == "com.microsoft.nchwc" for node in reference.graph.node):
         pytest.skip("this processor has no kernels that compute in blocks")
     kept = Kept()
@@ -296,7 +296,7 @@ def test_a_node_lost_inside_what_was_fused_blames_no_innocent_node(tmp_path: Pat
     model.graph.node.remove(lost)
     kept = Kept()
     feed = {"x": np.random.RandomState(1).randn(2, WIDTH, WIDTH).astype(np.float32)}
-    reference = optimised(attention(), tmp_path)
+    reference = optimized(attention(), tmp_path)
     with bind(Findings, kept), pytest.raises(InconclusiveError):
         diagnose(model, [OnnxrtParty()], [feed], reference)
     names = {name for culprit in kept.culprits for name in culprit["nodes"]}

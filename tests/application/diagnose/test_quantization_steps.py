@@ -18,7 +18,7 @@ from polygraphy.domain.errors import InconclusiveError
 from polygraphy.domain.quantization.code_tensors import step_differences
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
-from tests.support.diagnosis.quantized_chain import SIZE, quantised
+from tests.support.diagnosis.quantized_chain import SIZE, build_quantized
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((8, SIZE)).astype(np.float32)}]
 
@@ -57,7 +57,7 @@ class Shifting(OnnxrtParty):
 def found(steps: float) -> Kept:
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
-        diagnose(quantised(), [OnnxrtParty(), Shifting(steps)], FEEDS)
+        diagnose(build_quantized(), [OnnxrtParty(), Shifting(steps)], FEEDS)
     return kept
 
 
@@ -77,7 +77,7 @@ def test_larger_differences_of_codes_name_the_node_and_the_backend() -> None:
 
 
 def test_nodes_run_on_the_codes_that_they_are_given() -> None:
-    model = quantised()
+    model = build_quantized()
     codes = find_code_tensors(model)
     names = [one.name for one in codes.tensors]
     values = OnnxrtParty().load(codes.marked())(FEEDS[0])

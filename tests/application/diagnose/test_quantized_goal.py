@@ -32,7 +32,7 @@ from polygraphy.domain.quantization.rules import rules_of
 from polygraphy.ports.diagnosing import quantize_again
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept, network
-from tests.support.diagnosis.quantized_chain import SIZE, plain, quantised
+from tests.support.diagnosis.quantized_chain import SIZE, build_quantized, plain
 from tests.support.models import make, value
 
 FEEDS = [
@@ -73,14 +73,14 @@ def test_a_wrong_parameter_is_named_with_its_cause(
     name: str, change: Callable[[Any], Any], cause: str, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "fixed.onnx")
-    kept = found(with_weight(quantised(), name, change), within=0.05, save=path)
+    kept = found(with_weight(build_quantized(), name, change), within=0.05, save=path)
     [culprit] = kept.culprits
     assert (kept.verdict, culprit["cause"]) == ("fault", cause)
     assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05
 
 
 def test_a_pair_whose_halves_differ_is_named() -> None:
-    model = quantised()
+    model = build_quantized()
     node = next(node for node in model.graph.node if node.output[0] == "r1_d")
     node.input[1] = "wrong"
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.1), "wrong"))
@@ -96,7 +96,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(
     slow = SimpleNamespace(perf_counter=count(step=3600).__next__)
     for module in (quantized_goal, quantized_switches):
         monkeypatch.setattr(module, "time", slow)
-    model, right = quantised(), outputs(plain())
+    model, right = build_quantized(), outputs(plain())
     metric = RmsRatio()
     target = share * metric(outputs(model), right)
     opened = open_quantized(model, [plain()])
@@ -118,7 +118,7 @@ def test_the_nodes_that_stay_in_float_are_the_fewest(
         return
     [culprit] = kept.culprits
     assert len(culprit["nodes"]) == fewest
-    is_repair = culprit["cause"] != "quantisation"
+    is_repair = culprit["cause"] != "quantization"
     assert is_repair or "Not tried in the quantizer." in str(culprit["remedy"])
     assert metric(outputs(onnx.load(path)), right) <= target
 
@@ -133,7 +133,7 @@ class _Reader:
 
 @pytest.mark.parametrize("absorbs", [False, True])
 def test_only_what_is_switched_on_is_computed(absorbs: bool) -> None:
-    model = open_quantized(quantised(absorbs=absorbs), [plain()])
+    model = open_quantized(build_quantized(absorbs=absorbs), [plain()])
     everywhere, lazy = (model.add_switches(is_lazy=is_lazy) for is_lazy in (False, True))
     operators = {node.op_type for node in lazy.graph.node}
     assert operators.isdisjoint({"Where", "QuantizeLinear", "DequantizeLinear"})
@@ -167,11 +167,11 @@ def test_the_line_is_tried_in_the_quantizer_that_made_the_model(tmp_path: Path) 
 
 
 def test_a_model_that_reaches_the_goal_is_not_blamed() -> None:
-    assert (kept := found(quantised(), within=0.1)).verdict == "agree" and not kept.culprits
+    assert (kept := found(build_quantized(), within=0.1)).verdict == "agree" and not kept.culprits
 
 
 def test_what_differs_without_quantization_is_searched_as_usual() -> None:
-    model = quantised()
+    model = build_quantized()
     next(node for node in model.graph.node if node.name == "relu2").op_type = "Abs"
     [culprit] = found(model, within=0.05).culprits
     assert (culprit["nodes"], culprit["cause"]) == (["relu2"], "structure")
@@ -182,7 +182,7 @@ def test_the_metric_may_be_a_function_of_all_outputs() -> None:
         assert values["y"].shape == (24, SIZE) and values[0]["y"].shape == (8, SIZE)
         return float(np.abs(values["y"] - right["y"]).max())
 
-    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.1))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.1))
     [culprit] = found(model, within=0.5, metric=worst).culprits
     assert culprit["cause"] == "clipped range"
 
@@ -207,7 +207,7 @@ class _Rewriting(OnnxrtParty):
 def test_a_loss_that_the_backends_rewrites_cause_is_not_quantization() -> None:
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
-        diagnose(quantised(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
+        diagnose(build_quantized(), [_Rewriting()], FEEDS, reference=plain(), within=0.1)
     assert [one for one in kept.culprits if one["party"] == "model"] == []
     assert "match with all rewrites of onnxrt disabled" in kept.summary
 
@@ -219,7 +219,7 @@ def test_a_metric_may_change_its_arrays() -> None:
             values[sample]["y"][:] = right[sample]["y"][:] = 0
         return ratio
 
-    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.1))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.1))
     [careful], [other] = (
         found(model, within=0.05, metric=metric).culprits for metric in (RmsRatio(), careless)
     )
@@ -246,7 +246,7 @@ def test_the_metrics_that_are_built_in() -> None:
 
 @pytest.mark.parametrize("metric", ["top1", "kl", "sqnr"])
 def test_a_metric_that_is_built_in_judges_the_model(metric: str) -> None:
-    model = with_weight(quantised(), "r1_s", lambda scale: scale * np.float32(0.05))
+    model = with_weight(build_quantized(), "r1_s", lambda scale: scale * np.float32(0.05))
     within = 0.5 * BUILT_IN[metric](outputs(model), outputs(plain()))
     within = within if metric != "sqnr" else -15.0
     [culprit] = found(model, within=within, metric=metric).culprits
@@ -269,16 +269,16 @@ def _with_input(model: onnx.ModelProto) -> onnx.ModelProto:
         ({"metric": lambda values, right: True}, InputError, "returns a boolean"),
         ({"reference": _with_input(plain())}, UsageError, "no input that corresponds to 'mask'"),
         ({"metric": "psnr"}, UsageError, "'psnr' is not a metric"),
-        ({"reference": quantised()}, UsageError, "--within needs a quantized model"),
+        ({"reference": build_quantized()}, UsageError, "--within needs a quantized model"),
     ],
 )
 def test_bad_input_is_one_line(options: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        found(quantised(), **{"within": 0.01, **options})
+        found(build_quantized(), **{"within": 0.01, **options})
 
 
 def test_a_target_that_float_misses_is_reported() -> None:
-    kept = found(quantised(), within=-1.0, metric="rms")
+    kept = found(build_quantized(), within=-1.0, metric="rms")
     assert kept.verdict == "inconclusive"
 
 
@@ -466,7 +466,7 @@ def test_operators_that_move_integers_are_in_float_with_their_sites() -> None:
 def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
     made: str, said: str
 ) -> None:
-    model = quantised()
+    model = build_quantized()
     model.metadata_props.add(key="maker", value="nncf")
     before = RmsRatio()(outputs(model), outputs(plain()))
     requests: list[Requantization] = []
@@ -484,3 +484,38 @@ def test_the_quantizer_of_another_package_gets_the_ranges_and_the_line(
     assert [*request.excluded] == [[], list(culprit["nodes"])]
     assert len(request.feeds) == len(FEEDS) and request.seconds > 0
     assert said in str(culprit["remedy"]) and "IgnoredScope" in str(culprit["remedy"])
+
+
+def with_products(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that stores codes of weights, and reads them through Cast, Sub and Mul."""
+    held = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
+    nodes = []
+    for node in model.graph.node:
+        name = node.input[0].removesuffix("_q")
+        if not (name in held and node.op_type.endswith("Linear")):
+            nodes.append(node)
+        elif node.op_type == "DequantizeLinear":
+            codes = np.clip(np.rint(held[name] / held[f"{name}_s"]) + 3, -128, 127)
+            model.graph.initializer.append(
+                numpy_helper.from_array(codes.astype(np.int8), f"{name}_c")
+            )
+            model.graph.initializer.append(numpy_helper.from_array(np.float32(3), f"{name}_three"))
+            nodes += [
+                helper.make_node("Cast", [f"{name}_c"], [f"{name}_f"], to=onnx.TensorProto.FLOAT),
+                helper.make_node("Sub", [f"{name}_f", f"{name}_three"], [f"{name}_e"]),
+                helper.make_node("Mul", [f"{name}_s", f"{name}_e"], [node.output[0]]),
+            ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def test_weights_that_are_read_through_cast_sub_and_mul_are_sites(tmp_path: Path) -> None:
+    model = with_products(
+        with_weight(build_quantized(), "w2_s", lambda scale: scale * np.float32(0.2))
+    )
+    assert "Sub" in {node.op_type for node in model.graph.node}
+    path = str(tmp_path / "fixed.onnx")
+    [culprit] = found(model, within=0.05, save=path).culprits
+    assert culprit["cause"] == "scale"
+    assert RmsRatio()(outputs(onnx.load(path)), outputs(plain())) <= 0.05

@@ -18,6 +18,7 @@ from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnx_common import evaluator
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.application.diagnose.lowered.half_verdict import cast_model
+from polygraphy.backend.onnx import ConvertToFp16
 from polygraphy.binding import bind
 from polygraphy.diagnose import diagnose, diagnose_half
 from polygraphy.domain.asked import command_line
@@ -185,6 +186,14 @@ def test_what_helps_is_proven_on_the_whole_model() -> None:
     )
     assert culprit["remedy"]["proven"]
     assert facts_of(culprit)["runs_without"]["whole"]
+
+
+def test_what_helps_a_model_in_half_precision_is_compared_within_its_rounding() -> None:
+    kept = Kept()
+    with bind(Findings, kept), bind(command_line, command_of_fakes):
+        assert not diagnose(ConvertToFp16(layers())(), [TwoFusions(), OnnxParty()])
+    [culprit] = kept.culprits
+    assert culprit["remedy"]["command"].endswith("rtol=auto atol=auto")
 
 
 def test_nodes_of_one_name_are_the_fault_of_the_model() -> None:

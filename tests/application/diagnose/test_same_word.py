@@ -35,7 +35,7 @@ WIDTH = 24
 
 
 def network(seed: int, depth: int, last: str, scale: float) -> onnx.ModelProto:
-    """Products of matrices with normalisation between, and outputs of a kind."""
+    """Products of matrices with normalization between, and outputs of a kind."""
     rng = np.random.default_rng(seed)
     nodes, weights, read = [], {"scale": np.float32(scale)}, "x"
     for number in range(depth):

@@ -47,7 +47,7 @@ def test_a_function_that_lies_below_one_is_as_precise_as_one() -> None:
     assert judge_tensor(right + np.float32(1e-6), right, 0.0, "Sigmoid")[1] is True
 
 
-class QuantisesEarlier(OnnxParty):
+class QuantizesEarlier(OnnxParty):
     """Runs a graph in which what lies beyond the steps is cut off before a tensor is made."""
 
     def executed(
@@ -61,11 +61,11 @@ class QuantisesEarlier(OnnxParty):
 
 
 @pytest.mark.parametrize("read_by_another", [False, True])
-def test_what_is_cut_off_before_it_is_quantised_is_no_fault(read_by_another: bool) -> None:
+def test_what_is_cut_off_before_it_is_quantized_is_no_fault(read_by_another: bool) -> None:
     nodes = [
         helper.make_node("Exp", ["x"], ["e"], "exp"),
-        helper.make_node("QuantizeLinear", ["e", "scale", "zero"], ["q"], "quantise"),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], "dequantise"),
+        helper.make_node("QuantizeLinear", ["e", "scale", "zero"], ["q"], "quantize"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], "dequantize"),
         helper.make_node("Add", ["d", "e" if read_by_another else "d"], ["y"], "add"),
     ]
     weights = {"scale": 0.02, "low": 0.0, "high": 5.1}
@@ -79,7 +79,7 @@ def test_what_is_cut_off_before_it_is_quantised_is_no_fault(read_by_another: boo
     )
     opset = [helper.make_opsetid("", 13)]
     model = helper.make_model(graph, ir_version=8, opset_imports=opset)
-    party = QuantisesEarlier()
+    party = QuantizesEarlier()
     opened = open_model(model)
     case = Case(opened, "MODEL", [party], resolve(DiagnosisReports), None)
     feed = {"x": np.linspace(0, 4, 6, dtype=np.float32).reshape(2, 3)}

@@ -712,7 +712,7 @@ WORDS: dict[str, dict[str, str]] = {
         "times": "--shard 2/3 + --times t.json",
     },
     "SweepFolderOptions": {"folder": "--folder f", "resume": "--resume"},
-    "JudgementOptions": {
+    "JudgmentOptions": {
         "repeat_failed": "--repeat-failed 2",
         "baseline": "--baseline b.json",
         "known": "--known tests/data/sweep/known.toml",
@@ -794,7 +794,7 @@ CHANGED_ON_THE_WAY = {
     "GoldenOptions.atol",
     "GoldenOptions.rtol",
     "JudgeOptions.compare",
-    "JudgementOptions.known",
+    "JudgmentOptions.known",
     "LogOptions.log_format",
     "LogOptions.verbosity",
     "ModelDetailOptions.mode",

@@ -126,8 +126,8 @@ def variance(values: Iterable[Number]) -> Fraction | None:
     finite = [Fraction(x) for x in values if math.isfinite(x)]
     if not finite:
         return None
-    centre = sum(finite, Fraction(0)) / len(finite)
-    return sum(((x - centre) ** 2 for x in finite), Fraction(0)) / len(finite)
+    center = sum(finite, Fraction(0)) / len(finite)
+    return sum(((x - center) ** 2 for x in finite), Fraction(0)) / len(finite)
 
 
 def quantile(values: Sequence[float], probability: float) -> float:

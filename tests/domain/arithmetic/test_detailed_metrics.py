@@ -73,7 +73,7 @@ def test_distances_in_ulps(name: str, pair: tuple[Array, Array]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
-def test_neighbours_are_one_ulp_apart(dtype: Any) -> None:
+def test_neighbors_are_one_ulp_apart(dtype: Any) -> None:
     ones = np.array([1.0, 1.5, 0.0, -1024.0], dtype)
     beyond = np.nextafter(ones, np.array(np.inf, dtype))
     found = ulp_distances(beyond, ones, precision_of(np.dtype(dtype).name))
@@ -112,7 +112,7 @@ def test_the_bias_is_the_mean_of_the_signed_differences(pair: tuple[Array, Array
             assert math.isnan(found)
 
 
-def test_a_neighbour_of_few_bits_rounds_nothing() -> None:
+def test_a_neighbor_of_few_bits_rounds_nothing() -> None:
     coarse, fine = np.array([6], ml_dtypes.float4_e2m1fn), np.array([7], np.int8)
     assert mean_signed_error(coarse, fine) == -1.0
     assert mean_signed_error(fine, coarse) == 1.0

@@ -119,7 +119,7 @@ def test_median_of_opposite_infinities_is_undefined() -> None:
 
 
 @pytest.mark.parametrize("array", [np.array([]), np.full((2, 3), np.nan), np.empty((0, 4), "i4")])
-def test_nothing_to_summarise(array: Array) -> None:
+def test_nothing_to_summarize(array: Array) -> None:
     summary = summarize(array)
     numbers = [
         summary.mean,
@@ -189,7 +189,7 @@ def test_sums_beyond_float64_do_not_make_the_mean_infinite() -> None:
         assert oracle.close(summarize(huge).mean, 1.5e308)
 
 
-def test_complex_numbers_are_summarised_by_their_modulus() -> None:
+def test_complex_numbers_are_summarized_by_their_modulus() -> None:
     array = np.array([3 + 4j, 0, complex(math.nan, 1), complex(math.inf, math.nan), 1j])
     for dtype in (np.complex64, np.complex128):
         summary = summarize(array.astype(dtype))
@@ -205,7 +205,7 @@ def test_half_size_complex_numbers() -> None:
     assert summarize(array).max == 5.0
 
 
-def test_longdouble_is_summarised_as_float64() -> None:
+def test_longdouble_is_summarized_as_float64() -> None:
     assert summarize(np.array([1, 2, 4], np.longdouble)).mean == 7 / 3
 
 

@@ -1,4 +1,4 @@
-"""Every metric of the catalogue has its option, classes, arithmetic, files and a golden program."""
+"""Every metric of the catalog has its option, classes, arithmetic, files and a golden program."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_flags_and_fields_are_of_one_metric_each() -> None:
     assert len({row.field for row in METRICS.values()}) == len(METRICS)
 
 
-def test_the_catalogue_imports_no_numpy() -> None:
+def test_the_catalog_imports_no_numpy() -> None:
     code = (
         "import sys; import polygraphy.domain.catalog.metrics;"
         " print(*{'numpy', 'attr', 'polygraphy.domain.compare'} & set(sys.modules))"

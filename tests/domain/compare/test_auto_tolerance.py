@@ -101,7 +101,7 @@ def test_the_mean_may_be_explained_where_the_largest_difference_is_not() -> None
     assert not compare(run(off, "float16"), run(VALUES), rtol=1e-5).is_rounding
 
 
-def test_steps_of_a_quantised_type_are_measured_in_the_output_and_not_in_ones() -> None:
+def test_steps_of_a_quantized_type_are_measured_in_the_output_and_not_in_ones() -> None:
     small = np.full(8, 0.01, np.float32)
     made = rounding_between((small, small), ("int8", "int8"))
     assert made is not None

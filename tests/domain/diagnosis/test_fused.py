@@ -1,4 +1,4 @@
-"""What differs in an optimised graph is said of the nodes of the model that it was made of."""
+"""What differs in an optimized graph is said of the nodes of the model that it was made of."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_node_is_named_that_a_folded_weight_came_from(fault, node, cause):
         ({}, np.array([0.3, -0.2, 0.1]), "conv", "structure"),
     ],
 )
-def test_a_convolution_lost_its_bias_only_where_the_normalisation_does_not_explain_it(
+def test_a_convolution_lost_its_bias_only_where_the_normalization_does_not_explain_it(
     fault, lost, node, cause
 ):
     """Where most convolutions have one."""

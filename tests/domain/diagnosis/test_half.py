@@ -143,7 +143,7 @@ def test_nodes_that_lose_digits_together_are_named_together() -> None:
     assert (found.nodes, found.op, found.fault.cause) == (["far", "near"], "Sub", "rounding")
 
 
-def test_a_quantised_step_is_rounding_and_another_number_is_not() -> None:
+def test_a_quantized_step_is_rounding_and_another_number_is_not() -> None:
     steps = np.array([100, 120, 90], np.uint8), np.array([101, 120, 89], np.uint8)
     ids = np.array([100, 120, 90]), np.array([101, 120, 89])
     for pair_of, is_rounding in ((steps, True), (ids, False)):

@@ -58,7 +58,7 @@ def test_a_node_that_is_still_there_took_no_part() -> None:
 
 
 def test_a_node_whose_output_was_only_renamed_took_no_part() -> None:
-    """As before a quantisation that is moved up."""
+    """As before a quantization that is moved up."""
     nodes = [GraphNode("g", "Gemm", ["t0"], ["t1"]), *chain("A", "B", "C")[1:]]
     moved_up = [GraphNode("g", "Gemm", ["t0"], ["t1/q"], "alpha"), GraphNode("f", "F", [], ["t3"])]
     assert replaced_nodes(nodes, [0, 1, 2], moved_up, "t3") == [1, 2]

@@ -17,7 +17,7 @@ def weight(name: str, values) -> Weight:
 
 
 def network(blocks: int = 4, seed: int = 0) -> Graph:
-    """Each block: a product, a bias, a normalisation with an epsilon, and what came before, halved."""
+    """Each block: a product, a bias, a normalization with an epsilon, and what came before, halved."""
     rng = np.random.default_rng(seed)
     nodes, weights, trunk = [], [], "x"
     for i in range(blocks):

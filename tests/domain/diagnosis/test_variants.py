@@ -1,4 +1,4 @@
-"""A node that was changed is recognised by what it may have been."""
+"""A node that was changed is recognized by what it may have been."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_other_half_of_a_pair_says_what_a_scale_was():
     other = Node("d", "DequantizeLinear", "", ("a", "t", "z"), ("y",))
     numbers_of = {"s": np.float32(0.1), "t": np.float32(0.2), "z": np.uint8(3)}
     (found,) = variants(side(one, other, **numbers_of), 0)
-    assert (found.cause, found.node.inputs) == ("quantisation", ("x", "t", "z"))
+    assert (found.cause, found.node.inputs) == ("quantization", ("x", "t", "z"))
     assert not list(variants(side(one, evolve(other, inputs=("a", "s", "z")), **numbers_of), 0))
 
 

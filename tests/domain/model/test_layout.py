@@ -97,7 +97,7 @@ def test_spreading_moves_no_more_than_it_must(entries: list[tuple[int, float]]) 
     placed = spread(wanted, widths)
     steps = [(left + right) / 2 for left, right in pairwise(widths)]
     assert all(b - a >= step - 1e-9 for a, b, step in zip(placed, placed[1:], steps))
-    assert sum(placed) == pytest.approx(sum(wanted))  # Each block keeps its centre of mass.
+    assert sum(placed) == pytest.approx(sum(wanted))  # Each block keeps its center of mass.
     if all(b - a >= step for a, b, step in zip(wanted, wanted[1:], steps)):
         assert placed == pytest.approx(wanted)
 

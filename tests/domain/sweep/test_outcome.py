@@ -153,6 +153,16 @@ def test_failures_of_one_cause_are_one_group() -> None:
     assert (found.remedy, found.proven) == ("run --without X", True)
 
 
+def test_causes_of_earlier_reports_have_their_new_names() -> None:
+    causes = ("quantisation", "quantization")
+    diagnoses = {
+        name: {"essence": {"culprits": [{"nodes": ["q"], "op": "Conv", "cause": name}]}}
+        for name in causes
+    }
+    [found] = groups_of([evolve(ROW, name=n, key=n, state="failed") for n in causes], diagnoses)
+    assert found.cause == "Conv 'q': quantization (None)"
+
+
 def test_a_cell_that_says_what_another_of_its_model_says_has_its_cause() -> None:
     refusal = {"nodes": ["2"], "op": "Add", "cause": "refusal", "party": "onnxrt"}
     rows = [

@@ -32,13 +32,13 @@ def plain() -> onnx.ModelProto:
     return make("plain", nodes, *ends, weights=weights())
 
 
-def quantised(
+def build_quantized(
     coarse: int | None = None, *, absorbs: bool = False, bits: int = 8
 ) -> onnx.ModelProto:
-    """The same with operands of each product quantised.
+    """The same with operands of each product quantized.
 
     Args:
-        coarse: the product whose first operand is quantised with a tenth of the scale that it needs.
+        coarse: the product whose first operand is quantized with a tenth of the scale that it needs.
         absorbs: whether unsigned integers do what a Relu does, which is left out then.
         bits: how many of the scale's eight are used.
     """
@@ -70,4 +70,4 @@ def quantised(
             nodes.append(helper.make_node("Relu", [end], [f"r{n}"], f"relu{n}"))
             last = f"r{n}"
     ends = [value("x", [8, SIZE])], [value("y", [8, SIZE])]
-    return make("quantised", nodes, *ends, weights=held)
+    return make("quantized", nodes, *ends, weights=held)

@@ -42,7 +42,7 @@ def network(
     return model
 
 
-def quantised_twice() -> onnx.ModelProto:
+def quantized_twice() -> onnx.ModelProto:
     """Two pairs with other scales, of which ONNX Runtime drops one."""
     weights = {
         "fine": np.float32(0.02),

@@ -57,7 +57,7 @@ def _images_in(folder: Path) -> list[Path]:
 
 
 def iterate_pictures(
-    source: str | Path, size: tuple[int, int] | None, is_grey: bool = False
+    source: str | Path, size: tuple[int, int] | None, is_gray: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the path of each image, and its array by name."""
     folder = Path(source)
@@ -74,11 +74,11 @@ def iterate_pictures(
         if Path(name).suffix.lower() in _TENSORS:
             yield name, _read_tensors(Path(name))
         else:
-            yield name, {"image": _picture(Path(name), size, "L" if is_grey else "RGB")}
+            yield name, {"image": _picture(Path(name), size, "L" if is_gray else "RGB")}
 
 
 def _picture(file: Path, size: tuple[int, int] | None, mode: str) -> np.ndarray[Any, Any]:
-    """Return a picture as an array: upright, in RGB or in grey, as a mode of Pillow says."""
+    """Return a picture as an array: upright, in RGB or in gray, as a mode of Pillow says."""
     image, ops = _import_required("PIL.Image", "pillow"), _import_required("PIL.ImageOps", "pillow")
     with translate_os_errors(file, "read"):
         content = file.open("rb")

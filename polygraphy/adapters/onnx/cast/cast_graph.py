@@ -117,7 +117,7 @@ class CastSettings:
         functions: the functions of the model that are rewritten.
         convert: converts a tensor; its arguments are the tensor, where the result goes, what to
             call the tensor, and the nodes that read it.
-        fixed_inputs: whether an input of the graph that has an initialiser cannot be fed, as before
+        fixed_inputs: whether an input of the graph that has an initializer cannot be fed, as before
             version 4 of the format.
         forms: is filled with those of the nodes that are lowered, by their first results.
     """
@@ -257,11 +257,11 @@ onnx = mod.lazy_import("onnx")
 
 @define(eq=False)
 class _Weight:
-    """An initialiser or a Constant, and who takes it in which form.
+    """An initializer or a Constant, and who takes it in which form.
 
     Attributes:
         tensor: its value.
-        node: the Constant node that holds it; None for an initialiser.
+        node: the Constant node that holds it; None for an initializer.
         narrow_uses: nodes of its graph that take it narrow, and as which operand.
         inner_name: what outputs and nodes in graphs inside call it that take it narrow; empty for
             none. (Those nodes are copied before it is known whether it stays wide as well.)
@@ -507,7 +507,7 @@ class Scope:
         the new names.
 
         Args:
-            graph: the graph that they are in; None for a function, which has no initialisers.
+            graph: the graph that they are in; None for a function, which has no initializers.
 
         Returns:
             The names of those that are narrow now, by what they were called in that form.

@@ -229,7 +229,7 @@ def cast_in_place(
         model: the model, which `check_castable` has nothing against.
         dtype: the type to compute in.
         selection: what is cast.
-        weights: those that the placeholders among the model's initialisers stand for; see
+        weights: those that the placeholders among the model's initializers stand for; see
             `narrowed_weights.original`.
         casts_io: whether its float32 inputs and outputs become narrow, too.
         is_trial: whether nothing is logged about what weights lose.

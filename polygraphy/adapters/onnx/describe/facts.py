@@ -559,7 +559,7 @@ _CHOOSES = MOVES | {
     "QuantizeLinear", "ReduceMax", "ReduceMean", "ReduceMin", "Resize", "SpaceToDepth", "Split",
     "Tile", "TopK", "ZipMap",
 }  # fmt: skip
-"""Operators whose numbers are within the range of those of their first input; those that quantise
+"""Operators whose numbers are within the range of those of their first input; those that quantize
 stand for what their steps stand for.
 """
 _JOINS = frozenset({"Concat", "Max", "Mean", "Min", "Mul"})

@@ -297,7 +297,7 @@ class _Describing:
         return Graph(
             name=name,
             doc=doc,
-            # Before version 4 of the format, initialisers had to be listed as inputs, too.
+            # Before version 4 of the format, initializers had to be listed as inputs, too.
             inputs=tuple(tensor for tensor in inputs if tensor.name not in listed),
             outputs=outputs,
             weights=weights,

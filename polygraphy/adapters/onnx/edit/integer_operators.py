@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
-_QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+_QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 
 @frozen
@@ -101,12 +101,12 @@ class _Rewriter:
         operator = _OPERATORS.get(node.op_type)
         if node.op_type == "QLinearConcat":
             operator = _Operator("Concat", tuple(range(2, len(node.input), 3)), 0)
-        if node.op_type == _QUANTISE:
+        if node.op_type == _QUANTIZE:
             self._parameters[node.output[0]] = node.input[1], (*node.input, "", "")[2]
             yield node
         elif operator is not None:
             yield from self._rewrite_operator(node, operator)
-        elif node.op_type != _DEQUANTISE and node.input and node.input[0] in self._parameters:
+        elif node.op_type != _DEQUANTIZE and node.input and node.input[0] in self._parameters:
             yield from self._rewrite_moving_node(node)
         else:
             yield node
@@ -118,7 +118,7 @@ class _Rewriter:
         for at in operator.inputs:
             text = f"{node.output[0]}//{at}"
             axis = self._axis(operator.op, at)
-            yield _make_node(_DEQUANTISE, inputs[at : at + 3], text, axis)
+            yield _make_node(_DEQUANTIZE, inputs[at : at + 3], text, axis)
             reads.append(text)
         if operator.bias is not None and inputs[operator.bias]:
             yield self._rewrite_bias(node, inputs, operator, reads)
@@ -134,7 +134,7 @@ class _Rewriter:
         if not zero and not scale:
             return
         self._parameters[node.output[0]] = scale, zero
-        yield _make_node(_QUANTISE, [result, scale, zero], node.output[0])
+        yield _make_node(_QUANTIZE, [result, scale, zero], node.output[0])
 
     def _rewrite_moving_node(self, node: NodeProto) -> Iterator[NodeProto]:
         """Yield a node that moves integers as one that moves the dequantized numbers."""
@@ -142,7 +142,7 @@ class _Rewriter:
         for at in (0, 2) if node.op_type == "Pad" else (0,):  # The number that pads is a code, too.
             if at < len(node.input) and node.input[at]:
                 text = f"{node.output[0]}//{at}"
-                yield _make_node(_DEQUANTISE, [node.input[at], scale, zero], text)
+                yield _make_node(_DEQUANTIZE, [node.input[at], scale, zero], text)
                 node.input[at] = text
         codes = [*node.output]
         node.output[:] = [self._float_name(name) if name else "" for name in codes]
@@ -150,7 +150,7 @@ class _Rewriter:
         for name, result in zip(codes, node.output):
             if name:
                 self._parameters[name] = scale, zero
-                yield _make_node(_QUANTISE, [result, scale, zero], name)
+                yield _make_node(_QUANTIZE, [result, scale, zero], name)
 
     def _rewrite_bias(
         self, node: NodeProto, given_names: list[str], operator: _Operator, reads: list[str]
@@ -163,7 +163,7 @@ class _Rewriter:
         scale = scale.reshape(()) if scale.size == 1 else scale
         self._graph.initializer.append(onnx.numpy_helper.from_array(scale, f"{name}_scale"))
         reads.append(name)
-        return _make_node(_DEQUANTISE, [given_names[operator.bias], f"{name}_scale"], name, 0)
+        return _make_node(_DEQUANTIZE, [given_names[operator.bias], f"{name}_scale"], name, 0)
 
     def _axis(self, op: str, at: int) -> int | None:
         """Return the channel axis of an operand at a position; None if it is not a weight."""

@@ -14,8 +14,8 @@ from polygraphy.adapters.onnx.edit.float_graph import FloatGraph
 from polygraphy.adapters.onnx.edit.integer_operators import replace_by_pairs
 from polygraphy.adapters.onnx.edit.lazy_branches import compute_lazily
 from polygraphy.adapters.onnx.edit.quantized_nodes import (
-    DEQUANTISE,
-    QUANTISE,
+    DEQUANTIZE,
+    QUANTIZE,
     SitePair,
     channel_axis,
     format_of,
@@ -31,6 +31,7 @@ from polygraphy.adapters.onnx.edit.quantized_nodes import (
     typed_codes,
     weights_between,
 )
+from polygraphy.adapters.onnx.edit.weight_products import replace_products
 from polygraphy.adapters.onnx.graph.graph import (
     add_weight,
     clean,
@@ -86,7 +87,7 @@ class QuantizedModel:
         self._model: ModelProto = copy_of(model)
         self._references = references
         self.producer = producer_of(model)
-        self.was_rewritten = replace_by_pairs(self._model)
+        self.was_rewritten = replace_by_pairs(self._model) | replace_products(self._model)
         self._graph = self._model.graph
         self.sites: list[Site] = []
         self._pairs: list[SitePair] = []
@@ -115,7 +116,7 @@ class QuantizedModel:
                     found_nodes.append(
                         FloatNode(identity_of(pair.twin), pair.twin.op_type, reads, makes)
                     )
-            elif node.op_type not in (QUANTISE, DEQUANTISE, "Constant"):
+            elif node.op_type not in (QUANTIZE, DEQUANTIZE, "Constant"):
                 reads = tuple(self._dequantized.get(name, name) for name in node.input if name)
                 makes = tuple(
                     alias
@@ -411,7 +412,7 @@ class QuantizedModel:
         quantized = {
             node.input[0]
             for node in self._graph.node
-            if node.op_type == QUANTISE and _is_shifted(node, constant)
+            if node.op_type == QUANTIZE and _is_shifted(node, constant)
         }
         for reference in self._references[:1]:
             for name in sorted(quantized & makers.keys()):
@@ -427,7 +428,7 @@ class QuantizedModel:
         result = twin.output[0]
         raw = f"{result}{RAW}"
         reader = self._makers.get(result)
-        if reader is not None and reader.op_type == DEQUANTISE:  # It reads the codes by this name.
+        if reader is not None and reader.op_type == DEQUANTIZE:  # It reads the codes by this name.
             if any(value.name == result for value in self._graph.output):
                 return
             for quantized_model in self._graph.node:
@@ -437,7 +438,7 @@ class QuantizedModel:
             reader.output[0] = f"{result}//read"
         for node in self._graph.node:
             # What is stored is what the integers make of the input of the Relu.
-            end = raw if node.op_type == QUANTISE else result
+            end = raw if node.op_type == QUANTIZE else result
             node.input[:] = [end if one == name else one for one in node.input]
         maker.output[:] = [raw if one == name else one for one in maker.output]
         node = onnx.NodeProto()
@@ -455,10 +456,10 @@ class QuantizedModel:
         constant_value = self._constant_reader()
         readers: dict[str, list[NodeProto]] = {}
         for node in self._graph.node:
-            if node.op_type == DEQUANTISE:
+            if node.op_type == DEQUANTIZE:
                 readers.setdefault(node.input[0], []).append(node)
         for node in self._graph.node:
-            if node.op_type == QUANTISE and node.output[0] in readers:
+            if node.op_type == QUANTIZE and node.output[0] in readers:
                 self._add_activation(node, readers[node.output[0]], constant_value)
         for name, nodes in readers.items():
             codes = constant_value(name)
@@ -605,9 +606,9 @@ class QuantizedModel:
         known_names = {value.name for value in self._graph.input} | makers.keys()
         for name, twin in reference.makers.items():
             node = makers.get(name)
-            if node is None or node.op_type == QUANTISE:
+            if node is None or node.op_type == QUANTIZE:
                 continue
-            if node.op_type == DEQUANTISE and not _reads_rows(node, makers):
+            if node.op_type == DEQUANTIZE and not _reads_rows(node, makers):
                 continue
             region = _region(name, makers, reference, order)
             if not any(is_coarse(one.op_type) for one in region):
@@ -680,7 +681,7 @@ def _region(
     while pending and len(region) < 32:
         current = pending.pop()
         node = makers.get(current)
-        is_other_site = node is not None and node.op_type == DEQUANTISE and current != name
+        is_other_site = node is not None and node.op_type == DEQUANTIZE and current != name
         if node is None or id(node) in region or is_other_site:
             continue
         region[id(node)] = node

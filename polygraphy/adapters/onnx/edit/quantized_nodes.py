@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 onnx = mod.lazy_import("onnx")
 numpy = mod.lazy_import("numpy")
 
-QUANTISE, DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 _PRESERVING = ("Clip", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Operators that keep type and shape, behind which a weight is quantized again, too."""
 _CORRECTION, _LARGE_CORRECTION = 0.5, 1.2
@@ -111,7 +111,7 @@ def producer_of(model: ModelProto) -> str:
         if name in maker:
             return _nncf_function(nodes) if name == "nncf" else name
     names = {name for node in nodes for name in node.output}
-    reads = [node for node in nodes if node.op_type == DEQUANTISE]
+    reads = [node for node in nodes if node.op_type == DEQUANTIZE]
     if any(node.output[0].startswith("dq_output_") for node in reads):
         return _nncf_function(nodes)
     if any(node.name.endswith("_compressed_matmul") for node in nodes):
@@ -125,7 +125,7 @@ def producer_of(model: ModelProto) -> str:
     if any(node.op_type == "DynamicQuantizeLinear" for node in nodes):
         return "dynamic"
     weights = {weight.name for weight in model.graph.initializer}
-    pairs = [node for node in nodes if node.op_type == QUANTISE and node.input[0] in weights]
+    pairs = [node for node in nodes if node.op_type == QUANTIZE and node.input[0] in weights]
     stored = any(one.input[0] not in names for one in reads)
     # ModelOpt quantizes by ONNX Runtime, but keeps weights in float in front of their pairs, and
     # infers shapes by itself, which ONNX Runtime notes.
@@ -137,7 +137,7 @@ def producer_of(model: ModelProto) -> str:
 
 def _nncf_function(nodes: Sequence[NodeProto]) -> str:
     """Return the quantizer of NNCF: it compresses weights if no activation is quantized."""
-    return "nncf" if any(node.op_type == QUANTISE for node in nodes) else "nncf-weights"
+    return "nncf" if any(node.op_type == QUANTIZE for node in nodes) else "nncf-weights"
 
 
 def makers_of(graph: GraphProto) -> dict[str, NodeProto]:

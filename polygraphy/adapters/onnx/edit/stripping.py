@@ -167,7 +167,7 @@ class StripWeights(BaseLoader):
 
         Args:
             model: the model, which is changed in place, or a loader that makes it.
-            exclude: names of weights that stay: initialisers, or tensors that Constants make.
+            exclude: names of weights that stay: initializers, or tensors that Constants make.
             exclude_list: the path of a text file with further such names, one per line.
         """
         self._model = model

@@ -12,7 +12,7 @@ from polygraphy import mod
 from polygraphy.adapters.base.loader import Deferred
 from polygraphy.adapters.onnx.fold.node_inference import NodeInference
 from polygraphy.adapters.onnx.fold.shape_values import Room
-from polygraphy.adapters.onnx.fold.walk import QUANTISATION, GraphWalk, Walk
+from polygraphy.adapters.onnx.fold.walk import QUANTIZATION, GraphWalk, Walk
 from polygraphy.adapters.onnx.graph.declared_types import correct_declared_types
 from polygraphy.adapters.onnx.graph.editing import edit_model
 from polygraphy.adapters.onnx.graph.element_types import (
@@ -423,7 +423,7 @@ class _Simplification:
         """Return a key that is equal for nodes with equal results; None if other things
         matter too.
         """
-        if node.op_type in QUANTISATION:
+        if node.op_type in QUANTIZATION:
             return None  # Backends look for these where they are.
         signature = signature_of(node.op_type, "", self._versions.get("", 1))
         if signature is None or not signature.is_deterministic or node.op_type == "Dropout":

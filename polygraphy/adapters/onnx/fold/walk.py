@@ -186,7 +186,7 @@ def shapes_from_bodies(
     }
 
 
-QUANTISATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
+QUANTIZATION = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _ARRAY_TYPES = frozenset(
     f"tensor({name})"
     for name in (
@@ -376,7 +376,7 @@ class GraphWalk:
         """
         domain = domain_of(node.domain)
         op = node.op_type
-        if domain or op in QUANTISATION or graphs_of(node):
+        if domain or op in QUANTIZATION or graphs_of(node):
             return False
         if op in _SHAPES and not self._walk.folds_shapes:
             return False

@@ -4,7 +4,7 @@ Elements of a repeated field are deleted by slices, and nodes are reordered by s
 copies what stays, so weights are not touched. Lists of names are copied to be gone through, which
 is several times quicker than asking the message for each.
 
-Where the weights of an ONNX graph are: initialisers, and the values of Constant nodes.
+Where the weights of an ONNX graph are: initializers, and the values of Constant nodes.
 
 Exporters write either; a model computes alike with both, so whatever looks for weights asks here.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 IR_WITHOUT_WEIGHTS_AS_INPUTS = 4
-"""The version of the format from which on initialisers need not be inputs as well."""
+"""The version of the format from which on initializers need not be inputs as well."""
 
 
 def producers(graph: GraphProto) -> dict[str, int]:

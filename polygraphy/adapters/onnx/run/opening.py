@@ -552,7 +552,7 @@ def _spread(
         step = numpy.asarray(evaluate({**feed, **moved}), numpy.float64) - value
         total += numpy.where(numpy.isfinite(step), step, 0.0) ** 2
     if value.ndim and value.size:
-        # An element may happen not to move, and its neighbours say how far it could.
+        # An element may happen not to move, and its neighbors say how far it could.
         total = numpy.maximum(total, total.mean(axis=-1, keepdims=True))
     spread: Array = numpy.sqrt(total / _DRAWS)
     return spread

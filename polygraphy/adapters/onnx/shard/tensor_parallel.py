@@ -643,26 +643,26 @@ def _split_block(graph: GraphProto, block: Block, rank: int, hints: ShardHints) 
     graph.node.extend(nodes)
 
 
-def _part_of(weight: TensorProto, single_slice: Slice, rank: int, count: int) -> TensorProto:
+def _part_of(weight: TensorProto, place: Slice, rank: int, count: int) -> TensorProto:
     """Return the part of a weight for a device, which is stored in a file if the weight is."""
-    array = _slice_weight(elements(weight), single_slice, rank, count)
+    array = _slice_weight(elements(weight), place, rank, count)
     if is_stored(weight) and plain_dtype(weight) is not None:
         part: TensorProto = onnx.TensorProto(
-            name=single_slice.name, data_type=weight.data_type, dims=array.shape
+            name=place.name, data_type=weight.data_type, dims=array.shape
         )
         replace_elements(part, array, in_file=True)
     else:
-        part = numpy_helper.from_array(array, single_slice.name)
+        part = numpy_helper.from_array(array, place.name)
     return part
 
 
-def _slice_weight(array: Any, single_slice: Slice, rank: int, count: int) -> Any:
+def _slice_weight(array: Any, place: Slice, rank: int, count: int) -> Any:
     """Return the part of a weight for one device."""
-    if single_slice.axis is None:  # A bias that is to be added once, and not by every device.
+    if place.axis is None:  # A bias that is to be added once, and not by every device.
         return array if rank == 0 else numpy.zeros_like(array)
-    size = array.shape[single_slice.axis] // count
+    size = array.shape[place.axis] // count
     part = [slice(None)] * array.ndim
-    part[single_slice.axis] = slice(rank * size, (rank + 1) * size)
+    part[place.axis] = slice(rank * size, (rank + 1) * size)
     return numpy.ascontiguousarray(array[tuple(part)])
 
 
@@ -676,22 +676,19 @@ def _uses(graph: GraphProto) -> dict[str, int]:
 
 
 def _replace_weight(
-    graph: GraphProto, value: Any, tensor: Any, uses: dict[str, int], used_names: set[str]
+    graph: GraphProto, target: Any, tensor: Any, uses: dict[str, int], used_names: set[str]
 ) -> None:
     """Make the operands of a block read another weight; other readers keep the old one."""
-    if uses.get(value.name, 0) > len(value.places):
-        tensor.name = unused_name(f"{value.name}_part", used_names)
-        _replace_operands(graph, value.places, tensor.name)
+    if uses.get(target.name, 0) > len(target.places):
+        tensor.name = unused_name(f"{target.name}_part", used_names)
+        _replace_operands(graph, target.places, tensor.name)
     else:
-        old = next(
-            (initializer for initializer in graph.initializer if initializer.name == value.name),
-            None,
-        )
+        old = next((weight for weight in graph.initializer if weight.name == target.name), None)
         if old is not None:
             old.CopyFrom(tensor)
             return
-        tensor.name = unused_name(f"{value.name}_part", used_names)
-        _replace_operands(graph, value.places, tensor.name)
+        tensor.name = unused_name(f"{target.name}_part", used_names)
+        _replace_operands(graph, target.places, tensor.name)
     graph.initializer.append(tensor)
 
 

@@ -190,7 +190,7 @@ def _is_binary(path: Path) -> bool:
 
 @mod.export(funcify=True)
 class OnnxFromBytes(BaseLoader):
-    """Reads a serialised ONNX model."""
+    """Reads a serialized ONNX model."""
 
     makes_new_model = True
 
@@ -208,7 +208,7 @@ class OnnxFromBytes(BaseLoader):
 
 @mod.export(funcify=True)
 class BytesFromOnnx(BaseLoader):
-    """Serialises an ONNX model."""
+    """Serializes an ONNX model."""
 
     def __init__(self, model: Deferred[ModelProto]) -> None:
         """Create a loader that serializes a model, or the model from a loader."""

@@ -372,7 +372,7 @@ def load_weights(model: ModelProto) -> ModelProto:
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Yield every constant tensor of a model: initialisers and attributes, in all graphs and
+    """Yield every constant tensor of a model: initializers and attributes, in all graphs and
     functions.
     """
     yield from _graph_tensors(model.graph)
@@ -436,8 +436,8 @@ def skeleton(model: ModelProto, place: Callable[[TensorProto], Place | None]) ->
 
     Args:
         model: the model.
-        place: says of an initialiser where its elements are, or None to keep them in the model.
-            Initialisers whose elements have been left in another file are not asked about.
+        place: says of an initializer where its elements are, or None to keep them in the model.
+            Initializers whose elements have been left in another file are not asked about.
     """
     new_model: ModelProto = onnx.ModelProto()
     copy_fields(model, new_model, "graph")

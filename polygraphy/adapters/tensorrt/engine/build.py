@@ -256,7 +256,7 @@ PathOrFile = Union[str, "Path", IO[bytes]]
 
 @mod.export(funcify=True)
 class EngineBytesFromNetwork(BaseLoader):
-    """Builds a network into a serialised engine, a plan."""
+    """Builds a network into a serialized engine, a plan."""
 
     def __init__(
         self,

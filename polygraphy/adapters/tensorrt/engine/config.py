@@ -67,7 +67,7 @@ class CreateConfig(BaseLoader):
         """Describe the configuration.
 
         Where networks are strongly typed (TensorRT 11, TensorRT-RTX), `fp16`, `bf16`, `fp8` and
-        `int8` have no flag: the ONNX model is cast or quantised before it is built; see
+        `int8` have no flag: the ONNX model is cast or quantized before it is built; see
         `EngineFromNetwork`.
 
         Args:
@@ -77,7 +77,7 @@ class CreateConfig(BaseLoader):
             fp8: whether layers may compute in float8.
             bf16: whether layers may compute in bfloat16.
             calibrator: finds the ranges of values for `int8`, and for `fp8` where the model is
-                quantised; unused if the network has Q/DQ layers.
+                quantized; unused if the network has Q/DQ layers.
             use_dla: whether layers run on the DLA where they can.
             allow_gpu_fallback: whether they run on the GPU where they cannot.
             **kwargs: see `CommonSettings`: `profiles`, `memory_pool_limits`, and so on.
@@ -180,7 +180,7 @@ class CreateConfig(BaseLoader):
         if calibrator is None or self.request():
             return
         if PRECISIONS["int8"] not in self._precisions:
-            # Another TensorRT would quantise the model to fp8 with it; this one has a flag.
+            # Another TensorRT would quantize the model to fp8 with it; this one has a flag.
             if PRECISIONS["fp8"] in self._precisions:
                 G_LOGGER.verbose("The calibrator is not used: it is for int8.")
                 return

@@ -46,7 +46,7 @@ class CommonSettings:
     of enums may be given by name.
 
     Attributes:
-        profiles: one `Profile` per optimisation profile (default: one of defaults).
+        profiles: one `Profile` per optimization profile (default: one of defaults).
         precision_constraints: ``obey``, ``prefer`` or ``none``: what the precisions of layers mean.
         load_timing_cache: a file, by path or opened, with the times of earlier builds.
         algorithm_selector: chooses, or records, tactics.

@@ -1,4 +1,4 @@
-"""Optimisation profiles."""
+"""Optimization profiles."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ _WITHOUT_PRECISION = ("CONSTANT", "SHAPE")
 class SetLayerPrecisions(BaseLoader):
     """Sets the precision in which layers of a network compute.
 
-    Where networks are strongly typed, the ONNX model is cast or quantised in front of the parser
+    Where networks are strongly typed, the ONNX model is cast or quantized in front of the parser
     instead: the named layers keep their precision while the rest is lowered, or are the only ones
     that are. There, a layer also goes by the names of the tensors that it computes.
 
@@ -412,7 +412,7 @@ class SetLayerPrecisions(BaseLoader):
         Args:
             network: builder, network and, where there is one, parser.
             layer_precisions: each a `DataType`, a member of `tensorrt.DataType`, or a name.
-            calibrator: has the data to quantise layers with, where networks are strongly typed and
+            calibrator: has the data to quantize layers with, where networks are strongly typed and
                 the configuration has none.
         """
         self._network = network

@@ -397,7 +397,7 @@ def _parse_model(parser: Any, model: Any, stack: ExitStack) -> bool:
 
 @mod.export(funcify=True)
 class NetworkFromOnnxBytes(_NetworkFromOnnx):
-    """Parses a serialised ONNX model into a TensorRT network."""
+    """Parses a serialized ONNX model into a TensorRT network."""
 
     def __init__(
         self,
@@ -434,7 +434,7 @@ class NetworkFromOnnxBytes(_NetworkFromOnnx):
 class NetworkFromOnnxModel(_NetworkFromOnnx):
     """Parses an ONNX model in memory, of any size, into a TensorRT network.
 
-    A model of more than 2 GiB cannot be serialised: it reaches TensorRT through a temporary file,
+    A model of more than 2 GiB cannot be serialized: it reaches TensorRT through a temporary file,
     with its weights beside that.
     """
 

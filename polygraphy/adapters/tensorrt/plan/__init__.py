@@ -1,4 +1,4 @@
-"""Plans of engines: read, deserialised, saved.
+"""Plans of engines: read, deserialized, saved.
 
 May use `library`, `network` and `describe`.
 """

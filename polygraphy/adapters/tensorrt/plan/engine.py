@@ -371,7 +371,7 @@ class EngineFromPath(BaseLoader):
 
 @mod.export(funcify=True)
 class BufferFromEngine(BaseLoader):
-    """Serialises an engine into memory of TensorRT's, without a copy of it in Python."""
+    """Serializes an engine into memory of TensorRT's, without a copy of it in Python."""
 
     def __init__(self, engine: Deferred[Any]) -> None:
         """Create a loader that serializes an engine, or the engine from a loader."""
@@ -384,7 +384,7 @@ class BufferFromEngine(BaseLoader):
 
 @mod.export(funcify=True)
 class BytesFromEngine(BaseLoader):
-    """Serialises an engine into bytes."""
+    """Serializes an engine into bytes."""
 
     def __init__(self, engine: Deferred[Any]) -> None:
         """Create a loader that serializes an engine, or the engine from a loader."""
@@ -412,7 +412,7 @@ class SaveEngine(BaseLoader):
         """Write the file atomically, and return the engine.
 
         Raises:
-            BackendError: TensorRT cannot serialise the engine.
+            BackendError: TensorRT cannot serialize the engine.
             FileError: the file cannot be written, which is found out before a loader builds what
                 would be lost.
         """

@@ -61,7 +61,7 @@ def Calibrator(
         algo: a ``CalibrationAlgoType`` (default: follows from the base class).
 
     Where TensorRT has no calibrators (11.x, TensorRT-RTX), what is returned only keeps the data for
-    ``CreateConfig(int8=True, calibrator=...)``, for which the ONNX model is quantised then: it
+    ``CreateConfig(int8=True, calibrator=...)``, for which the ONNX model is quantized then: it
     cannot be given to TensorRT itself.
 
     Raises:
@@ -184,7 +184,7 @@ class _Calibrating:
 
 @frozen
 class CalibrationData:
-    """What a model is quantised with, where TensorRT has no calibrators.
+    """What a model is quantized with, where TensorRT has no calibrators.
 
     Attributes:
         data_loader: yields feed dictionaries, or is a function that returns such.

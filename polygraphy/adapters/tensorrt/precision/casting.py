@@ -87,7 +87,7 @@ def _node_names(node: Any) -> list[str]:
 
 
 QUANTIZED_TYPES = (DataType.INT8, DataType.FLOAT8E4M3FN)
-"""What a model is quantised to, rather than cast."""
+"""What a model is quantized to, rather than cast."""
 
 _FLOAT_TYPES = {
     name: DataType[precision.dtype.upper()]
@@ -103,7 +103,7 @@ class PrecisionRequest:
 
     Attributes:
         floats: what floating-point tensors become; None to leave them as they are.
-        quantized: what is quantised to; None for nothing.
+        quantized: what is quantized to; None for nothing.
         calibration: feed dictionaries for that, or a calibrator that has them as `data_loader`.
     """
 
@@ -129,7 +129,7 @@ class Casting:
         builder: the builder that new networks come from; None for one of their own.
         layer_precisions: what is asked for of layers, by name: float32 for those that stay as they
             are. What none of the two asks for otherwise is only had by the layers that name it.
-        calibration: what layers are quantised with, where `request` has nothing of the kind.
+        calibration: what layers are quantized with, where `request` has nothing of the kind.
         is_done: whether a model was cast.
     """
 
@@ -176,9 +176,9 @@ def cast_model(model: Any, job: Casting) -> Any:
     """Return a copy of an `onnx.ModelProto`, cast as requested.
 
     Raises:
-        BackendError: nothing installed here can cast or quantise models.
+        BackendError: nothing installed here can cast or quantize models.
         ModelError: the model cannot be.
-        UsageError: it would have to be quantised, but there are no data to take ranges from.
+        UsageError: it would have to be quantized, but there are no data to take ranges from.
     """
     named = select_nodes(model, sorted(job.layer_precisions))
     for name in named.unknown:

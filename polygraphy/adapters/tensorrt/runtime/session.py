@@ -252,7 +252,7 @@ class SessionOptions:
     """How an engine is run.
 
     Attributes:
-        profile: the optimisation profile in use.
+        profile: the optimization profile in use.
         cuda_graph: ``auto``, ``on`` or ``off``; see `GraphPolicy`.
         is_timed: whether the device measures the parts of each inference.
     """
@@ -263,7 +263,7 @@ class SessionOptions:
 
 
 class Session:
-    """Runs an engine in one optimisation profile.
+    """Runs an engine in one optimization profile.
 
     Attributes:
         seconds: how long the last inference took, copies included.

@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 @frozen
 class ShapeRange:
-    """The shapes that a dynamic input may take in one optimisation profile."""
+    """The shapes that a dynamic input may take in one optimization profile."""
 
     min: Shape
     opt: Shape
@@ -46,7 +46,7 @@ class IoTensor:
             by `components` and `vectorized_dim`.
         components: how many elements of the vectorized dimension lie side by side.
         vectorized_dim: which dimension is vectorized; -1 for none.
-        ranges: one per optimisation profile; empty where the shape is fixed, and for outputs.
+        ranges: one per optimization profile; empty where the shape is fixed, and for outputs.
         aliased: the input whose memory this output shares; empty for none.
     """
 
@@ -79,7 +79,7 @@ def read_tensors(engine: Any, profile: int) -> list[IoTensor]:
 
     Args:
         engine: the engine.
-        profile: the optimisation profile whose formats are meant.
+        profile: the optimization profile whose formats are meant.
 
     Raises:
         BackendError: a tensor has a data type that is not known here.

@@ -5,10 +5,10 @@ function escaped(text) {
   return text.replace(/[^\t\n\r\x20-\ud7ff\ue000-\ufffd]/g, "\ufffd").replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 }
 
-/** The SVG of a placed graph, in the colours with which a painter draws it. */
+/** The SVG of a placed graph, in the colors with which a painter draws it. */
 function drawingOf(placed, painter) {
-  painter.colours = colours();
-  const { back } = painter.colours;
+  painter.colors = colors();
+  const { back } = painter.colors;
   const [width, height] = [placed.width + 40, placed.height + 40].map((size) => size.toFixed(1));
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="-20 -20 ${width} ${height}" font-family="sans-serif">`
     + `<rect x="-20" y="-20" width="${width}" height="${height}" fill="${back}"/>${graphDrawing(placed, painter)}</svg>`;
@@ -23,7 +23,7 @@ function graphDrawing(placed, painter) {
       bezierCurveTo: (...points) => path.push(`C${points.map((each) => each.toFixed(1)).join(" ")}`),
     };
     Painter.prototype.wire.call({ context: recorder }, placed, number);
-    return `<path d="${path.join("")}" fill="none" stroke="${painter.colours.wire}"/>`;
+    return `<path d="${path.join("")}" fill="none" stroke="${painter.colors.wire}"/>`;
   });
   placed.boxes.forEach((box, vertex) => parts.push(vertexDrawing(placed, vertex, box, painter)));
   return parts.join("\n");
@@ -33,12 +33,12 @@ function vertexDrawing(placed, vertex, [x, y, width, height], painter) {
   const found = vertexOf(placed.graph, vertex);
   const graphs = placed.inside.get(vertex);
   const [fill, edge] = painter.shade(placed, found, graphs);
-  const { front, quiet } = painter.colours;
+  const { front, quiet } = painter.colors;
   const isNode = found.kind === "node";
   const title = isNode ? found.node[OP] : found.name;
   const about = isNode ? found.node[NAME] || found.node[OUTPUTS][0] || "" : typeText(placed.graph.tensors[found.name]);
-  const line = (text, dy, colour, size, weight) =>
-    `<text x="${(x + 10).toFixed(1)}" y="${(y + dy).toFixed(1)}" font-size="${size}" font-weight="${weight}" fill="${colour}">${escaped(cut(text, 26))}</text>`;
+  const line = (text, dy, color, size, weight) =>
+    `<text x="${(x + 10).toFixed(1)}" y="${(y + dy).toFixed(1)}" font-size="${size}" font-weight="${weight}" fill="${color}">${escaped(cut(text, 26))}</text>`;
   const inner = (graphs ?? []).map((entry) =>
     `<g transform="translate(${(x + entry.x).toFixed(1)} ${(y + entry.y).toFixed(1)})">${graphDrawing(entry.inner, painter)}</g>`);
   return `<g><title>${escaped(`${title} ${about}`)}</title>`

@@ -5,7 +5,7 @@ const READABLE = 0.35;
 const WITH_WIRES = 0.04;
 const LEAST = 6;  // Pixels of the width of a vertex, however small the scale.
 
-function colours() {
+function colors() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(name).trim();
   return {
@@ -43,13 +43,13 @@ class Painter {
     if (this.canvas.width !== Math.round(width * ratio)) this.canvas.width = Math.round(width * ratio);
     if (this.canvas.height !== Math.round(height * ratio)) this.canvas.height = Math.round(height * ratio);
     const context = this.context;
-    this.colours = colours();
+    this.colors = colors();
     this.scale = view.scale;
     this.chosen = chosen;
     this.isOpen = isOpen;
     this.drawn = 0;
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = this.colours.back;
+    context.fillStyle = this.colors.back;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     const factor = ratio * view.scale;
     context.setTransform(factor, 0, 0, factor, -view.x * factor, -view.y * factor);
@@ -93,7 +93,7 @@ class Painter {
       if (wire[START] === chosen || wire[END] === chosen) marked.push(number);
       else this.wire(placed, number);
     };
-    context.strokeStyle = this.colours.wire;
+    context.strokeStyle = this.colors.wire;
     context.beginPath();
     for (const number of shown) trace(number);
     context.stroke();
@@ -106,7 +106,7 @@ class Painter {
     }
     context.stroke();
     context.globalAlpha = 1;
-    context.strokeStyle = this.colours.mark;
+    context.strokeStyle = this.colors.mark;
     context.beginPath();
     for (const number of marked) this.wire(placed, number);
     context.stroke();
@@ -139,7 +139,7 @@ class Painter {
 
   vertex(placed, vertex, seen) {
     this.drawn += 1;
-    const context = this.context, colours = this.colours;
+    const context = this.context, colors = this.colors;
     let [x, y, width, height] = placed.boxes[vertex];
     const least = LEAST / this.scale;
     if (width < least) {
@@ -155,25 +155,25 @@ class Painter {
     context.beginPath();
     if (this.scale < READABLE) context.rect(x, y, width, height);
     else context.roundRect(x, y, width, height, isNode ? 7 : height / 2);
-    context.fillStyle = colours.card;
+    context.fillStyle = colors.card;
     context.fill();
-    context.fillStyle = this.scale < WITH_WIRES ? edge : fill;  // Far away, only strong colours are seen.
+    context.fillStyle = this.scale < WITH_WIRES ? edge : fill;  // Far away, only strong colors are seen.
     context.fill();
-    context.strokeStyle = isChosen ? colours.mark : edge;
+    context.strokeStyle = isChosen ? colors.mark : edge;
     context.lineWidth = isChosen ? Math.max(2.5, 2 / this.scale) : 1;
     context.stroke();
     if (this.scale >= READABLE) this.label(placed, vertex, found, graphs);
     for (const { inner, x: dx, y: dy } of graphs ?? []) {
       if (this.scale >= READABLE) {
-        this.text(inner.graph.title || "graph", x + dx, y + dy - 12, 400, colours.quiet, "11px system-ui, sans-serif");
+        this.text(inner.graph.title || "graph", x + dx, y + dy - 12, 400, colors.quiet, "11px system-ui, sans-serif");
       }
       this.graph(inner, x + dx, y + dy, seen);
     }
   }
 
-  /** The colours of a vertex: inside, and at its edge. */
+  /** The colors of a vertex: inside, and at its edge. */
   shade(placed, found, graphs) {
-    const { card, edge, unknown, errors } = this.colours;
+    const { card, edge, unknown, errors } = this.colors;
     if (found.kind !== "node" || graphs) return [card, edge];
     if (this.errors && placed.number === 0) {
       const level = levelOf(this.errors, found.node);
@@ -187,9 +187,9 @@ class Painter {
   label(placed, vertex, found, graphs) {
     const [x, y, width, height] = placed.boxes[vertex];
     const level = found.kind === "node" && placed.number === 0 ? levelOf(this.errors, found.node) : -1;
-    const { mark } = this.colours;
-    const front = level === 4 ? this.colours.onWorst : this.colours.front;
-    const quiet = level >= 2 ? front : this.colours.quiet;  // Grey cannot be read on strong colours.
+    const { mark } = this.colors;
+    const front = level === 4 ? this.colors.onWorst : this.colors.front;
+    const quiet = level >= 2 ? front : this.colors.quiet;  // Gray cannot be read on strong colors.
     const room = width - 20;
     if (found.kind !== "node") {
       this.text(found.name, x + 14, y + 18, room - 8, front, "600 12px system-ui, sans-serif");
@@ -204,10 +204,10 @@ class Painter {
   }
 
   /** Write a text, without its middle where there is no room for it: names differ at their ends. */
-  text(text, x, y, room, colour, font) {
+  text(text, x, y, room, color, font) {
     const context = this.context;
     context.font = font;
-    context.fillStyle = colour;
+    context.fillStyle = color;
     const width = context.measureText(text.slice(0, 400)).width;
     const most = Math.floor(room / width * Math.min(400, text.length));
     context.fillText(text.length > most ? cut(text, Math.max(4, most - most % 2)) : text, x, y);

@@ -61,20 +61,20 @@ function largest(numbers) {
   return numbers.reduce((most, one) => Math.max(most, one), 0);
 }
 
-/** The centres of one row: those wanted where nothing is wide, else pushed apart. */
-function centresOf(members, widths, wanted) {
-  const centres = [];
+/** The centers of one row: those wanted where nothing is wide, else pushed apart. */
+function centersOf(members, widths, wanted) {
+  const centers = [];
   let shift = 0;
   members.forEach((_, position) => {
-    let centre = wanted[position];
+    let center = wanted[position];
     if (position > 0) {
-      const least = centres[position - 1] + (widths[position - 1] + widths[position]) / 2 + GAP.x;
-      centre = Math.max(centre, least);
+      const least = centers[position - 1] + (widths[position - 1] + widths[position]) / 2 + GAP.x;
+      center = Math.max(center, least);
     }
-    centres.push(centre);
-    shift += centre - wanted[position];
+    centers.push(center);
+    shift += center - wanted[position];
   });
-  return centres.map((centre) => centre - shift / members.length);
+  return centers.map((center) => center - shift / members.length);
 }
 
 /**
@@ -97,17 +97,17 @@ function place(documented, number, isOpen, around = []) {
     const widths = row.map((one) => (one.wire === undefined ? sizes[one.vertex][0] : BEND_WIDTH));
     const wanted = row.map((one) => one.column * (NODE.width + GAP.x));
     const isWide = widths.some((width) => width > NODE.width);
-    const centres = isWide ? centresOf(row, widths, wanted) : wanted;
+    const centers = isWide ? centersOf(row, widths, wanted) : wanted;
     const height = largest(row.map((one) => (one.wire === undefined ? sizes[one.vertex][1] : 0)));
     row.forEach((one, position) => {
-      const centre = centres[position];
-      left = Math.min(left, centre - widths[position] / 2);
-      right = Math.max(right, centre + widths[position] / 2);
+      const center = centers[position];
+      left = Math.min(left, center - widths[position] / 2);
+      right = Math.max(right, center + widths[position] / 2);
       if (one.wire !== undefined) {
-        placed.bends[one.wire][one.bend] = centre;
+        placed.bends[one.wire][one.bend] = center;
       } else {
         const [width, own] = sizes[one.vertex];
-        placed.boxes[one.vertex] = [centre - width / 2, y + (height - own) / 2, width, own];
+        placed.boxes[one.vertex] = [center - width / 2, y + (height - own) / 2, width, own];
       }
     });
     placed.tops.push(y);

@@ -18,14 +18,9 @@ from polygraphy.application.diagnose.changes.change_search import (
 )
 from polygraphy.application.diagnose.changes.divergence import LEFT, Parting, Partings, partings
 from polygraphy.application.diagnose.parts import Part, cut_part
-from polygraphy.domain.diagnosis.borrowed import (
-    MOVING,
-    SameTensors,
-    bypass_variants,
-    is_close,
-)
+from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_variants, is_close
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
-from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantised
+from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantized
 from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
@@ -120,7 +115,7 @@ class Change:
     ) -> None:
         self._case, self._party, self._found, self._places = case, party, divergences, places
         self._side, self._others = pairing.model, pairing.reference
-        self._is_quantised = is_quantised(pairing)
+        self._is_quantized = is_quantized(pairing)
         self._held = {**divergences.values, **feed}
         self._nodes = sorted({index for place in places for index in place.border.nodes})
         self._goals = {place.border.tensor: place.expected for place in places}
@@ -183,7 +178,7 @@ class Change:
     ) -> Explanation | None:
         """Return the first explanation among nodes that compute no verified tensor."""
         nodes, equal_tensors = self._case.model.nodes, self._found.same
-        if self._is_quantised and any(is_coarse(nodes[index].op) for index in self._nodes):
+        if self._is_quantized and any(is_coarse(nodes[index].op) for index in self._nodes):
             return None  # Nothing in steps makes what the reference has.
         # Nodes that compute shapes come last: they have many variants, and are rarely at fault.
         ordered = sorted(self._nodes, key=lambda index: not self._is_numeric(index))

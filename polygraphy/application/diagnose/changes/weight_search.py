@@ -15,7 +15,7 @@ from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.two_models import QUANTISING
+from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
@@ -64,7 +64,7 @@ def find_other_weights(search: ChangeSearch, position: int, goal: Any) -> Iterat
     expected value, for any operator.
     """
     node, weights = search.graph.nodes[position], search.graph.weights
-    if node.op in QUANTISING:  # Its rounding hides which scale it is; others solve for it.
+    if node.op in QUANTIZING:  # Its rounding hides which scale it is; others solve for it.
         return
     starts = {
         name: np.asarray(weights[name].values)

@@ -27,7 +27,7 @@ from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.words import steps
 from polygraphy.domain.errors import ModelError
-from polygraphy.domain.rounding import OutputError
+from polygraphy.domain.rounding import Deviation
 from polygraphy.ports.diagnosing import USUAL, LoweringParty, SuspectedParty
 
 
@@ -64,7 +64,7 @@ class LoweredBackend:
     feeds: Sequence[Feed]
     exact: Sequence[Values]
     tolerance: Tolerance
-    worst: OutputError
+    worst: Deviation
     opened: OpenedLowering | str
 
 

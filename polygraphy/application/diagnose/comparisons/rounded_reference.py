@@ -15,7 +15,7 @@ from polygraphy.application.diagnose.outcome import Found, StepOutcome
 from polygraphy.domain.diagnosis.culprit import AGREE
 from polygraphy.domain.diagnosis.facts import join_statements
 from polygraphy.domain.diagnosis.pairing import pair_graphs
-from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.two_models import (
     Suspect,
     plan_copies,

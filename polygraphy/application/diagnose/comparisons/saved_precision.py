@@ -13,7 +13,7 @@ from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.tensor_trace import Trace
 from polygraphy.domain.catalog.compute import CUDA_TF32
 from polygraphy.domain.diagnosis.culprit import TensorError
-from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.regions import producers, region_before
 from polygraphy.domain.tensors.precision import is_float, with_digits
 from polygraphy.ports.diagnosing import SuspectedParty

@@ -1,1 +1,1 @@
-"""What half precision and quantising do to a model."""
+"""What half precision and quantizing do to a model."""

@@ -31,7 +31,7 @@ from polygraphy.domain.rounding import (
     BESIDE,
     GROWTH,
     MOST,
-    OutputError,
+    Deviation,
     Rounding,
     deviation,
     in_parts,
@@ -84,8 +84,8 @@ class HalfPrecision:
     """
 
     verdict: str
-    before: OutputError
-    after: OutputError = field(factory=OutputError)
+    before: Deviation
+    after: Deviation = field(factory=Deviation)
     kept: Sequence[str] = ()
     culprits: Sequence[HalfCulprit] = ()
     losses: Sequence[NodeLoss] = ()
@@ -230,11 +230,11 @@ class Tolerance:
         parted = in_parts(new_rounding, name, (exact, exact), layout, is_bounded=by_nature)
         return parted.times(self.share)
 
-    def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> OutputError:
+    def error(self, exact: Mapping[str, Any], made: Mapping[str, Any]) -> Deviation:
         """Return the error of outputs relative to the tolerance; elements that are not finite in
         the exact outputs are ignored.
         """
-        worst = OutputError()
+        worst = Deviation()
         for name, expected in exact.items():
             value = made[name]
             if is_float(expected) and is_float(value) and expected.shape == value.shape:
@@ -245,15 +245,13 @@ class Tolerance:
                 rounding=self.rounding(name, expected),
                 is_sorted=is_ordered(self.facts, name),
             )
-            if difference.excess > worst.excess or not worst.name:
-                worst = OutputError(
-                    difference.part or name, difference.excess, difference.off, difference.broken
-                )
+            if difference.excess > worst.excess or not worst.part:
+                worst = evolve(difference, part=difference.part or name)
         return worst
 
     def worst(
         self, exact: Sequence[Mapping[str, Any]], made: Iterable[Mapping[str, Any]]
-    ) -> OutputError:
+    ) -> Deviation:
         """Return the largest error of outputs over all input sets."""
         errors = (self.error(*pair) for pair in zip(exact, made))
         return max(errors, key=lambda error: error.excess)
@@ -404,7 +402,7 @@ class Trial:
         if any(_is_invalid(outputs) for outputs in self.exact):
             invalid = first_invalid(self._losses)
             if invalid is not None:
-                return HalfPrecision("fault", OutputError(), culprits=[invalid], **facts)
+                return HalfPrecision("fault", Deviation(), culprits=[invalid], **facts)
         before, verdict = self.judged()
         facts["allowance"] = min(MOST, self._allowance)
         if verdict == "agree":
@@ -444,7 +442,7 @@ class Trial:
         facts |= {"culprits": half_culprits, "adds_up": not half_culprits}
         return HalfPrecision(verdict, before, after, in_order, **facts)
 
-    def judged(self, compute: Compute | None = None) -> tuple[OutputError, str]:
+    def judged(self, compute: Compute | None = None) -> tuple[Deviation, str]:
         """Return the output error with every node narrow, and the verdict if it is final:
         ``agree``, ``ill-conditioned``, or ``inconclusive`` if accumulated rounding is too large.
 
@@ -507,7 +505,7 @@ class Trial:
                 kept_nodes = fewer
         return kept_nodes
 
-    def _error(self, index: int, without: Collection[str]) -> OutputError:
+    def _error(self, index: int, without: Collection[str]) -> Deviation:
         """Return the error of the lowered model on one input set."""
         error = self._lowered.run(self.feeds[index], without)
         return self._tolerance.error(self.exact[index], error)
@@ -522,7 +520,7 @@ class Trial:
         """Return whether one of these nodes amplifies rounding."""
         return any(loss.amplifies(self._limits) for loss in self._losses if loss.name in names)
 
-    def _by_rounding(self) -> OutputError:
+    def _by_rounding(self) -> Deviation:
         """Return the output error due to rounding alone, on the worst input set."""
         index = self._order[0]
         return self._tolerance.error(self.exact[index], self._model.rounded(self.feeds[index]))

@@ -65,7 +65,7 @@ from polygraphy.domain.diagnosis.words import (
     titles,
 )
 from polygraphy.domain.errors import PolygraphyException
-from polygraphy.domain.rounding import LARGE, OutputError, in_a_row
+from polygraphy.domain.rounding import LARGE, Deviation, in_a_row
 from polygraphy.domain.tensors.datatype import DataTypeEntry
 from polygraphy.domain.tensors.precision import in_float
 from polygraphy.logger import G_LOGGER
@@ -150,7 +150,7 @@ def _cast_culprits(
 
 def diagnose_precision_loss(
     case: Case, reference: OpenModel, pairing: Pairing, feed: Feed, path: str
-) -> tuple[DiagnosisResult, OutputError]:
+) -> tuple[DiagnosisResult, Deviation]:
     """Return the precision loss of a reference in half precision, and the output error.
 
     Args:
@@ -401,14 +401,14 @@ def diagnose_saved_outputs(
     return Found(DiagnosisResult(INCONCLUSIVE, reason=reason), case)
 
 
-def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
+def is_observed(outputs: Sequence[Sequence[Values]], loss: Deviation) -> bool:
     """Return whether the expected half-precision loss is visible in the backends' difference."""
     apart = 0.0
     for result in zip(*outputs):
         arrays = [
-            in_a_row(values[loss.name]).astype(np.float64)
+            in_a_row(values[loss.part]).astype(np.float64)
             for values in result
-            if loss.name in values
+            if loss.part in values
         ]
         if not all(np.isfinite(array).all() for array in arrays):
             return True
@@ -418,7 +418,7 @@ def is_observed(outputs: Sequence[Sequence[Values]], loss: OutputError) -> bool:
         apart = max(
             [apart, *(float(np.max(abs(array - arrays[0]), initial=0)) for array in arrays)]
         )
-    return not loss.broken and apart >= _OBSERVED * loss.error
+    return not loss.broken and apart >= _OBSERVED * loss.off
 
 
 def _are_tolerable(

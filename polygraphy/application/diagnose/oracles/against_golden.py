@@ -89,10 +89,10 @@ def against_results(
                 return answer
             agreed = answer.result.reason
     fitted = [comparison.fitted for comparison in comparisons]
-    doubts = [fitted.doubt() for fitted in fitted if not fitted.is_proof]
+    doubts = [results.doubt() for results in fitted if not results.is_proof]
     if doubts:
         return Found(DiagnosisResult(INCONCLUSIVE, reason=doubts[0]), case)
-    reason = next(filter(None, (fitted.doubt() for fitted in fitted)), agreed)
+    reason = next(filter(None, (results.doubt() for results in fitted)), agreed)
     if len(case.parties) > 1:
         return Skip("the model gives the saved results")
     return Found(DiagnosisResult(AGREE, reason=reason), case)

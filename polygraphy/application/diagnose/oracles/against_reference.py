@@ -32,8 +32,8 @@ from polygraphy.binding import resolve
 from polygraphy.domain.diagnosis.commands import diagnose_command
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
 from polygraphy.domain.diagnosis.facts import join_statements
-from polygraphy.domain.diagnosis.pairing import is_quantised
-from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.pairing import is_quantized
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.words import errors, reasons, steps, titles
 from polygraphy.domain.errors import BackendError
 from polygraphy.domain.rounding import deviation_sentence
@@ -68,7 +68,7 @@ def against_reference(case: Case, request: Request) -> StepOutcome:
     case = evolve(case, data_options=options)
     opened = open_model(reference)
     pair = pair_models(case, opened, path, request.arbiter, diagnose_pair, request.goal)
-    if pair.goal is not None and not is_quantised(pair.pairing):
+    if pair.goal is not None and not is_quantized(pair.pairing):
         raise errors.goal_without_quantization()
     if pair.goal is not None:
         _check_input_names(case, pair)
@@ -157,7 +157,7 @@ def _compare(case: Case, pair: ModelPair, feeds: Sequence[Feed]) -> ModelCompari
         return Found(DiagnosisResult(AGREE, reason=join_statements(hidden_loss, harmless)), case)
     del compute
     case.unload()
-    is_coarse = narrow is not None or is_quantised(pair.pairing)
+    is_coarse = narrow is not None or is_quantized(pair.pairing)
     if is_coarse and _is_within_steps(case, pair, feeds, values, expected):
         if not is_single:
             return Skip("the precision of the model explains its outputs")
@@ -179,7 +179,7 @@ def _is_within_steps(
     """
     if not rounding_explains(case, feeds, values, expected, by_steps=True):
         return False
-    return not is_quantised(pair.pairing) or all(
+    return not is_quantized(pair.pairing) or all(
         rms_ratio(value[name], expected[name]) <= USUAL_LOSS
         for value, expected in zip(values, expected)
         for name in expected

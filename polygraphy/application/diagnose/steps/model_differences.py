@@ -33,7 +33,7 @@ from polygraphy.domain.diagnosis.culprit import (
     with_reasons,
 )
 from polygraphy.domain.diagnosis.facts import Statement
-from polygraphy.domain.diagnosis.pairing import is_quantised
+from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
@@ -55,7 +55,7 @@ def explain_by_differences(case: Case, comparison: ModelComparison) -> StepOutco
         culprits = [with_reasons(broken, culprits)]
     if not culprits:
         return Skip("no difference between the models explains the outputs")
-    if is_quantised(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
+    if is_quantized(pair.pairing) and all(culprit.cause == "structure" for culprit in culprits):
         # What operators lose that compute in integers is no fault of one of them.
         tensor = culprits[0].tensor or culprits[0].nodes[-1]
         reason = reasons.quantization_shows(comparison.compared.most, tensor)

@@ -7,7 +7,7 @@ from polygraphy.application.diagnose.comparisons.model_pair import ModelComparis
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome, Unexplained
 from polygraphy.application.diagnose.rounding import rounding_accumulates
 from polygraphy.domain.diagnosis.culprit import AGREE, DiagnosisResult
-from polygraphy.domain.diagnosis.pairing import is_quantised
+from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.words import reasons
 from polygraphy.domain.rounding import LARGE
 
@@ -20,6 +20,6 @@ def explain_by_rounding(case: Case, comparison: ModelComparison) -> StepOutcome:
         if len(case.parties) > 1:
             return Skip("rounding adds up; the backends are compared with each other")
         return Found(DiagnosisResult(AGREE, reason=reasons.ADDS_UP), case)
-    if is_quantised(comparison.pair.pairing):
+    if is_quantized(comparison.pair.pairing):
         return Unexplained(reasons.quantization_alone(most))
     return Unexplained(reasons.NO_MODEL_DIFFERENCE)

@@ -8,10 +8,10 @@ from polygraphy.application.diagnose.comparisons.model_pair import (
     ModelComparison,
     pair_models,
 )
-from polygraphy.application.diagnose.lowered.quantised import Quantised
+from polygraphy.application.diagnose.lowered.quantized import Quantized
 from polygraphy.application.diagnose.outcome import Found, Skip, StepOutcome
 from polygraphy.domain.diagnosis.culprit import INCONCLUSIVE, DiagnosisResult
-from polygraphy.domain.diagnosis.pairing import is_quantised
+from polygraphy.domain.diagnosis.pairing import is_quantized
 from polygraphy.domain.diagnosis.two_models import suspects
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import BackendError
@@ -24,7 +24,7 @@ USUAL_LOSS = 0.15
 def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutcome:
     """Return the effect of quantization, if it explains the error; else a skip."""
     pair, feeds, compared = comparison.pair, comparison.feeds, comparison.compared
-    if not is_quantised(pair.pairing):
+    if not is_quantized(pair.pairing):
         return Skip("the model is not quantized")
     if compared.most <= USUAL_LOSS:
         reason = reasons.usual_quantization(compared.most)
@@ -34,7 +34,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         """Return values by the names of the outputs of the model."""
         return pair.rename_outputs(case, values)  # type: ignore[arg-type]
 
-    quantized = Quantised(case, pair.reference, pair.party, rename)
+    quantized = Quantized(case, pair.reference, pair.party, rename)
     if not quantized.places:
         return Skip("no operand has a twin in the reference")
     reference_feeds = [*map(pair.feed_reference, feeds)]
@@ -48,7 +48,7 @@ def explain_by_quantization(case: Case, comparison: ModelComparison) -> StepOutc
         return Skip(str(error))
     if isinstance(answer, Found) or not quantized.is_whole:
         return answer
-    reference = open_model(quantized.quantised())
+    reference = open_model(quantized.quantized())
     besides = pair_models(case, reference, pair.path, pair.arbiter, pair.diagnose)
     if len(suspects(besides.pairing)) <= FEW_DIFFERENCES:
         return pair.diagnose(case, besides, feeds)

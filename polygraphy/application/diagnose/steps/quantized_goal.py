@@ -244,7 +244,7 @@ class _GoalSearch:
             is_saved=goal.save is not None,
         )
         remedy = Remedy(None, True, note)
-        culprit = Culprit(kept_names, None, MODEL, "quantisation", None, facts, remedy, op)
+        culprit = Culprit(kept_names, None, MODEL, "quantization", None, facts, remedy, op)
         result = DiagnosisResult(FAULT, [*culprits, culprit], reason=notes)
         return Found(self._save_model(result, model.float_at_sites(sorted(off))), case)
 

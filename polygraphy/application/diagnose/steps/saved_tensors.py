@@ -41,7 +41,7 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
-from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
 from polygraphy.domain.diagnosis.solving import resize_variants
 from polygraphy.domain.diagnosis.variants import (

@@ -99,11 +99,11 @@ class Repeated(Kind):
         return tuple(self.single.parse(word) for word in words)
 
     def argument(self, value: Any) -> Any:
-        return [self.single.argument(value) for value in value]
+        return [self.single.argument(item) for item in value]
 
     def unparse(self, value: Any) -> list[Any]:
         """Return one list of words for each value."""
-        return [self.single.unparse(value) for value in value]
+        return [self.single.unparse(item) for item in value]
 
     def command_line(self, flags: tuple[str, ...], words: list[Any]) -> list[str]:
         """Return the flag before the words of each value."""

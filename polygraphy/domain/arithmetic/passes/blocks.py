@@ -12,7 +12,7 @@ kind                  dtypes
 ``REAL``              float16, float32, float64, and the bfloat16, float8, float6 and float4
                       types of ml_dtypes: exact in float64
 ``LONG``              longdouble, where it is wider than float64
-``COMPLEX``           complex numbers, summarised by their modulus
+``COMPLEX``           complex numbers, summarized by their modulus
 ``OTHER``             strings, objects, dates, records: they are equal or they are not
 ====================  =======================================================================
 
@@ -269,7 +269,7 @@ to take so long (some 10 us) that threads seldom wait for the interpreter lock b
 """
 
 SPAN = 8
-"""Blocks that a thread takes at a time; neighbours, so that memory is read in long runs."""
+"""Blocks that a thread takes at a time; neighbors, so that memory is read in long runs."""
 
 PARALLEL = 1 << 20
 """An array of fewer elements is done before a second thread would have started."""

@@ -300,10 +300,10 @@ def _bracket(probability: float, sample: Floats) -> set[int]:
     sample.
     """
     size = sample.size
-    centre = probability * (size - 1)
+    center = probability * (size - 1)
     # The rank of a sampled quantile is binomial; the constant covers its skewness at the tails.
     reach = DEVIATIONS * math.sqrt(size * probability * (1 - probability)) + DEVIATIONS
-    first, last = math.floor(centre - reach), math.ceil(centre + reach)
+    first, last = math.floor(center - reach), math.ceil(center + reach)
     bracket = set()
     for i, outside in ((first, LEAST), (last, END)):
         if not 0 <= i < size:

@@ -12,7 +12,7 @@ ROUNDED = constant("rounded", rounding.ROUNDED)
 ADDS_UP = constant("adds_up", rounding.ADDS_UP)
 SOME_NODES, SOME_WEIGHTS = "some changes of nodes", "some weights"
 """Changes that could explain outputs and were not tried."""
-ROLES = {"quantisation": "scale or zero point", "epsilon": "epsilon"}
+ROLES = {"quantization": "scale or zero point", "epsilon": "epsilon"}
 """What a weight is called whose value is the cause of a fault, if not a weight."""
 NO_FAULT = constant("no_fault", "No fault found.")
 NO_TENSORS = constant("no_tensors", "No backend could compute all tensors.")

@@ -21,7 +21,7 @@ from polygraphy.domain.diagnosis.culprit import (
     INCONCLUSIVE,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.quantising import rms_ratio
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.words import reasons, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.tensors.precision import epsilon_of, in_float, is_float
@@ -43,10 +43,10 @@ def explain_by_half_precision(case: Case, comparison: ModelComparison) -> StepOu
         case, pair.reference, pair.pairing, feed, pair.path
     )
     is_explained = bool(half_precision.culprits) or half_precision.verdict == ILL_CONDITIONED
-    [name] = pair.rename_outputs(case, {loss.name: None})
+    [name] = pair.rename_outputs(case, {loss.part: None})
     outputs = [[comparison.goal], [comparison.outputs]]
     is_much = comparison.compared.most > _MUCH
-    if is_explained and (is_much or is_observed(outputs, evolve(loss, name=name))):
+    if is_explained and (is_much or is_observed(outputs, evolve(loss, part=name))):
         return Found(half_precision, case)
     beside = _diagnose_in_float32(case, comparison)
     if isinstance(beside, Found) and beside.result.verdict == FAULT:

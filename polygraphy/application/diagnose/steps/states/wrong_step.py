@@ -18,7 +18,7 @@ from polygraphy.domain.diagnosis.culprit import (
     Culprit,
     DiagnosisResult,
 )
-from polygraphy.domain.diagnosis.pairing import is_quantised, pair_graphs
+from polygraphy.domain.diagnosis.pairing import is_quantized, pair_graphs
 from polygraphy.domain.diagnosis.words import reasons, state_evidence, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 
@@ -73,7 +73,7 @@ def _is_quantized(comparison: StepComparison) -> bool:
     if comparison.states.request.reference is None:
         return False
     graphs = (own.model.indexed_graph.graph, expected.model.indexed_graph.graph)
-    return is_quantised(pair_graphs(*graphs))
+    return is_quantized(pair_graphs(*graphs))
 
 
 def explain_by_own_steps(case: Case, comparison: StepComparison) -> StepOutcome:

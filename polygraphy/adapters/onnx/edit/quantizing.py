@@ -1,4 +1,4 @@
-"""Takes the quantising of tensors out of models in which QuantizeLinear and DequantizeLinear stand
+"""Takes the quantizing of tensors out of models in which QuantizeLinear and DequantizeLinear stand
 before what computes, and puts it into others.
 """
 
@@ -11,7 +11,7 @@ from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import add_weight, clean_model, constant_tensor, sort
 from polygraphy.adapters.onnx_common.messages import copy_of, identity_of
 from polygraphy.adapters.onnx_common.quantization import dequantize, quantize
-from polygraphy.domain.diagnosis.quantising import OUTPUT, QuantisedOperand
+from polygraphy.domain.diagnosis.quantizing import OUTPUT, QuantizedOperand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,21 +25,21 @@ numpy = mod.lazy_import("numpy")
 
 _STABLE = 13
 """Operators of this opset mean the same in newer ones."""
-_QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+_QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 
-def quantised_operands(model: ModelProto) -> list[QuantisedOperand]:
+def quantized_operands(model: ModelProto) -> list[QuantizedOperand]:
     """Return the operands of nodes that are quantized before they are read; see the port."""
     sites = _Sites(model.graph)
     operands = [
-        QuantisedOperand(identity_of(node), position, name, sites.step(name))
+        QuantizedOperand(identity_of(node), position, name, sites.step(name))
         for node in sites.readers()
         for position, name in enumerate(node.input)
         if name in sites.pairs
     ]
-    outputs = [node for node in sites.readers() if node.op_type == _DEQUANTISE]
+    outputs = [node for node in sites.readers() if node.op_type == _DEQUANTIZE]
     return operands + [
-        QuantisedOperand(identity_of(node), OUTPUT, node.output[0], sites.step(node.output[0]))
+        QuantizedOperand(identity_of(node), OUTPUT, node.output[0], sites.step(node.output[0]))
         for node in outputs
     ]
 
@@ -56,7 +56,7 @@ def remove_quantization(model: ModelProto) -> ModelProto:
             add_weight(copy, onnx.numpy_helper.from_array(array), names[name])
     for node in list(sites.readers()):
         node.input[:] = [names.get(name, name) for name in _operands_of(node)]
-        if node.op_type == _DEQUANTISE:
+        if node.op_type == _DEQUANTIZE:
             node.op_type, node.domain = "Identity", ""
             del node.attribute[:]
     clean_model(copy)
@@ -133,14 +133,14 @@ def _quantizing_nodes(
 
 def _operands_of(node: NodeProto) -> list[str]:
     """Return the operands of a node; for a node that quantizes a graph output, that output."""
-    return list(node.output if node.op_type == _DEQUANTISE else node.input)
+    return list(node.output if node.op_type == _DEQUANTIZE else node.input)
 
 
 class _Sites:
-    """What is quantised in a graph.
+    """What is quantized in a graph.
 
     Attributes:
-        pairs: by what a DequantizeLinear makes, that node, if it reads what is quantised here or a
+        pairs: by what a DequantizeLinear makes, that node, if it reads what is quantized here or a
             weight.
         before: by the same, what it was before; not for weights.
     """
@@ -153,10 +153,10 @@ class _Sites:
         self.pairs: dict[str, NodeProto] = {}
         self.before: dict[str, str] = {}
         for node in graph.node:
-            if node.op_type != _DEQUANTISE:
+            if node.op_type != _DEQUANTIZE:
                 continue
             maker = self._makers.get(node.input[0])
-            if maker is not None and maker.op_type == _QUANTISE:
+            if maker is not None and maker.op_type == _QUANTIZE:
                 self.before[node.output[0]] = self.before.get(maker.input[0], maker.input[0])
             elif self.constant(node.input[0]) is None:
                 continue
@@ -167,10 +167,10 @@ class _Sites:
         result.
         """
         for node in self._graph.node:
-            if node.op_type == _DEQUANTISE and node.output[0] in self._outputs:
+            if node.op_type == _DEQUANTIZE and node.output[0] in self._outputs:
                 if node.output[0] in self.before:
                     yield node
-            elif node.op_type not in (_QUANTISE, _DEQUANTISE):
+            elif node.op_type not in (_QUANTIZE, _DEQUANTIZE):
                 yield node
 
     def weight(self, name: str) -> Array | None:

@@ -1,7 +1,7 @@
-"""Finds the nodes whose quantising makes a quantised model differ from the one that it was made of.
+"""Finds the nodes whose quantizing makes a quantized model differ from the one that it was made of.
 
-The reference is quantised as the model is, node by node: if it then gives what the model gives,
-quantising is all in what they differ, and a rewrite that can be left out for some of the nodes.
+The reference is quantized as the model is, node by node: if it then gives what the model gives,
+quantizing is all in what they differ, and a rewrite that can be left out for some of the nodes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import pair_graphs
-from polygraphy.domain.diagnosis.quantising import (
+from polygraphy.domain.diagnosis.quantizing import (
     OUTPUT,
-    QuantisedOperand,
+    QuantizedOperand,
     losses,
     rms_ratio,
 )
-from polygraphy.domain.diagnosis.two_models import QUANTISING
+from polygraphy.domain.diagnosis.two_models import QUANTIZING
 from polygraphy.domain.diagnosis.words import evidence, reasons, remedies, steps, titles
 from polygraphy.domain.search.subsets import healing_passes
 from polygraphy.domain.tensors.precision import is_float
@@ -46,25 +46,25 @@ from polygraphy.ports.editing import OpenModel
 from polygraphy.ports.machine import release_memory
 
 _LEFT = 0.25
-"""What is left of what quantising costs, where it is said to be that of some nodes."""
+"""What is left of what quantizing costs, where it is said to be that of some nodes."""
 _BESIDE = 0.5
-"""From this share of a difference on, what is left without quantising is why the models differ."""
+"""From this share of a difference on, what is left without quantizing is why the models differ."""
 _FEW = 4
 """So many nodes are to blame at most, and half of all; of more it is what adds up."""
 
 
-class Quantised:
-    """A quantised model, and the one that it was made of.
+class Quantized:
+    """A quantized model, and the one that it was made of.
 
     Args:
-        case: the quantised model.
+        case: the quantized model.
         reference: what it was made of.
         party: who runs both.
         named: returns outputs of the reference by the names that the model has for them.
 
     Attributes:
-        places: by node of the model, its operands in the reference that are quantised.
-        is_whole: whether these are all that are quantised in the model.
+        places: by node of the model, its operands in the reference that are quantized.
+        is_whole: whether these are all that are quantized in the model.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Quantised:
         self._operands = find_quantized_operands(self._model)
         self._read: dict[str, str] = {}
         self.places: dict[str, list[tuple[str, int, str]]] = {}
-        for quantised_operand, twin, read in self._twins():
-            self._read[quantised_operand.name] = read
-            self.places.setdefault(quantised_operand.node, []).append(
-                (twin, quantised_operand.position, quantised_operand.name)
+        for quantized_operand, twin, read in self._twins():
+            self._read[quantized_operand.name] = read
+            self.places.setdefault(quantized_operand.node, []).append(
+                (twin, quantized_operand.position, quantized_operand.name)
             )
         self.is_whole = sum(map(len, self.places.values())) == len(self._operands)
 
-    def _twins(self) -> Iterator[tuple[QuantisedOperand, str, str]]:
+    def _twins(self) -> Iterator[tuple[QuantizedOperand, str, str]]:
         """Yield quantized inputs with the reference node that reads each, and the tensor name
         there.
         """
@@ -124,14 +124,14 @@ class Quantised:
             number: the set of data on which outputs differ most.
 
         Raises:
-            BackendError: the party cannot run the reference, quantised.
+            BackendError: the party cannot run the reference, quantized.
         """
         case = self._case
         order = sorted(range(len(feeds)), key=lambda index: index != number)
         sets = [(feeds[index], goals[index]) for index in order]
         most = self._largest_difference(outputs[number], goals[number])
         with case.attempt(titles.QUANTIZED_REFERENCE) as notes:
-            alike = self._named(self._party.load(self.quantised())(feeds[number]))
+            alike = self._named(self._party.load(self.quantized())(feeds[number]))
             apart = self._rms_difference(alike, outputs[number])
             notes.append(steps.quantized_alike(apart))
         if apart > _BESIDE * self._rms_difference(outputs[number], goals[number]):
@@ -172,7 +172,7 @@ class Quantised:
         op = next((node.op for node in case.model.nodes if node.name == kept_nodes[0]), "")
         remedy = Remedy(None, True, note)
         nodes = kept_nodes if output is None else [*self._before(output), *kept_nodes]
-        culprit = Culprit(nodes, None, MODEL, "quantisation", None, facts, remedy, op)
+        culprit = Culprit(nodes, None, MODEL, "quantization", None, facts, remedy, op)
         return Found(DiagnosisResult(FAULT, [culprit]), case)
 
     def _output_of(self, kept_names: Sequence[str]) -> str | None:
@@ -214,7 +214,7 @@ class Quantised:
             node.name
             for node in nodes
             if node.name in kept_names
-            or (node.op not in QUANTISING and not shared.isdisjoint(node.reads))
+            or (node.op not in QUANTIZING and not shared.isdisjoint(node.reads))
             or not before.isdisjoint(node.makes)
         ]
 
@@ -251,7 +251,7 @@ class Quantised:
         release_memory()
         return nodes
 
-    def quantised(self, without: Collection[str] = ()) -> Any:
+    def quantized(self, without: Collection[str] = ()) -> Any:
         """Return the reference quantized like the model, except some nodes."""
         places = [
             place
@@ -267,7 +267,7 @@ class Quantised:
         """Return the largest relative output error of the reference quantized like the model except
         some nodes; stops at the first input set above `limit`.
         """
-        compute = self._party.load(self.quantised(without))
+        compute = self._party.load(self.quantized(without))
         off = 0.0
         for feed, goal in sets:
             off = max(off, self._largest_difference(self._named(compute(feed)), goal))

@@ -1,4 +1,4 @@
-"""What quantising the operands of nodes loses."""
+"""What quantizing the operands of nodes loses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OUTPUT = -1
 
 
 @frozen
-class QuantisedOperand:
-    """An operand that is quantised before a node reads it, or an output of the model that is.
+class QuantizedOperand:
+    """An operand that is quantized before a node reads it, or an output of the model that is.
 
     Attributes:
         node: the node, by its name, or that of what it makes; of an output, the one that makes it.
         position: which operand of it; `OUTPUT` for an output.
         name: the tensor that it reads.
-        step: does to an array what quantising does to this; None where that is not known.
+        step: does to an array what quantizing does to this; None where that is not known.
     """
 
     node: str
@@ -32,13 +32,13 @@ class QuantisedOperand:
     step: Callable[[Any], Any] | None
 
 
-def losses(operands: Iterable[QuantisedOperand], read: Callable[[str], Any]) -> dict[str, float]:
+def losses(operands: Iterable[QuantizedOperand], read: Callable[[str], Any]) -> dict[str, float]:
     """Return, by node, the largest relative RMS error that quantization causes in one of its
     inputs; infinite if unknown.
 
     Args:
-        operands: what is quantised.
-        read: returns what an operand holds, by its name, where it is not quantised; None where that
+        operands: what is quantized.
+        read: returns what an operand holds, by its name, where it is not quantized; None where that
             is not known.
     """
     found_losses: dict[str, float] = {}
@@ -65,11 +65,11 @@ def rms_ratio(value: Any, reference: Any) -> float:
     return off / size if size else (inf if off else 0.0)
 
 
-def _loss(quantised_operand: QuantisedOperand, array: Any) -> float:
+def _loss(quantized_operand: QuantizedOperand, array: Any) -> float:
     """Return the error of quantizing an array, relative to its RMS."""
-    if array is None or quantised_operand.step is None:
+    if array is None or quantized_operand.step is None:
         return inf
     size = root_mean_square(array)
     with np.errstate(all="ignore"):
-        off = root_mean_square(np.asarray(quantised_operand.step(array), np.float64) - array)
+        off = root_mean_square(np.asarray(quantized_operand.step(array), np.float64) - array)
     return off / size if size else float(off > 0)

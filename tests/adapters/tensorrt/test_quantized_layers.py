@@ -51,13 +51,13 @@ def _seen(precisions: dict[str, Any], *, given: Any = None, **settings: Any) -> 
 
 
 def _quantized(seen: dict[str, str]) -> dict[str, str]:
-    """Return the types that the inputs of the layers were quantised to, by tensor."""
+    """Return the types that the inputs of the layers were quantized to, by tensor."""
     tail = "_QuantizeLinear_Output"
     return {name[: -len(tail)]: dtype for name, dtype in seen.items() if name.endswith(tail)}
 
 
 @pytest.mark.parametrize(("setting", "dtype"), [("int8", "INT8"), ("fp8", "FP8")])
-def test_a_model_is_quantised_but_for_layers_that_are_named(setting: str, dtype: str) -> None:
+def test_a_model_is_quantized_but_for_layers_that_are_named(setting: str, dtype: str) -> None:
     whole: dict[str, Any] = {setting: True, "calibrator": data()}
     assert _quantized(_seen({}, **whole)) == {"x": dtype, "h_relu": dtype}
     assert _quantized(_seen({"logits": "float32"}, **whole)) == {"x": dtype}
@@ -70,7 +70,7 @@ def test_a_model_is_quantised_but_for_layers_that_are_named(setting: str, dtype:
 
 
 @pytest.mark.parametrize(("dtype", "native"), [("int8", "INT8"), ("float8e4m3fn", "FP8")])
-def test_layers_that_are_named_are_the_only_ones_that_are_quantised(
+def test_layers_that_are_named_are_the_only_ones_that_are_quantized(
     dtype: str, native: str
 ) -> None:
     assert _quantized(_seen({"hidden": dtype}, given=data())) == {"x": native}
@@ -90,7 +90,7 @@ def test_two_types_for_the_same_end_are_refused() -> None:
         _seen({"hidden": "int32"})
 
 
-def test_what_cannot_be_quantised_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_quantized_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     _seen({"relu": "int8", "hidden": "int8"}, given=data())
     shown = " ".join(capsys.readouterr().out.split())
     assert "Layer 'relu' (Relu) cannot be quantized" in shown
@@ -110,7 +110,7 @@ def test_layers_of_a_parsed_network_are_kept_when_it_is_cast_later() -> None:
     assert (seen[-1]["h"], seen[-1]["h_relu"]) == ("FLOAT", "HALF")
 
 
-def test_a_model_of_float16_is_quantised() -> None:
+def test_a_model_of_float16_is_quantized() -> None:
     model = convert_to_fp16(models.mlp(), cast_io=True)
     feed = [{"x": FEED[0]["x"].astype(np.float16)}]
     for setting in ("int8", "fp8"):

@@ -1,4 +1,4 @@
-"""What quantising costs is told from faults, and the nodes that lose most of it are named."""
+"""What quantizing costs is told from faults, and the nodes that lose most of it are named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polygraphy.diagnose import diagnose
 from polygraphy.domain.errors import InconclusiveError
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
-from tests.support.diagnosis.quantized_chain import LAYERS, SIZE, plain, quantised, weights
+from tests.support.diagnosis.quantized_chain import LAYERS, SIZE, build_quantized, plain, weights
 from tests.support.models import make, value
 from tests.support.parties import CountingParty, WrongRewriter
 
@@ -40,29 +40,29 @@ def found(
 
 
 @pytest.mark.parametrize(("absorbs", "verdict"), [(False, "inconclusive"), (True, "agree")])
-def test_a_healthy_quantised_model_is_not_blamed(absorbs: bool, verdict: str) -> None:
+def test_a_healthy_quantized_model_is_not_blamed(absorbs: bool, verdict: str) -> None:
     # Of the first, steps that add up are 0.14 of the size of the output: too much for `run` as well.
-    assert found(quantised(absorbs=absorbs)) == (verdict, [])
+    assert found(build_quantized(absorbs=absorbs)) == (verdict, [])
 
 
-def test_what_adds_up_over_a_coarsely_quantised_model_is_no_fault_of_one_node() -> None:
-    assert found(quantised(bits=4)) == ("inconclusive", [])
+def test_what_adds_up_over_a_coarsely_quantized_model_is_no_fault_of_one_node() -> None:
+    assert found(build_quantized(bits=4)) == ("inconclusive", [])
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, LAYERS - 1), st.booleans())
 def test_the_node_whose_scale_is_too_small_is_named(coarse: int, absorbs: bool) -> None:
-    verdict, [culprit] = found(quantised(coarse, absorbs=absorbs))
+    verdict, [culprit] = found(build_quantized(coarse, absorbs=absorbs))
     assert (verdict, culprit["cause"], culprit["nodes"]) == (
         "fault",
-        "quantisation",
+        "quantization",
         [f"product{coarse}"],
     )
     assert f"product{coarse}" in culprit["remedy"]["note"]
 
 
 def test_outputs_of_a_reference_may_come_in_another_order() -> None:
-    model, reference = quantised(2), plain()
+    model, reference = build_quantized(2), plain()
     for each, order in ((model, "yp"), (reference, "py")):
         each.graph.output.append(value("p1", [8, SIZE]))
         ends = {end.name[0]: onnx.ValueInfoProto.FromString(end.SerializeToString())
@@ -73,8 +73,8 @@ def test_outputs_of_a_reference_may_come_in_another_order() -> None:
     assert (verdict, culprit["nodes"]) == ("fault", ["product2"])
 
 
-def test_another_operator_in_a_quantised_model_is_named_and_not_quantising() -> None:
-    model = quantised()
+def test_another_operator_in_a_quantized_model_is_named_and_not_quantizing() -> None:
+    model = build_quantized()
     next(node for node in model.graph.node if node.name == "relu2").op_type = "Abs"
     verdict, culprits = found(model)
     assert verdict == "fault" and [one["nodes"] for one in culprits] == [["relu2"]]
@@ -96,18 +96,18 @@ def by_operators() -> onnx.ModelProto:
     return make("operators", nodes, *ends, weights=held)
 
 
-def test_a_model_quantised_by_operators_is_not_blamed_for_one_of_them() -> None:
+def test_a_model_quantized_by_operators_is_not_blamed_for_one_of_them() -> None:
     assert found(by_operators()) == ("inconclusive", [])
 
 
-def test_no_change_is_tried_of_what_is_quantised_where_the_reference_is_not() -> None:
+def test_no_change_is_tried_of_what_is_quantized_where_the_reference_is_not() -> None:
     party = CountingParty()
     with bind(Findings, Kept()), suppress(InconclusiveError):
         diagnose(by_operators(), [party], reference=plain())
     assert party.loads < 50
 
 
-def test_a_model_whose_weights_are_quantised_by_blocks_is_not_blamed_for_one_of_them() -> None:
+def test_a_model_whose_weights_are_quantized_by_blocks_is_not_blamed_for_one_of_them() -> None:
     rng = np.random.default_rng(1)
     shape, held, packed = [8, 32], {}, {}
     reference, blocked = [], []
@@ -132,14 +132,14 @@ def test_a_model_whose_weights_are_quantised_by_blocks_is_not_blamed_for_one_of_
     assert (kept.verdict, kept.culprits) == ("inconclusive", [])
 
 
-def chain(operators: Sequence[str], *, quantised: bool) -> onnx.ModelProto:
-    """Operators one behind the other, behind what is quantised."""
-    step = {"step": np.float32(STEP), "zero": np.int8(0)} if quantised else {}
+def chain(operators: Sequence[str], *, quantized: bool) -> onnx.ModelProto:
+    """Operators one behind the other, behind what is quantized."""
+    step = {"step": np.float32(STEP), "zero": np.int8(0)} if quantized else {}
     nodes = []
     for op, read, made in ("QuantizeLinear", "x", "q"), ("DequantizeLinear", "q", "d"):
         reads = [read, "step", "zero"]
-        nodes += [helper.make_node(op, reads, [made], f"{made}_node")] if quantised else []
-    tensor = "d" if quantised else "x"
+        nodes += [helper.make_node(op, reads, [made], f"{made}_node")] if quantized else []
+    tensor = "d" if quantized else "x"
     for index, op in enumerate(operators):
         made = f"t{index}" if index < len(operators) - 1 else "y"
         nodes.append(helper.make_node(op, [tensor], [made], f"node{index}"))
@@ -147,14 +147,14 @@ def chain(operators: Sequence[str], *, quantised: bool) -> onnx.ModelProto:
     return make("chain", nodes, [value("x", [32])], [value("y", [32])], weights=step)
 
 
-def test_a_quantised_reference_of_another_structure_blames_nobody(
+def test_a_quantized_reference_of_another_structure_blames_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     operators = ["Sin", "Cos", "Tanh", "Sigmoid", "Softsign", "Atan", "Erf", "Exp", "Softplus"]
     others = [*operators[1:], operators[0]]
 
-    class Quantised:
-        """What could not be quantised as the model is."""
+    class Quantized:
+        """What could not be quantized as the model is."""
 
         places, is_whole = (0,), True
 
@@ -162,12 +162,12 @@ def test_a_quantised_reference_of_another_structure_blames_nobody(
 
         def result(self, *given: Any) -> None: ...
 
-        def quantised(self) -> onnx.ModelProto:
-            return chain(others, quantised=True)
+        def quantized(self) -> onnx.ModelProto:
+            return chain(others, quantized=True)
 
-    monkeypatch.setattr("polygraphy.application.diagnose.steps.quantization.Quantised", Quantised)
+    monkeypatch.setattr("polygraphy.application.diagnose.steps.quantization.Quantized", Quantized)
     feed = {"x": np.random.default_rng(0).normal(size=32).astype(np.float32)}
-    model, reference = chain(operators, quantised=True), chain(others, quantised=False)
+    model, reference = chain(operators, quantized=True), chain(others, quantized=False)
     kept = Kept()
     with bind(Findings, kept), suppress(InconclusiveError):
         diagnose(model, [OnnxrtParty()], [feed], reference=reference)
@@ -175,7 +175,7 @@ def test_a_quantised_reference_of_another_structure_blames_nobody(
 
 
 class Shifting(WrongRewriter):
-    """Computes in one piece what is quantised behind a node, a tenth of a step too much."""
+    """Computes in one piece what is quantized behind a node, a tenth of a step too much."""
 
     passes = ()
 
@@ -220,7 +220,7 @@ def test_a_step_here_and_there_is_nobodys_fault_only_where_a_function_is_looked_
 
 
 class Hiding(Shifting):
-    """Calls all tensors otherwise that are quantised on the way."""
+    """Calls all tensors otherwise that are quantized on the way."""
 
     def executed(
         self, model: Any, *, without: Collection[str] = (), level: str | None = None
@@ -269,16 +269,16 @@ def test_what_is_far_off_is_not_acquitted_for_a_step_in_a_part_of_it() -> None:
 
 
 def found_in_steps(op: str, party: Any) -> Kept:
-    """Diagnose a model of two operators between quantised tensors."""
+    """Diagnose a model of two operators between quantized tensors."""
     step = np.float32(STEP)
     weights = {"step": step, "zero": np.uint8(0)}
-    quantised = [
+    quantized = [
         (("x", "q", "d"), "begin", "given"),
         (("r", "k", "e"), "between", "handed"),
         (("m", "p", "y"), "end", "out"),
     ]
     nodes = []
-    for (value_in, held, value_out), one, two in quantised:
+    for (value_in, held, value_out), one, two in quantized:
         reads = [value_in, "step", "zero"]
         nodes.append(helper.make_node("QuantizeLinear", reads, [held], one))
         reads = [held, "step", "zero"]
@@ -295,12 +295,12 @@ def found_in_steps(op: str, party: Any) -> Kept:
 
 
 def test_the_note_names_all_nodes_that_ask_for_the_tensor() -> None:
-    _, [culprit] = found(quantised(2))
+    _, [culprit] = found(build_quantized(2))
     assert "'relu1', 'product2'" in culprit["remedy"]["note"]
 
 
 def test_the_loss_of_a_pair_is_that_of_both_its_nodes() -> None:
-    model = quantised()
+    model = build_quantized()
     node = next(node for node in model.graph.node if node.output[0] == "r1_d")
     node.input[1] = "wrong"
     model.graph.initializer.append(numpy_helper.from_array(np.float32(0.1), "wrong"))
@@ -325,6 +325,6 @@ def test_an_fp8_scale_that_cuts_off_most_of_a_tensor_is_not_acquitted() -> None:
         return model
 
     # Beyond the basic level, ONNX Runtime 1.32 computes products of fp8 incorrectly.
-    assert found(in_fp8(quantised(), 1.0), level="basic") == ("agree", [])
-    verdict, [culprit] = found(in_fp8(quantised(), 1 / 16), level="basic")
+    assert found(in_fp8(build_quantized(), 1.0), level="basic") == ("agree", [])
+    verdict, [culprit] = found(in_fp8(build_quantized(), 1 / 16), level="basic")
     assert (verdict, culprit["nodes"]) == ("fault", ["product2"])
