@@ -134,3 +134,18 @@ def test_nncf_halves_the_range_of_the_next_weights_if_those_of_the_first_are_lef
         ("static", ["conv0"], False),
     ):
         assert halves_another_range(producer, nodes, weights, without) == expected
+
+
+def test_zero_points_of_channels_are_named() -> None:
+    exact = RNG.normal(size=(4, 60)) * np.array([[1.0], [0.1], [3.0], [0.5]])
+    size = 2 * np.abs(exact).max(1) / 255
+    stored = Scheme("uint8", size, np.full(4, 128.0), 0)
+    codes = stored.codes(exact)
+    wrong = Scheme("uint8", size, np.full(4, 188.0), 0)
+    site = Site("w", "weight", wrong, None, wrong.values(codes), exact, codes)
+    loss = weight_loss(site)
+    assert loss is not None and cause_of(site, loss) == ZERO_POINT
+    smaller = Scheme("uint8", 0.2 * size, np.full(4, 128.0), 0)
+    site = Site("w", "weight", smaller, None, smaller.values(codes), exact, codes)
+    loss = weight_loss(site)
+    assert loss is not None and cause_of(site, loss) == SCALE

@@ -164,12 +164,14 @@ def _loses_one_sign(low: float, high: float, loss: SiteLoss) -> bool:
 
 
 def _is_shifted(site: Site, scheme: Scheme) -> bool:
-    """Return whether a wrong zero point explains the error of a weight with one scale."""
+    """Return whether a wrong zero point explains the error of a weight."""
     exact, codes = site.exact, site.codes
-    if exact is None or codes is None or not exact.size or not scheme.is_per_tensor:
+    if exact is None or codes is None or not exact.size or scheme.block:
         return False
     if scheme.stored.minifloat is not None:
         return False
+    if not scheme.is_per_tensor:
+        return _is_shifted_by_channel(scheme, codes, exact)
     scale, zero = float(np.ravel(scheme.scale)[0]), float(np.ravel(scheme.zero_point)[0])
     if np.array_equal(codes, scheme.codes(exact)):
         # The model stores a constant that is in float: is it cut off, although its range fits?
@@ -184,6 +186,20 @@ def _is_shifted(site: Site, scheme: Scheme) -> bool:
     factor = float(np.vdot(values, exact) / (np.vdot(values, values) or 1.0))
     shifted = min(_error(values, exact), _error(factor * values, exact))  # By another scale.
     return bool(rint != zero and _error(moved.values(codes), exact) < _SHARE * shifted)
+
+
+def _is_shifted_by_channel(scheme: Scheme, codes: Array, exact: Array) -> bool:
+    """Return whether wrong zero points explain the error of a weight with a scale by channel."""
+    axis = scheme.axis % codes.ndim
+    rows, right = (np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in (codes, exact))
+    scale, zero = np.ravel(scheme.scale)[:, None], np.ravel(scheme.zero_point)[:, None]
+    values = (rows - zero) * scale
+    moved = np.rint(np.median(rows - right / scale, axis=1, keepdims=True))
+    with np.errstate(all="ignore"):
+        factor = np.sum(values * right, 1, keepdims=True) / np.sum(values**2, 1, keepdims=True)
+    others = min(_error(values, right), _error(np.nan_to_num(factor) * values, right))
+    is_moved = not np.array_equal(moved, zero)
+    return is_moved and _error((rows - moved) * scale, right) < _SHARE * others
 
 
 def _bias_cause(site: Site) -> str:

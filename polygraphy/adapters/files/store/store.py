@@ -437,7 +437,7 @@ class FileResultStore:
 
 def _log_first(items: Iterator[Any], message: str) -> Iterator[Any]:
     """Yield items, and log a message before the first."""
-    G_LOGGER.info(message)
+    G_LOGGER.progress(message)
     yield from items
 
 
