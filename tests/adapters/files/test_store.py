@@ -36,7 +36,8 @@ def _in_fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
-    monkeypatch.setattr(G_LOGGER, "info", lines.append)
+    for name in ("info", "progress"):
+        monkeypatch.setattr(G_LOGGER, name, lines.append)
     return lines
 
 

@@ -74,7 +74,9 @@ def test_a_tensor_is_replaced_at_one_place_where_it_is_read_at_several(read: lis
     right = X - 3
     goal = right * (np.tanh(X) if "t" in read else X) + np.tanh(X)
     found = search(model, goal, OnnxParty(), RunBudget()).find_inputs(
-        [node.name for node in nodes].index("product"), [OtherTensor("right", right)], ()
+        [node.name for node in nodes].index("product"),
+        [*(OtherTensor(f"decoy{at}", X + at) for at in range(1, 100)), OtherTensor("right", right)],
+        (),
     )
     assert next(found).node.inputs == ("right", read[1])
 

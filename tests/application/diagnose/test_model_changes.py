@@ -303,6 +303,38 @@ def test_a_node_lost_inside_what_was_fused_blames_no_innocent_node(tmp_path: Pat
     assert {"divide", "raise"} <= names <= {"divide", "raise", "weigh", "halve"}
 
 
+def split_attention() -> onnx.ModelProto:
+    """Return attention whose queries, keys and values are parts of one product."""
+    random = np.random.RandomState(0)
+    weights = {"w": (random.randn(WIDTH, 3 * WIDTH) / 2).astype(np.float32)}
+    weights["scale"] = np.float32(0.4)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["all"], "project"),
+        helper.make_node("Split", ["all"], ["q", "k", "v"], "split", axis=-1),
+        helper.make_node("Transpose", ["k"], ["turned"], "turn", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "turned"], ["product"], "multiply"),
+        helper.make_node("Mul", ["product", "scale"], ["scores"], "scale"),
+        helper.make_node("Softmax", ["scores"], ["shares"], "share", axis=-1),
+        helper.make_node("MatMul", ["shares", "v"], ["y"], "mix"),
+    ]
+    shape = [2, WIDTH, WIDTH]
+    return make("parts", nodes, [value("x", shape)], [value("y", shape)], weights=weights)
+
+
+def test_exchanged_outputs_before_what_was_fused_are_named(tmp_path: Path) -> None:
+    """The tensors are equal, but two nodes behind them each read the other's."""
+    kept = Kept()
+    model = split_attention()
+    for node in model.graph.node[2:]:
+        exchanged = {"q": "v", "v": "q"}
+        node.input[:] = [exchanged.get(name, name) for name in node.input]
+    feed = {"x": np.random.RandomState(1).randn(2, WIDTH, WIDTH).astype(np.float32)}
+    reference = optimized(split_attention(), tmp_path)
+    with bind(Findings, kept):
+        diagnose(model, [OnnxrtParty()], [feed], reference)
+    assert [culprit["nodes"] for culprit in kept.culprits] == [["split"]]
+
+
 def layers(*, is_turned: bool = False, extra: bool = False) -> onnx.ModelProto:
     """Return two products with an activation between them, also as products of transposed
     matrices; `extra`: a Gather swaps two columns behind the first.

@@ -48,8 +48,8 @@ from polygraphy.domain.tensors.precision import is_float
 from polygraphy.ports.diagnosing import Compute, SuspectedParty
 from polygraphy.ports.editing import open_model
 
-_TENSORS = 64
-"""Tensors that are tried instead of an input of a node."""
+_TENSORS = 256
+"""Tensors that are tried instead of an input of a node: a deep encoder has more than a hundred."""
 _APART = "//apart"
 """Stands for a tensor that a node reads at one place only, where it reads another one elsewhere."""
 

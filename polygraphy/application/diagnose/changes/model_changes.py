@@ -22,7 +22,7 @@ from polygraphy.domain.diagnosis.borrowed import MOVING, SameTensors, bypass_var
 from polygraphy.domain.diagnosis.culprit import MODEL, Culprit, Remedy
 from polygraphy.domain.diagnosis.pairing import Pairing, Side, attribute_text, is_quantized
 from polygraphy.domain.diagnosis.regions import GraphNode, fed_nodes, producers
-from polygraphy.domain.diagnosis.variants import Variant
+from polygraphy.domain.diagnosis.variants import Variant, exchanged_outputs
 from polygraphy.domain.diagnosis.words import changes, evidence, remedies, steps, titles
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.quantization.sites import is_coarse
@@ -119,14 +119,8 @@ class Change:
         self._held = {**divergences.values, **feed}
         self._nodes = sorted({index for place in places for index in place.border.nodes})
         self._goals = {place.border.tensor: place.expected for place in places}
-        self._instead = sorted(
-            {
-                self._others.producer[n]
-                for p in places
-                for n in p.instead
-                if n in self._others.producer
-            }
-        )
+        maker = self._others.producer
+        self._instead = sorted({maker[n] for p in places for n in p.instead if n in maker})
         names = (name for index in self._nodes for name in case.model.nodes[index].makes)
         total = sum(getattr(self._held.get(name), "nbytes", 0) for name in names)
         self.budget = RunBudget.for_part(total, len(self._nodes))
@@ -141,15 +135,11 @@ class Change:
 
     @property
     def is_right(self) -> bool:
-        """Return whether the unchanged nodes compute the expected tensor, so that the cause was
-        rounding.
-        """
+        """Return whether the unchanged nodes compute what is expected: the cause was rounding."""
         return self._whole is not None and self._whole.is_right
 
     def find_common(self) -> Explanation | None:
-        """Return an explanation from the reference's nodes or common mistakes; None if none
-        fits.
-        """
+        """Return an explanation from the reference's nodes or common mistakes, or None."""
         search = self._whole
         if search is None:
             return None
@@ -165,10 +155,18 @@ class Change:
         self.budget.reserved = 0
         return self._first_explanation(self._find_inputs, self._find_numbers)
 
+    def find_exchanged(self) -> Explanation | None:
+        """Return an explanation by two exchanged outputs of one node, or None."""
+        self.budget.reserved = 0
+        for index in self._nodes:
+            position = self._position(index)
+            if self._whole is not None and position is not None:
+                for variant in self._whole.matching(exchanged_outputs(self._side.nodes[position])):
+                    return Explanation(index, variant, self._places)
+        return None
+
     def find_lost(self, names: Collection[str]) -> Explanation | None:
-        """Return an explanation by nodes that are known to be missing before others; None if none
-        fits.
-        """
+        """Return an explanation by nodes that are known to be missing before others, or None."""
         self.budget.taken = 0
         self._lost = names
         return self._first_explanation(self._find_inputs)
@@ -224,9 +222,7 @@ class Change:
             yield from self._whole.find_numbers(position)
 
     def _find_inputs(self, index: int, position: int) -> Iterator[Variant]:
-        """Yield variants in which a node reads another tensor of the model, or one that only the
-        reference computes.
-        """
+        """Yield variants in which a node reads another tensor, of the model or the reference."""
         behind = self._nodes_behind(index)
         search = self._search_in([node for node in self._nodes if node == index or node in behind])
         if search is not None:
@@ -520,10 +516,12 @@ class _GroupSearch:
             return evolve(group, is_right=True)
         reason = self._explain_nearer() if number == 1 else None
         reason = reason or change.find_common() or (None if group.is_said else change.find_other())
-        if reason is None and not group.is_said and len(change.unproven) == 1:
-            # Something may be missing before the node.
+        if reason is None and not group.is_said:
+            # Something may be missing before the node, or two of its inputs may be exchanged.
             wider = [_with_makers(self.case, self.found, place) for place in places]
-            reason = self._change(self.found, wider).find_common()
+            behind = self._change(self.found, wider)
+            is_one = len(change.unproven) == 1
+            reason = behind.find_common() if is_one else behind.find_exchanged()
         return evolve(group, reason=None if reason is None else change.choose_node(reason))
 
     def describe(self, group: _Group) -> tuple[Sequence[Culprit], bool]:
