@@ -1,11 +1,12 @@
 """Measure `polygraphy diagnose --golden` where all tensors were saved.
 
-    python -m golden [--seed N] [--rounds N] [--only TEXT]
+    python -m golden [--seed N] [--rounds N] [--only TEXT] [--saved float16|tf32] [--healthy]
 
 In the folder `lab`. A fault is planted into one node; all tensors of the healthy model are saved.
 Prints a table by kind of fault: *exact* (this node alone, and what was changed), *node* (this node
 alone, without the cause), *cause* (this node alone, with a cause that is not true), *open* (nothing
-is named) or *wrong* (an innocent node is named).
+is named) or *wrong* (an innocent node is named). `--saved`: the tensors were saved in float16, or
+computed with operands of products rounded as in TF32; `--healthy`: the model is the healthy one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ import onnx
 from exports.command import diagnosed
 from faults.planted_cases import shows
 
+from polygraphy.adapters.onnx.run.half_precision import _Evaluated
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.comparator import RunResults
+from polygraphy.domain.catalog.compute import CUDA_TF32
+from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.json import save_json
 from polygraphy.logger import G_LOGGER
 
@@ -71,7 +75,33 @@ def _feed(node: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {"x": rng.standard_normal(node.row.shape).astype(np.float32)}
 
 
-def answer(case: Case, folder: Path) -> tuple[str, str]:
+def _round_operands(node: Any, version: int, run: Any) -> Any:
+    """Return a function that runs a node as hardware does that computes products in TF32."""
+    if node.op_type not in CUDA_TF32:
+        return run
+    return lambda *inputs, **more: run(
+        *(
+            each if each is None or each.dtype != np.float32 else with_digits(each, 2.0**-10)
+            for each in inputs
+        ),
+        **more,
+    )
+
+
+def _saved(model: onnx.ModelProto, feed: dict[str, np.ndarray], how: str) -> dict[str, Any]:
+    """Return all tensors of a model as they were saved."""
+    if how == "tf32":
+        return dict(_Evaluated(model).with_nodes(_round_operands)(feed))
+    tensors = OnnxrtParty().load(model)(feed)
+    if how == "float16":
+        return {
+            name: array.astype(np.float16) if array.dtype == np.float32 else array
+            for name, array in tensors.items()
+        }
+    return dict(tensors)
+
+
+def answer(case: Case, folder: Path, how: str = "") -> tuple[str, str]:
     """Diagnose a case; return the word of the table, and what was said."""
     marked = onnx.ModelProto()
     marked.CopyFrom(case.right)
@@ -83,7 +113,7 @@ def answer(case: Case, folder: Path) -> tuple[str, str]:
         if name and name not in outer
     )
     results = RunResults()
-    results.add([OnnxrtParty().load(marked)(case.feed)], runner_name="onnxrt")
+    results.add([_saved(marked, case.feed, how)], runner_name="onnxrt")
     with G_LOGGER.verbosity(G_LOGGER.CRITICAL):
         results.save(str(folder / "golden.json"))
         save_json([case.feed], str(folder / "inputs.json"))
@@ -119,12 +149,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", default="", help="cases with this text in their names")
+    parser.add_argument("--saved", default="", choices=["", "float16", "tf32"])
+    parser.add_argument("--healthy", action="store_true", help="diagnose the healthy models")
     given = parser.parse_args()
     by_kind: dict[str, Counter[str]] = defaultdict(Counter)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        for case in cases(given.seed, given.rounds, given.only):
-            word, said = answer(case, Path(folder))
+        for drawn_case in cases(given.seed, given.rounds, given.only):
+            case = drawn_case._replace(wrong=drawn_case.right) if given.healthy else drawn_case
+            word, said = answer(case, Path(folder), given.saved)
+            if given.healthy:
+                word = WRONG if said.startswith("[") else EXACT
             by_kind[case.fault.kind][word] += 1
             if word != EXACT:
                 print(f"{word:6} {case.name} {case.fault.causes}\n       {said[:400]}")

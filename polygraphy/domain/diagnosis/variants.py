@@ -4,7 +4,7 @@ one that gives them says what was changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from typing import Any
 
@@ -164,6 +164,8 @@ _TABLES = frozenset({"Gather", "GatherElements", "GatherND", "Where", "Compress"
 """Operators whose first input is looked up, whatever it is."""
 _TREES = ("nodes_", "tree_roots", "target_", "class_", "leaf_")
 """Attributes that hold the branches of trees: with other integers a tree may never end."""
+CLOSE = 1e-4
+"""The error of what a variant computes that rounding explains, as a share of the RMS."""
 LARGEST_RANK = 4
 """Axes of the largest tensors whose orders and sets of axes are tried."""
 _BIASED = ("Conv", "ConvTranspose", "Gemm")
@@ -356,6 +358,20 @@ def _operators(node: Node) -> Iterator[Variant]:
                     attribute for attribute in node.attributes if attribute.name not in lost_names
                 )
                 yield Variant("structure", change, evolve(node, op=op, attributes=attributes))
+
+
+def operators_with_number(node: Node) -> Iterator[Callable[[float], Variant]]:
+    """Yield, for each operator that a node may have had and each number of that, a function that
+    returns the variant with a value of the number.
+    """
+    for variant in _operators(node):
+        for name in _OWN.get(variant.node.op, ()):
+
+            def make(value: float, variant: Variant = variant, name: str = name) -> Variant:
+                """Return the variant of the operator with a value of the number."""
+                return evolve(variant, node=with_number(variant.node, name, value).node)
+
+            yield make
 
 
 def _rounds(side: Side, node: Node) -> Iterator[Variant]:
@@ -568,8 +584,8 @@ def _content(side: Side, name: str) -> str:
     return side.digest(name) if name in side.weights else name
 
 
-def matches_expected(output: Any, expected: Any) -> bool:
-    """Return whether the output of a variant equals the expected one up to rounding."""
+def matches_expected(output: Any, expected: Any, share: float = CLOSE) -> bool:
+    """Return whether the output of a variant equals the expected one up to a share of its RMS."""
     try:
         array, other_array = np.asarray(output, np.float64), np.asarray(expected, np.float64)
     except (TypeError, ValueError):  # Strings, or a sequence of tensors.
@@ -577,9 +593,8 @@ def matches_expected(output: Any, expected: Any) -> bool:
     if array.shape != other_array.shape or not np.isfinite(other_array).all():
         return False
     size = float(np.sqrt(np.mean(np.square(other_array)))) if other_array.size else 0.0
-    return bool(
-        np.isfinite(array).all() and np.max(np.abs(array - other_array), initial=0) <= 1e-4 * size
-    )
+    largest = np.max(np.abs(array - other_array), initial=0)
+    return bool(np.isfinite(array).all() and largest <= share * size)
 
 
 def lacks_bias(side: Side, node: Node) -> bool:

@@ -21,13 +21,19 @@ _ELEMENTS = 1024
 """Elements of the largest array whose effects are measured one by one."""
 _MOST = 4_000_000
 """Numbers that all effects of an array have at most: they are kept together."""
-_BEST = 6
+_BEST = 24
 """Elements that are tried as the only one that differs."""
-_LIKE = 0.5
-"""The effect of the only element that differs resembles the whole difference at least so much."""
-_ROUNDS = 8
-_SHARES = (1.0, 0.5, 0.25, 0.1)
-"""Of a step that makes the result worse, so much is taken."""
+_LIKE = 0.25
+"""The effect of the only element that differs resembles the whole difference at least so much: a
+large change of it has another effect than a small one.
+"""
+_PROMISING = 0.95
+"""Of a change of the only element that differs, at most so much of the error is left."""
+_ROUNDS = 12
+_DAMPING = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+"""What is added to the squares of the effects, relative to the largest: far from the result, a
+plain step goes too far.
+"""
 _STEP = 0.05
 """The change of an element whose effect is measured, relative to the size of its array."""
 _RANK = 1e-5
@@ -121,6 +127,9 @@ class ArraySearch:
             yield self._moved_element(start, index, slope)
             signs = (1.0, -1.0) if slope > 0 else (-1.0, 1.0)
             error = partial(self._error_of_element, name, start, index)
+            first = min(error(sign * 10**power) for sign in signs for power in _EXPONENTS)
+            if first > _PROMISING * float(np.mean(np.square(gap))):
+                continue
             yield self._moved_element(
                 start, index, nearest_number(error, signs=signs, exponents=_EXPONENTS)
             )
@@ -165,14 +174,19 @@ class ArraySearch:
                 return
             base, columns = measured
             gap = self._as_vector(self.goal) - base
-            change, _, rank, _ = np.linalg.lstsq(columns, gap, rcond=_RANK)
-            if not rank or rank >= gap.size:
+            left, sizes, right = np.linalg.svd(columns, full_matrices=False)
+            is_kept = sizes > _RANK * np.max(sizes, initial=0)
+            if not is_kept.any() or np.count_nonzero(is_kept) >= gap.size:
                 return
-            moved = [array + share * change.reshape(start.shape) for share in _SHARES]
-            before, array = float(np.mean(np.square(gap))), moved[0]
+            left, sizes, right = left[:, is_kept], sizes[is_kept], right[is_kept]
+            damped = [sizes / (sizes**2 + one * sizes[0] ** 2) for one in _DAMPING]
+            steps = [right.T @ (share * (left.T @ gap)) for share in damped]
+            moved = [array + one.reshape(start.shape) for one in steps]
+            errors = [self._error(name, each) for each in moved]
+            array = moved[int(np.argmin(errors))]
             yield array
-            if self._error(name, array) >= before:  # Far from it, the whole step goes too far.
-                array = min(moved[1:], key=partial(self._error, name))
+            if min(errors) >= float(np.mean(np.square(gap))):
+                return
             measured = self._effects(name, array)
 
 

@@ -176,7 +176,7 @@ def test_culprits_are_shown_with_what_was_tried() -> None:
     for text in ("DivMulFusion", "Without it, all outputs match.", "Verified fix: all outputs match.",
                  "--something</code>", "3/5 layer by layer"):  # fmt: skip
         assert text in page, text
-    assert page.count(" center") == 1  # The graph is drawn around it.
+    assert page.count(' center"') == 1  # The graph is drawn around it.
 
 
 def test_errors_by_depth_are_drawn_and_color_the_graph_around_the_culprit() -> None:

@@ -17,7 +17,7 @@ from polygraphy.adapters.onnx.run.reference import OnnxParty
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
-from polygraphy.comparator import Comparator
+from polygraphy.comparator import Comparator, RunResults
 from polygraphy.diagnose import diagnose
 from polygraphy.domain.catalog.compute import CUDA_TF32, ComputePrecision
 from polygraphy.domain.tensors.precision import with_digits
@@ -122,6 +122,28 @@ def test_a_fault_in_float32_is_named_as_without_tf32(kept: Kept, path: str, tmp_
     assert not diagnose(path, [Tf32Party()], reference=right)
     [culprit] = kept.culprits
     assert culprit["tensor"] == "b"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_results_that_were_saved_in_tf32_blame_only_a_changed_weight(
+    kept: Kept, path: str, tmp_path: Path, factor: float
+) -> None:
+    right, model = product(0.5), product(0.5)
+    right.graph.output.extend(onnx.ValueInfoProto(name=name) for name in "abcd")
+    feed = {"x": np.random.default_rng(5).standard_normal((4, 64)).astype(np.float32)}
+    results = RunResults()
+    results.add([Tf32Party().load(right)(feed)], runner_name="cuda")
+    results.save(str(tmp_path / "golden.json"))
+    weight = next(one for one in model.graph.initializer if one.name == "w1")
+    weight.CopyFrom(
+        numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(factor), "w1")
+    )
+    golden = str(tmp_path / "golden.json")
+    diagnose(saved(model, path), [OnnxrtParty()], [feed], golden=golden)
+    assert kept.verdict == ("agree" if factor == 1 else "fault")
+    assert [(one["tensor"], one["cause"]) for one in kept.culprits] == (
+        [] if factor == 1 else [("d", "weight")]
+    )
 
 
 def test_a_value_that_falls_on_another_quantization_step_is_no_fault(kept: Kept, path: str) -> None:

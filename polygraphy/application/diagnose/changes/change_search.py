@@ -30,10 +30,12 @@ from polygraphy.domain.diagnosis.closeness import mean_square_error
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.solving import solve_weights
 from polygraphy.domain.diagnosis.variants import (
+    CLOSE,
     Variant,
     integer_variants,
     matches_expected,
     numeric_attributes,
+    operators_with_number,
     variants,
     with_number,
 )
@@ -87,6 +89,7 @@ class ChangeSearch:
         prover: a backend that has to compute the same with all its rewrites.
         is_reshaped: whether goals have the shapes that the unchanged part computes.
         limit: how many bytes the tensors of a changed part may take.
+        share: how far they may be from the goals, as a share of their RMS.
     """
 
     graph: Side
@@ -98,6 +101,7 @@ class ChangeSearch:
     prover: SuspectedParty | None = field(default=None, kw_only=True)
     is_reshaped: bool = field(default=False, kw_only=True)
     limit: float = field(default=inf, kw_only=True)
+    share: float = field(default=CLOSE, kw_only=True)
 
     @property
     def is_right(self) -> bool:
@@ -138,6 +142,7 @@ class ChangeSearch:
         makers += [
             partial(_with_scalar, graph, position, name) for name in scalar_weights(graph, position)
         ]
+        makers += operators_with_number(node)
         for make in makers:
             if self.budget.is_spent:
                 return
@@ -278,7 +283,8 @@ class ChangeSearch:
         if self.explains is not None:
             return self.explains(values, compute)
         return all(
-            name in values and matches_expected(self._in_shape(values[name], goal), goal)
+            name in values
+            and matches_expected(self._in_shape(values[name], goal), goal, self.share)
             for name, goal in self.goals.items()
         )
 

@@ -528,7 +528,9 @@ class _GroupSearch:
         """Return the culprits of a group that no change explains, and whether it is not known which
         of their nodes it is.
         """
-        is_certain = all(self._is_certain(place) for place in group.places)
+        is_certain = all(
+            _has_same_operator(self.case, self.reference, place) for place in group.places
+        )
         wider = [
             place if is_certain else _with_makers(self.case, self.found, place)
             for place in group.places
@@ -539,12 +541,6 @@ class _GroupSearch:
         culprits = list(inside) if is_inside else [unexplained]
         is_unknown = len(culprits[-1].nodes) > 1 and not (is_inside and group.is_said)
         return culprits, is_unknown
-
-    def _is_certain(self, place: Parting) -> bool:
-        """Return whether the one node of a place is run on equal inputs, and the reference computes
-        its tensor by the same operator; if not, a node before it may be missing.
-        """
-        return _has_same_operator(self.case, self.reference, place)
 
     def _change(self, found: Partings, places: Sequence[Parting]) -> Change:
         return Change(self.case, self.pairing, self.party, found, self.feed, places)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from attrs import evolve
 
+from polygraphy.application.diagnose.case import Values
 from polygraphy.application.diagnose.changes.change_search import ChangeSearch, output_name
 from polygraphy.application.diagnose.parts import Part
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTIZING
-from polygraphy.domain.diagnosis.variants import Variant, matches_expected
+from polygraphy.domain.diagnosis.variants import Variant
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.errors import PolygraphyException
 from polygraphy.domain.model.description import Node
@@ -94,7 +95,7 @@ def _fit_weight(
     goal = np.asarray(expected)
     if not starts or not is_float(goal) or goal.size < 2 or not np.isfinite(goal).all():
         return
-    fit = partial(_nearest, search, goal, starts, variant)
+    fit = partial(_nearest, search, starts, variant)
     match = search.try_runs(fit, _TRIES[1])
     if match is not None:
         name, values = match
@@ -105,14 +106,13 @@ def _fit_weight(
 
 def _nearest(
     search: ChangeSearch,
-    goal: Any,
     starts: Mapping[str, Any],
     variant: Callable[[str, Any], Variant],
 ) -> tuple[str, Any] | None:
     """Return the name and elements of the weight that gives the goal; None if there is none."""
-    part, [output] = search.part, search.goals
-    read = sum(int(getattr(value, "nbytes", 0)) for value in part.feed.values())
-    tries = int(np.clip(_WORK // max(read + goal.nbytes, 1), *_TRIES))
+    part, goals = search.part, search.goals
+    read = sum(int(getattr(value, "nbytes", 0)) for value in (*part.feed.values(), *goals.values()))
+    tries = int(np.clip(_WORK // max(read, 1), *_TRIES))
     functions = {}
     for name, start in starts.items():
         try:
@@ -121,25 +121,43 @@ def _nearest(
             compute = change.load_first(search.runners)
         except PolygraphyException:
             continue
-        functions[name] = _weight_function(change, compute, output)
-    nearest = {name: starts[name] for name in functions}
-    return nearest_array(
-        functions, nearest, goal, lambda result: matches_expected(result, goal), tries
-    )
+        functions[name] = _weight_function(change, compute, goals)
+    known = {name: starts[name] for name in functions}
+    wanted = _join(goals, goals)
+
+    def matches(result: Any) -> bool:
+        """Return whether all tensors are as expected, relative to their RMS."""
+        return result is not None and float(np.max(np.abs(result - wanted))) <= search.share
+
+    return nearest_array(functions, known, wanted, matches, tries)
 
 
-def _weight_function(part: Part, compute: Compute, name: str) -> Callable[[Any], Any]:
-    """Return a function from the last input of a part to one of its tensors."""
+def _weight_function(part: Part, compute: Compute, goals: Values) -> Callable[[Any], Any]:
+    """Return a function from the last input of a part to its tensors, as one vector."""
     *_, last = part.feed
 
     def function(array: Any) -> Any:
-        """Return the tensor for an array as input; None if it cannot be computed."""
+        """Return the tensors for an array as input; None if they cannot be computed."""
         try:
-            return compute({**part.feed, last: array}).get(name)
+            return _join(compute({**part.feed, last: array}), goals)
         except PolygraphyException:
             return None
 
     return function
+
+
+def _join(values: Values, goals: Values) -> Any:
+    """Return tensors as one vector, each as a multiple of the RMS of its goal; None if one is not
+    comparable.
+    """
+    parts = []
+    for name, goal in goals.items():
+        wanted = np.asarray(goal, np.float64)
+        value = np.asarray(values.get(name), np.float64)
+        if value.shape != wanted.shape or not np.isfinite(value).all():
+            return None
+        parts.append((value / (float(np.sqrt(np.mean(np.square(wanted)))) or 1.0)).reshape(-1))
+    return np.concatenate(parts)
 
 
 def _lost_inputs(side: Side, node: Node, expected: Any) -> dict[int, Any]:

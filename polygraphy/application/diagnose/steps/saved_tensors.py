@@ -20,6 +20,7 @@ from polygraphy.application.diagnose.changes.weight_search import (
     find_other_weights,
 )
 from polygraphy.application.diagnose.comparisons.saved_comparison import SavedComparison
+from polygraphy.application.diagnose.comparisons.saved_precision import tf32_tensors
 from polygraphy.application.diagnose.golden_files import LazySubset
 from polygraphy.application.diagnose.outcome import Found, StepOutcome, Unexplained
 from polygraphy.application.diagnose.parts import cut_part
@@ -40,9 +41,11 @@ from polygraphy.domain.diagnosis.culprit import (
 )
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
+from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.regions import fed_nodes, producers, region_before
 from polygraphy.domain.diagnosis.solving import resize_variants
 from polygraphy.domain.diagnosis.variants import (
+    CLOSE,
     Variant,
     guess_cause,
     matches_expected,
@@ -58,6 +61,12 @@ from polygraphy.ports.diagnosing import SuspectedParty
 _STRONGLY = 0.95
 _STEPS = 8
 """Epsilons that rounding does at most between two tensors that were saved."""
+_ROUNDINGS = 4
+"""Epsilons of the type in which results were saved that a changed node may be off by."""
+_TF32 = 3e-3
+"""The same as a share of the RMS, if products were computed in TF32 where they were saved."""
+_IMPROVED = 5
+"""So many times that share a node has to be off to tell a change from rounding."""
 _BIASED, _WITH_BIAS = ("Conv", "ConvTranspose", "Gemm"), 3
 _HALF_STEP = 0.51
 """Largest rounding error of a quantized bias in steps, with the float32 rounding of the sum."""
@@ -98,6 +107,7 @@ class _SavedTensors:
         self._third = comparison.arbiter
         self._party: SuspectedParty = case.parties[0]
         self._lost: Values = {}
+        self._tf32: set[str] = set()
         self._changed: list[Variant] = []
         self._computed: list[str] = []
         # Codes are what the model rounds to, not what results were saved in.
@@ -129,6 +139,10 @@ class _SavedTensors:
             region = region_before(model.nodes, name, trace.values.keys() | feed.keys())
             if region not in regions.values():
                 regions[name] = region
+        if not regions and self._tf32:
+            return Found(
+                DiagnosisResult(AGREE, reason=reasons.saved_in_tf32(len(self._tf32))), case
+            )
         if not regions:
             feeds = comparison.feeds[: len(comparison.fitted.sets)]
             runs = {0: comparison.values, 1: comparison.fitted.sets}
@@ -176,14 +190,18 @@ class _SavedTensors:
                     continue
                 case.keep_errors(party.name, "isolated", made_alone.compared)
                 self._computed.append(party.name)
-                wrong.append(
-                    {
-                        name: (deviation, made_alone.values[name])
-                        for name, deviation in made_alone.wrong
-                        if _is_relevant(deviation, self._rounding(name, trace))
-                        and not deviation.largest <= self._bias_rounding(name)
-                    }
-                )
+                relevant = {
+                    name: (deviation, made_alone.values[name])
+                    for name, deviation in made_alone.wrong
+                    if _is_relevant(deviation, self._rounding(name, trace))
+                    and not deviation.largest <= self._bias_rounding(name)
+                }
+                if relevant:
+                    values = {name: value for name, (_, value) in relevant.items()}
+                    tf32 = tf32_tensors(case, party, trace, values, made_alone.compared)
+                    self._tf32 |= tf32
+                    relevant = {name: off for name, off in relevant.items() if name not in tf32}
+                wrong.append(relevant)
             if not wrong:
                 return None
             # What only one of two makes otherwise is no fault of the model.
@@ -252,9 +270,11 @@ class _SavedTensors:
             return Culprit([turned], name, MODEL, "structure", facts=facts, remedy=remedy, op="If")
         cause, proven, note = "changed", False, ""
         if index is not None and len(computing) == 1:
-            search = self._search_in(name, region, side, trace)
             variant = weight = None
-            if search is not None:
+            for share in self._shares(wrong[1], trace.values[name]):
+                search = self._search_in(name, region, side, trace, share)
+                if search is None:
+                    break
                 goal = trace.values[name]
                 variant = self._find_variant(search, index, wrong[1], goal)
                 if variant is None:
@@ -264,6 +284,8 @@ class _SavedTensors:
                         find_other_weights(search, index, goal),
                     )
                     weight = next(solved, None)
+                if variant is not None or weight is not None:
+                    break
             if variant is not None:
                 cause, change, proven = variant.cause, variant.change, True
                 note = remedies.undo([change])
@@ -294,6 +316,17 @@ class _SavedTensors:
             remedy=Remedy(None, proven, note),
             op=nodes[computing[-1]].op if len(computing) == 1 else "",
         )
+
+    def _shares(self, output: Any, goal: Any) -> Iterator[float]:
+        """Yield how far what a changed node computes may be from what was saved, as a share of its
+        RMS: more if that was rounded, and the node is much further off.
+        """
+        rounded = _ROUNDINGS * self._coarse
+        if rounded < CLOSE:
+            yield CLOSE
+            rounded = _TF32
+        if _IMPROVED * rounded < rms_ratio(output, goal):
+            yield rounded
 
     def _find_changed_node(
         self, name: str, computing: Sequence[int], region: Sequence[int], side: Side, trace: Trace
@@ -335,19 +368,35 @@ class _SavedTensors:
         return open_model.nodes[index].name if matches_expected(value, trace.values[name]) else ""
 
     def _search_in(
-        self, name: str, region: Sequence[int], side: Side, trace: Trace
+        self, name: str, region: Sequence[int], side: Side, trace: Trace, share: float = CLOSE
     ) -> ChangeSearch | None:
         """Return the search among the nodes that compute a tensor from saved ones; None if they
         read something unknown.
         """
         try:
-            part = cut_part(self._case.model, region, trace.held, [name])
+            names = self._outputs_beside(name, region, trace)
+            part = cut_part(self._case.model, region, trace.held, names)
         except PolygraphyException:
             return None
         runners = tuple(dict.fromkeys((self._third, self._party)))
-        goals = {name: trace.values[name]}
+        goals = {each: trace.values[each] for each in names}
         budget = RunBudget.for_part(np.asarray(goals[name]).nbytes, len(region))
-        return ChangeSearch(side, part, goals, runners, budget, limit=self._case.room)
+        return ChangeSearch(side, part, goals, runners, budget, limit=self._case.room,
+            share=share,
+        )  # fmt: skip
+
+    def _outputs_beside(self, name: str, region: Sequence[int], trace: Trace) -> list[str]:
+        """Return a tensor, and the other saved outputs of the node that computes it, as far as they
+        are numbers that it does not have: what explains it explains them.
+        """
+        others = [
+            each
+            for each in self._case.model.nodes[region[-1]].makes
+            if each != name and each in trace.values and is_float(trace.values[each])
+        ]
+        goal = trace.values[name]
+        new = [each for each in others if not np.isin(trace.values[each], goal).all()]
+        return [name, *(each for each in new if np.isfinite(trace.values[each]).all())]
 
     def _find_variant(
         self, search: ChangeSearch, index: int, output: Any, goal: Any

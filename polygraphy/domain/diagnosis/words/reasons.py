@@ -130,6 +130,16 @@ def not_comparable(party: str, kind: str) -> str:
 
 
 @statement
+def saved_in_tf32(count: int) -> str:
+    """Return the sentence that saved results only differ by the precision of products."""
+    tensors = count_text(count, "saved tensor")
+    return (
+        f"Every node follows from the saved results within TF32 rounding ({tensors} of"
+        " convolutions, matrix products or recurrent nodes), so these were computed in TF32."
+    )
+
+
+@statement
 def follows_but_differs(party: str, is_traced: bool) -> str:
     """Return the sentence that every node is correct by itself, but the backend is not."""
     values = "the program's values" if is_traced else "the saved results"
