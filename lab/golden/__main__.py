@@ -28,7 +28,7 @@ from faults.planted_cases import shows
 from polygraphy.adapters.onnx.run.half_precision import _Evaluated
 from polygraphy.adapters.onnxruntime.party import OnnxrtParty
 from polygraphy.comparator import RunResults
-from polygraphy.domain.catalog.compute import CUDA_TF32
+from polygraphy.domain.catalog.compute import TF32_OPERATORS
 from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.json import save_json
 from polygraphy.logger import G_LOGGER
@@ -77,7 +77,7 @@ def _feed(node: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def _round_operands(node: Any, version: int, run: Any) -> Any:
     """Return a function that runs a node as hardware does that computes products in TF32."""
-    if node.op_type not in CUDA_TF32:
+    if node.op_type not in TF32_OPERATORS:
         return run
     return lambda *inputs, **more: run(
         *(

@@ -414,7 +414,7 @@ _ROWS = (
         "does not exist: --input-shapes INPUT:[8,3,224,224] sets the shape of an input.",
     ),
     Removed(
-        ("--no-color", "--no-colors", "--no-color"),
+        ("--no-color", "--no-colors", "--no-colour"),
         ("run", "diagnose", "convert", "check", "inspect", "surgeon", "debug", "sweep", "data"),
         "does not exist: set the environment variable NO_COLOR=1, or use --log-format no-colors.",
     ),

@@ -97,7 +97,7 @@ def test_the_syntax(kind: Kind, words: list[str], value: Any) -> None:
     [
         (Number(minimum=0), ["-1"], "-1 is not allowed"),
         (Number(), ["abc"], "'abc' is not a number"),
-        (Number(minimum=0), ["nan"], "not allowed"),
+        (Number(minimum=0), ["nan"], "'nan' is not a number"),
         (Integer(minimum=1), ["0"], "less than 1"),
         (Integer(), ["1.5"], "not a whole number"),
         (Choice("a", "b"), ["c"], "not one of a, b"),

@@ -24,7 +24,7 @@ from polygraphy.adapters.os.forks import OneProcess, has_started_cuda
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.binding import resolve
-from polygraphy.domain.catalog.compute import CUDA_TF32, TF32, TF32_ENVIRONMENT, ComputePrecision
+from polygraphy.domain.catalog.compute import TF32_OPERATORS, TF32, TF32_ENVIRONMENT, ComputePrecision
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts
@@ -283,11 +283,11 @@ def cuda_precision(options: Mapping[str, Any]) -> ComputePrecision | None:
     if not computes_in_tf32(gpu):
         return None
     if is_tf32_forced():
-        return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"{TF32_ENVIRONMENT}=0")
+        return ComputePrecision(TF32, TF32_OPERATORS, "onnxrt", f"{TF32_ENVIRONMENT}=0")
     if str(options.get("use_tf32", 1)) == "0":
         return None
     precision = "cuda:" + (f"device_id={gpu}," if gpu else "") + "use_tf32=0"
-    return ComputePrecision(TF32, CUDA_TF32, "onnxrt", f"--providers {precision}")
+    return ComputePrecision(TF32, TF32_OPERATORS, "onnxrt", f"--providers {precision}")
 
 
 def scalars_of(session: InferenceSession) -> Collection[str]:

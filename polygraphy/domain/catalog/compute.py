@@ -71,5 +71,5 @@ class ComputePrecision:
         return "TF32" if self.dtype == TF32 else self.dtype
 
 
-CUDA_TF32 = (*CONVOLUTIONS, *PRODUCTS, *RECURRENT, *ATTENTION)
+TF32_OPERATORS = (*CONVOLUTIONS, *PRODUCTS, *RECURRENT, *ATTENTION)
 """What ONNX Runtime's CUDA provider computes in TF32 by default."""

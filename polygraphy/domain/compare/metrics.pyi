@@ -1,4 +1,4 @@
-"""What type checkers see of the classes made from the catalogue; written by `make signatures`."""
+"""What type checkers see of the classes made from the catalog; written by `make signatures`."""
 
 from polygraphy.domain.compare.metric import (
     DetailedResult,

@@ -19,7 +19,7 @@ from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, RunResults
 from polygraphy.diagnose import diagnose
-from polygraphy.domain.catalog.compute import CUDA_TF32, ComputePrecision
+from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
 from polygraphy.domain.tensors.precision import with_digits
 from polygraphy.ports.reporting import Findings
 from tests.support.diagnosis.diagnosis_cases import Kept
@@ -32,11 +32,11 @@ def kept() -> Iterator[Kept]:
         yield made
 
 
-LOWERED = ComputePrecision("tf32", CUDA_TF32, "onnxrt", "--providers cuda:use_tf32=0")
+LOWERED = ComputePrecision("tf32", TF32_OPERATORS, "onnxrt", "--providers cuda:use_tf32=0")
 
 
 def _rounding_operands(node: Any, version: int, run: Any) -> Any:
-    if node.op_type not in CUDA_TF32:
+    if node.op_type not in TF32_OPERATORS:
         return run
     return lambda *inputs, **more: run(
         *(with_digits(np.asarray(each), 2.0**-10) for each in inputs), **more

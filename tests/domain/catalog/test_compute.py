@@ -15,7 +15,7 @@ from polygraphy.adapters.processes.forked import call_isolated
 from polygraphy.backend.onnxrt import OnnxrtParty, OnnxrtRunner, SessionFromOnnx
 from polygraphy.binding import bind
 from polygraphy.comparator import Comparator, SimpleCompareFunc
-from polygraphy.domain.catalog.compute import CUDA_TF32, ComputePrecision
+from polygraphy.domain.catalog.compute import TF32_OPERATORS, ComputePrecision
 from polygraphy.domain.errors import UsageError
 from polygraphy.domain.tensors.facts import DeferredFacts, ModelFacts
 from polygraphy.domain.tensors.precision import with_digits
@@ -24,7 +24,7 @@ from polygraphy.ports.running import find_facts
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]> m (float[8,16] x) => (float[8,16] y, float[8,16] z)
 { p = MatMul(x, w)  y = Relu(p)  z = Exp(x) }"""
-LOWERED = ComputePrecision("tf32", CUDA_TF32, "onnxrt", "--providers cuda:use_tf32=0")
+LOWERED = ComputePrecision("tf32", TF32_OPERATORS, "onnxrt", "--providers cuda:use_tf32=0")
 
 
 def model() -> Any:

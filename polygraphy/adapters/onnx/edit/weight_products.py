@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polygraphy import mod
 from polygraphy.adapters.onnx.graph.graph import add_weight, constant_tensor
+from polygraphy.domain.tensors.precision import is_float
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +76,7 @@ def _parts(
     """
     for first, second in (node.input, node.input[::-1]):
         before, scale = makers.get(first), _array(second, makers, held)
-        if before is None or scale is None or scale.dtype.kind != "f":
+        if before is None or scale is None or not is_float(scale):
             continue
         zero: Array | None = numpy.zeros((), scale.dtype)
         if before.op_type == "Sub":
@@ -102,7 +103,7 @@ def _array(name: str, makers: Mapping[str, NodeProto], held: Mapping[str, Any]) 
     if tensor is None:
         return None
     array: Array = onnx.numpy_helper.to_array(tensor)
-    return array if array.dtype.kind == "f" else array.astype(numpy.float32)
+    return array if is_float(array) else array.astype(numpy.float32)
 
 
 def _channel_axis(codes: Array, scale: Array) -> int | None:

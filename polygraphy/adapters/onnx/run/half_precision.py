@@ -47,7 +47,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     load_weights,
 )
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
-from polygraphy.domain.catalog.compute import CUDA_TF32, TF32
+from polygraphy.domain.catalog.compute import TF32_OPERATORS, TF32
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.diagnosis.regions import MOVES
@@ -128,7 +128,7 @@ class OnnxNarrowModels:
             return self.open(wide, *(nodes or (DataType[dtype],))).roughly
         opened = _Evaluated(inline_functions(model))
         # In TF32, what products make is as coarse; everything else is float32.
-        coarse = dict.fromkeys(CUDA_TF32, dtype) if dtype == TF32 else {}
+        coarse = dict.fromkeys(TF32_OPERATORS, dtype) if dtype == TF32 else {}
         computing = cache(
             lambda seed: opened.with_nodes(partial(_moving, seed=seed, coarse=coarse))
         )

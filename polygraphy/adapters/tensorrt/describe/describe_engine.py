@@ -293,7 +293,7 @@ def inspected_dtype(engine: Any) -> str:
     except Exception as error:  # Facts are an extra: an engine that tells nothing still runs.
         G_LOGGER.verbose(f"The engine inspector failed: {error}")
         return ""
-    if any(word in f"{layer.op} {layer.name}".lower() for layer in layers for word in _OPAQUE):
+    if any(word in f"{entry.op} {entry.name}".lower() for entry in layers for word in _OPAQUE):
         return ""
     precision = coarsest(dtype for layer in layers for dtype in _types_of(layer))
     return "" if precision is None else precision.name

@@ -11,7 +11,7 @@ import numpy as np
 from polygraphy.application.diagnose.case import Case
 from polygraphy.application.diagnose.parts import compute_part
 from polygraphy.application.diagnose.tensor_trace import Trace
-from polygraphy.domain.catalog.compute import CUDA_TF32
+from polygraphy.domain.catalog.compute import TF32_OPERATORS
 from polygraphy.domain.diagnosis.culprit import TensorError
 from polygraphy.domain.diagnosis.quantizing import rms_ratio
 from polygraphy.domain.diagnosis.regions import producers, region_before
@@ -53,7 +53,7 @@ def tf32_tensors(
     products = [
         name
         for name, error in compared.items()
-        if name in makers and nodes[makers[name]].op in CUDA_TF32
+        if name in makers and nodes[makers[name]].op in TF32_OPERATORS
     ]
     visible = [name for name in products if compared[name].relative > _VISIBLE]
     if len(visible) <= _MOST * len(products):
