@@ -332,6 +332,12 @@ def _without_fills(
     return residual, computed
 
 
+def without_fills(value: Array, reference: Array) -> Array:
+    """Return a reference with NaN in place of the constants that fill it and the value."""
+    residual, _ = _without_fills(value, reference, Layout(is_mixed=True), 1.0)
+    return reference if residual is None else residual
+
+
 def _is_among(fill: float, known_values: Sequence[float]) -> bool:
     """Return whether a fill value is nearly equal to a known one."""
     return any(abs(fill - value) <= abs(fill) * _NEAR_FILL for value in known_values)

@@ -24,7 +24,12 @@ from polygraphy.adapters.os.forks import OneProcess, has_started_cuda
 from polygraphy.adapters.os.paths import readable_file
 from polygraphy.adapters.os.signals import cancellable
 from polygraphy.binding import resolve
-from polygraphy.domain.catalog.compute import TF32_OPERATORS, TF32, TF32_ENVIRONMENT, ComputePrecision
+from polygraphy.domain.catalog.compute import (
+    TF32,
+    TF32_ENVIRONMENT,
+    TF32_OPERATORS,
+    ComputePrecision,
+)
 from polygraphy.domain.errors import BackendError, UnknownNameError, UsageError
 from polygraphy.domain.tensors.datatype import DataType, DataTypeEntry
 from polygraphy.domain.tensors.facts import DeferredFacts, Facts, ModelFacts

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from attrs import evolve, field, frozen
 
+from polygraphy.domain.arithmetic.summary import root_mean_square
 from polygraphy.domain.diagnosis.facts import Fact
 from polygraphy.domain.diagnosis.pairing import Side
 from polygraphy.domain.diagnosis.two_models import QUANTIZING, SYMMETRIC, is_guard
 from polygraphy.domain.diagnosis.words import changes
 from polygraphy.domain.model.description import Attribute, Node
+from polygraphy.domain.sizes import without_fills
 from polygraphy.domain.tensors.precision import is_float
 
 _EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 1e-9, 1e-10, 1e-2)
@@ -585,16 +587,25 @@ def _content(side: Side, name: str) -> str:
 
 
 def matches_expected(output: Any, expected: Any, share: float = CLOSE) -> bool:
-    """Return whether the output of a variant equals the expected one up to a share of its RMS."""
+    """Return whether the output of a variant equals the expected one up to a share of its RMS.
+    Constants that fill both, such as those of a mask, do not count, and infinities must be equal.
+    """
     try:
         array, other_array = np.asarray(output, np.float64), np.asarray(expected, np.float64)
     except (TypeError, ValueError):  # Strings, or a sequence of tensors.
         return False
-    if array.shape != other_array.shape or not np.isfinite(other_array).all():
+    finite = np.isfinite(other_array) if array.shape == other_array.shape else None
+    if finite is None or not np.array_equal(array[~finite], other_array[~finite], equal_nan=True):
         return False
-    size = float(np.sqrt(np.mean(np.square(other_array)))) if other_array.size else 0.0
-    largest = np.max(np.abs(array - other_array), initial=0)
-    return bool(np.isfinite(array).all() and largest <= share * size)
+    if not np.isfinite(array[finite]).all():
+        return False
+    residual = without_fills(array, other_array)
+    counted = np.isfinite(residual)
+    if not counted.any():
+        return bool(not other_array.size)
+    size = root_mean_square(residual[counted])
+    largest = np.max(np.abs(array[counted] - residual[counted]))
+    return bool(largest <= share * size)
 
 
 def lacks_bias(side: Side, node: Node) -> bool:

@@ -151,6 +151,14 @@ def test_only_rounding_is_explained():
     assert not matches_expected(np.array([1.0, np.nan, 3.0]), right)
 
 
+@pytest.mark.parametrize("fill", [-1e9, -np.inf, np.nan])
+def test_what_a_mask_fills_hides_no_difference(fill: float) -> None:
+    masked = np.array([1.0, -2.0, fill, fill, 3.0, fill])
+    assert matches_expected(masked.copy(), masked)
+    assert not matches_expected(np.array([1.0, -2.0, fill, fill, 3.1, fill]), masked)
+    assert not matches_expected(np.array([1.0, -2.0, fill, 0.0, 3.0, fill]), masked)
+
+
 def test_a_permutation_the_axes_of_a_reduction_and_switches_are_tried():
     node = Node("n", "Transpose", "", ("x",), ("y",), numbers(perm=(0, 2, 1)))
     found = {one.node.attribute("perm") for one in variants(side(node), 0)}

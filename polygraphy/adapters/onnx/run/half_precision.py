@@ -47,7 +47,7 @@ from polygraphy.adapters.onnx.storage.weights import (
     load_weights,
 )
 from polygraphy.adapters.onnx_common.messages import all_nodes, copy_of, graphs_of
-from polygraphy.domain.catalog.compute import TF32_OPERATORS, TF32
+from polygraphy.domain.catalog.compute import TF32, TF32_OPERATORS
 from polygraphy.domain.catalog.precisions import HALF
 from polygraphy.domain.diagnosis.headroom import NodeLoss, Range, node_loss
 from polygraphy.domain.diagnosis.regions import MOVES

@@ -198,17 +198,17 @@ def _engine_layer(described: Mapping[str, Any], attrs: bool, notes: Mapping[str,
 def _metadata(tensors: Any, notes: Mapping[str, str]) -> TensorMetadata:
     """Return names, data types and shapes of tensors as the engine inspector reports them."""
     metadata = TensorMetadata()
-    for tensor in tensors:
-        if not isinstance(tensor, dict):
-            metadata.add(str(tensor), None, None)
+    for entry in tensors:
+        if not isinstance(entry, dict):
+            metadata.add(str(entry), None, None)
             continue
-        name = str(tensor.get("Name", ""))
-        layout = tensor.get("Format/Datatype") or tensor.get("Format") or ""
+        name = str(entry.get("Name", ""))
+        layout = entry.get("Format/Datatype") or entry.get("Format") or ""
         texts = [f"Format: {layout}" if layout else "", notes.get(name, "")]
         metadata.add(
             name,
-            _dtype(str(tensor.get("Datatype") or layout)),
-            tensor.get("Dimensions"),
+            _dtype(str(entry.get("Datatype") or layout)),
+            entry.get("Dimensions"),
             docstring=", ".join(filter(None, texts)) or None,
         )
     return metadata
